@@ -31,7 +31,7 @@ from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_
 
 from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.gates import gate, gate_comparisons, parse_condition
+from pgdyno.analysis.gates import gate, parse_condition
 from pgdyno.analysis.telemetry.samples import Event
 from pgdyno.analysis.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.caveats import WORDINGS, Caveat, Code
@@ -335,9 +335,9 @@ def gates(folder: Path) -> str:
             *(f"    {one}" for one in reasons(found)),
         ]
         if name == "met":
-            shown = to_summary(built, gate_comparisons(built.findings), found, [name]).partition("<details>")[
-                0
-            ]
+            shown = to_summary(built, built.findings.gate_comparisons(), found, [name]).partition(
+                "<details>"
+            )[0]
             lines += ["summary:", *(f"    {line}" for line in shown.splitlines())]
     return _without_trailing_spaces("\n".join(lines).replace("\u00a0", " "))
 

@@ -25,7 +25,6 @@ from pgdyno.analysis.gates import (
     Reason,
     evaluate,
     gate,
-    gate_comparisons,
     parse_condition,
 )
 from pgdyno.analysis.statistics.intervals import Method, t_quantile, with_error
@@ -70,7 +69,7 @@ STOPPED = replace(
 
 
 def summary_of(built: Built, found: Gate | None = None, files: Sequence[str] = ()) -> str:
-    return to_summary(built, gate_comparisons(built.findings), found, files)
+    return to_summary(built, built.findings.gate_comparisons(), found, files)
 
 
 def gate_of(path: Path, conditions: str) -> Gate:
@@ -304,7 +303,7 @@ def test_a_gate_uses_the_interval_of_the_report(tmp_path: Path, key: str) -> Non
     write_study(tmp_path / "e.sqlite", replace(SLOWER, stops_on_verdict=True))
     findings = read_report(tmp_path / "e.sqlite").findings
     (comparison,) = findings.first.comparisons
-    (one,) = gate_comparisons(findings, key)
+    (one,) = findings.gate_comparisons(key)
     assert comparison.effects[key].summary.method is Method.ANYTIME
     assert one.percent == comparison.effects[key].percent and one.percent.low is not None
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from pgdyno.analysis.comparison import Comparison, Effect
+from pgdyno.analysis.gates import AVERAGE
 from pgdyno.analysis.statistics.intervals import student
 from pgdyno.caveats import Code
-from pgdyno.features.hosts.findings import AVERAGE, average_over_hosts, over_hosts
+from pgdyno.features.hosts.findings import average_over_hosts, over_hosts
 from pgdyno.results.records import Arm
 from pgdyno.units import Better
 

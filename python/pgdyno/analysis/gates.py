@@ -22,22 +22,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Annotated
+from typing import Annotated, Protocol
 
-from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
+from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, holm_confidences
-from pgdyno.analysis.study_findings import OverCases, StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, find_metric, latency_key
 from pgdyno.errors import UsageError
-from pgdyno.features.hosts.findings import AVERAGE, HostsFindings, OverHosts
-from pgdyno.results.records import TrialStatus
-from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.results.records import Trial, TrialStatus
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import Better, Estimate
 
 PRIMARY = ""
 """Placeholder for the metric of the verdicts."""
+
+AVERAGE = "average"
+"""Placeholder for a case and for a metric: the average of the primary metric over all cases."""
 
 
 class GateWord(StrEnum):
@@ -248,15 +248,30 @@ def parse_condition(text: str) -> GateCondition:
     return GateCondition(GateWord(word), key, text.strip(), limit)
 
 
-def gate(findings: StudyFindings | HostsFindings, conditions: Sequence[GateCondition]) -> Gate:
+class Gated(Protocol):
+    """Findings on which a gate is evaluated."""
+
+    @property
+    def confidence(self) -> float:
+        """Confidence of the verdicts."""
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """All trials."""
+
+    def gate_comparisons(self, metric: str = PRIMARY) -> list[GateComparison]:
+        """Return every arm's comparison with the baseline in every case.
+
+        ``metric`` is a key, or "average" for the average of the primary metric over the cases. For a single
+        case, that is the primary metric. A comparison without values is undecided.
+        """
+
+
+def gate(findings: Gated, conditions: Sequence[GateCondition]) -> Gate:
     """Evaluate the conditions on a study."""
-    found = {
-        metric: gate_comparisons(findings, metric) for metric in dict.fromkeys(of.metric for of in conditions)
-    }
-    studies = list(findings.studies.values()) if isinstance(findings, HostsFindings) else [findings]
-    evaluated = evaluate(conditions, found, studies[0].first.study.plan.confidence)
-    trials = [trial.status for study in studies for case in study.cases for trial in case.trials]
-    return replace(evaluated, lost=sum(status in LOST for status in trials), trials=len(trials))
+    found = {metric: findings.gate_comparisons(metric) for metric in {of.metric for of in conditions}}
+    lost = sum(trial.status in LOST for trial in findings.trials)
+    return replace(evaluate(conditions, found, findings.confidence), lost=lost, trials=len(findings.trials))
 
 
 def evaluate(
@@ -329,124 +344,3 @@ def _is_beyond(one: GateComparison, limit_percent: float) -> bool | None:
     if near > abs(limit_percent):
         return True
     return False if far < abs(limit_percent) else None
-
-
-def gate_comparisons(findings: StudyFindings | HostsFindings, metric: str = PRIMARY) -> list[GateComparison]:
-    """Return every arm's comparison with the baseline in every case.
-
-    ``metric`` is a key, or "average" for the average of the primary metric over the cases. For a single case,
-    that is the primary metric. A comparison without values is undecided.
-    """
-    if isinstance(findings, HostsFindings):
-        return _over_hosts(findings, metric)
-    if metric == AVERAGE and len(findings.cases) == 1:
-        metric = PRIMARY
-    if metric == AVERAGE:
-        return [_average(over, findings) for over in findings.over_cases]
-    return [_of_case(of, one, metric) for of in findings.cases for one in of.comparisons]
-
-
-def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateComparison:
-    key = metric or findings.primary.key
-    effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
-    partial = comparison.is_held_back or (
-        effect is not None and len(effect.log_ratios) < len(comparison.blocks)
-    )
-    is_primary = key == findings.primary.key
-    decision = own = _decision(findings.study.plan, effect, partial=partial)
-    floor = taken_back = None
-    if is_primary:
-        decision = comparison.decision
-        floor = findings.noise.floor(effect.summary.n, effect.summary.confidence) if effect else None
-        if own and decision and decision.verdict is not own.verdict:
-            taken_back = own.verdict
-    return GateComparison(
-        case=findings.study.case,
-        baseline=comparison.baseline.name,
-        arm=comparison.arm.name,
-        metric=key,
-        name=effect.name if effect else key,
-        verdict=decision.verdict if decision else Verdict.UNDECIDED,
-        percent=effect.percent if effect else None,
-        summary=effect.summary if effect else None,
-        blocks=effect.summary.n if effect else 0,
-        partial=partial,
-        dispersed=effect is not None and effect.is_dispersed,
-        floor=floor,
-        taken_back=taken_back,
-    )
-
-
-def _decision(plan: Study, effect: Effect | None, *, partial: bool) -> Decision | None:
-    """Return the decision on a metric, whatever the noise floor is.
-
-    None if blocks are missing: an arm was too slow for a value, and the other blocks would favor it.
-    """
-    if effect is None or partial:
-        return None
-    return decide(effect.summary, effect.percent.better, plan.margin, plan.confidence)
-
-
-def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
-    """Return the comparison of the average, without values if any case was never measured."""
-    primary = findings.first.primary
-    whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
-    average = over.average if whole_of_cases else None
-    plan = findings.first.study.plan
-    decision = None
-    if average and not over.stalled:
-        decision = decide(average.summary, primary.better, plan.margin, plan.confidence)
-    verdict = decision.verdict if decision else Verdict.UNDECIDED
-    taken_back = None
-    if len(over.comparisons) == 1:  # the single case has the same value and a noise floor
-        (verdict,) = over.verdicts
-    elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
-        verdict, taken_back = Verdict.UNDECIDED, verdict
-    return GateComparison(
-        case=AVERAGE,
-        baseline=over.baseline,
-        arm=over.arm,
-        metric=primary.key,
-        name=primary.name,
-        verdict=verdict,
-        percent=average.percent(primary.better) if average else None,
-        summary=average.summary if average else None,
-        blocks=average.summary.n if average else 0,
-        partial=bool(over.stalled),
-        floor=over.floor,
-        taken_back=taken_back,
-    )
-
-
-def _over_hosts(findings: HostsFindings, metric: str) -> list[GateComparison]:
-    first = findings.first.first
-    plan = first.study.plan
-    key = first.primary.key if metric in {PRIMARY, AVERAGE} else metric
-    if metric == AVERAGE and findings.averages:
-        pairs = [(AVERAGE, *pair) for pair in dict.fromkeys(of[1:] for of in findings.compared)]
-        chosen: Sequence[OverHosts] = findings.averages
-    else:
-        pairs = list(findings.compared)
-        chosen = [of for of in findings.effects if of.key == key]
-    by_pair = {(of.case, of.baseline, of.arm): of for of in chosen}
-    return [
-        _pooled(by_pair[pair], plan)
-        if pair in by_pair
-        else GateComparison(*pair, key, key, Verdict.UNDECIDED, percent=None, summary=None, blocks=0)
-        for pair in pairs
-    ]
-
-
-def _pooled(of: OverHosts, plan: Study) -> GateComparison:
-    return GateComparison(
-        case=of.case,
-        baseline=of.baseline,
-        arm=of.arm,
-        metric=of.key,
-        name=of.name,
-        verdict=of.verdict(plan),
-        percent=of.percent,
-        summary=of.pooled.effect,
-        blocks=of.pooled.blocks,
-        partial=bool(of.stalled),
-    )

@@ -1,4 +1,7 @@
-"""Findings of all cases of a study, and results over all cases. Features compute further ones from them."""
+"""Findings of all cases of a study, results over all cases, and the comparisons of gates.
+
+Features compute further results from them.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.analysis.case_findings import Findings, find_case
-from pgdyno.analysis.comparison import Comparison, Verdict
+from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
 from pgdyno.analysis.finding_fields import Hidden, in_json
+from pgdyno.analysis.gates import AVERAGE, PRIMARY, GateComparison
 from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
 from pgdyno.analysis.statistics.intervals import method_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
 from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Trial
+from pgdyno.study.plan import Study
 from pgdyno.units import Estimate
 
 
@@ -68,6 +74,24 @@ class StudyFindings:
         """The first case, for properties that all cases share."""
         return self.cases[0]
 
+    @property
+    def confidence(self) -> float:
+        """Confidence of the verdicts."""
+        return self.first.study.plan.confidence
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials."""
+        return [trial for case in self.cases for trial in case.trials]
+
+    def gate_comparisons(self, metric: str = PRIMARY) -> list[GateComparison]:
+        """Return every arm's comparison with the baseline in every case; see ``gates.Gated``."""
+        if metric == AVERAGE and len(self.cases) == 1:
+            metric = PRIMARY
+        if metric == AVERAGE:
+            return [_average(over, self) for over in self.over_cases]
+        return [_of_case(of, one, metric) for of in self.cases for one in of.comparisons]
+
 
 def find_study(evidence: Evidence) -> StudyFindings:
     """Read all cases from one snapshot, and compute their findings."""
@@ -102,3 +126,75 @@ def _floor(
     noises = {of.study.case: of.noise for of in cases if of.study.case in average.names}
     blocks = {case: len(ratios[case]) for case in noises}
     return floor_of_average(noises, blocks, average.summary.confidence)
+
+
+def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateComparison:
+    key = metric or findings.primary.key
+    effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
+    partial = comparison.is_held_back or (
+        effect is not None and len(effect.log_ratios) < len(comparison.blocks)
+    )
+    is_primary = key == findings.primary.key
+    decision = own = _decision(findings.study.plan, effect, partial=partial)
+    floor = taken_back = None
+    if is_primary:
+        decision = comparison.decision
+        floor = findings.noise.floor(effect.summary.n, effect.summary.confidence) if effect else None
+        if own and decision and decision.verdict is not own.verdict:
+            taken_back = own.verdict
+    return GateComparison(
+        case=findings.study.case,
+        baseline=comparison.baseline.name,
+        arm=comparison.arm.name,
+        metric=key,
+        name=effect.name if effect else key,
+        verdict=decision.verdict if decision else Verdict.UNDECIDED,
+        percent=effect.percent if effect else None,
+        summary=effect.summary if effect else None,
+        blocks=effect.summary.n if effect else 0,
+        partial=partial,
+        dispersed=effect is not None and effect.is_dispersed,
+        floor=floor,
+        taken_back=taken_back,
+    )
+
+
+def _decision(plan: Study, effect: Effect | None, *, partial: bool) -> Decision | None:
+    """Return the decision on a metric, whatever the noise floor is.
+
+    None if blocks are missing: an arm was too slow for a value, and the other blocks would favor it.
+    """
+    if effect is None or partial:
+        return None
+    return decide(effect.summary, effect.percent.better, plan.margin, plan.confidence)
+
+
+def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
+    """Return the comparison of the average, without values if any case was never measured."""
+    primary = findings.first.primary
+    whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
+    average = over.average if whole_of_cases else None
+    plan = findings.first.study.plan
+    decision = None
+    if average and not over.stalled:
+        decision = decide(average.summary, primary.better, plan.margin, plan.confidence)
+    verdict = decision.verdict if decision else Verdict.UNDECIDED
+    taken_back = None
+    if len(over.comparisons) == 1:  # the single case has the same value and a noise floor
+        (verdict,) = over.verdicts
+    elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
+        verdict, taken_back = Verdict.UNDECIDED, verdict
+    return GateComparison(
+        case=AVERAGE,
+        baseline=over.baseline,
+        arm=over.arm,
+        metric=primary.key,
+        name=primary.name,
+        verdict=verdict,
+        percent=average.percent(primary.better) if average else None,
+        summary=average.summary if average else None,
+        blocks=average.summary.n if average else 0,
+        partial=bool(over.stalled),
+        floor=over.floor,
+        taken_back=taken_back,
+    )

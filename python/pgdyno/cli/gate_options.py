@@ -103,10 +103,9 @@ class GateOptions:
     def summarise(self, built: StudyReport | HostsReport, found: Gate | None, files: Sequence[Path]) -> None:
         """Append the summary if --summary is given. Raises PgdynoError."""
         if self.summary_file is not None:
-            from pgdyno.analysis.gates import gate_comparisons  # noqa: PLC0415
             from pgdyno.report.gate_section import to_summary  # noqa: PLC0415
 
-            verdicts = gate_comparisons(built.findings)
+            verdicts = built.findings.gate_comparisons()
             append_text(self.summary_file, to_summary(built, verdicts, found, [str(path) for path in files]))
 
     def status(self, found: Gate | None, *, quiet: bool = False) -> int:

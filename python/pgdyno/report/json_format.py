@@ -16,7 +16,7 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from pgdyno.analysis.finding_fields import about
-from pgdyno.analysis.gates import Gate, GateComparison, GateOutcome, gate_comparisons
+from pgdyno.analysis.gates import Gate, GateComparison, GateOutcome
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.features.crash.sections import crash_json
 from pgdyno.features.history.changes import StudyHistory
@@ -119,7 +119,7 @@ JsonDocument = StudyDocument | HostsDocument | HistoryDocument
 def to_json(report: StudyReport | HostsReport, gate: Gate | None = None) -> str:
     """Return the JSON document of a report, indented."""
     reasons = {"gate": [gate_section.outcome(gate), *gate_section.reasons(gate)]} if gate else {}
-    verdicts = gate_comparisons(report.findings)
+    verdicts = report.findings.gate_comparisons()
     if isinstance(report, HostsReport):
         return encoded(
             HostsDocument(

@@ -20,12 +20,11 @@ import numpy.typing as npt
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import Length, about
-from pgdyno.analysis.gates import PRIMARY, gate_comparisons
+from pgdyno.analysis.gates import AVERAGE, PRIMARY
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import holm_confidences, percent_of
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import METRICS
-from pgdyno.features.hosts.findings import AVERAGE
 from pgdyno.features.hosts.identity import (
     difference_of,
     difference_of_plans,
@@ -533,7 +532,7 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
     values: dict[Key, Estimate] = {}
     for metric in (PRIMARY, *metrics):
         several = len(study.cases) > 1 and metric == PRIMARY
-        for one in [*gate_comparisons(study, metric), *(gate_comparisons(study, AVERAGE) if several else [])]:
+        for one in [*study.gate_comparisons(metric), *(study.gate_comparisons(AVERAGE) if several else [])]:
             if one.percent is not None:
                 values[Key(one.case, one.arm, one.baseline, one.metric, one.name)] = one.percent
         for case in study.cases:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.gates import GateOutcome, parse_condition
+from pgdyno.analysis.gates import AVERAGE, GateOutcome, parse_condition
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
@@ -27,7 +27,6 @@ from pgdyno.features.history.report import (
     recent_changes,
     ungated_metrics,
 )
-from pgdyno.features.hosts.findings import AVERAGE
 from pgdyno.report.html_format import to_html
 from pgdyno.report.terminal_format import print_terminal
 

@@ -15,6 +15,7 @@ from typing import Annotated
 
 from pgdyno.analysis.comparison import Comparison, Effect, Verdict, judge
 from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
+from pgdyno.analysis.gates import AVERAGE, PRIMARY, GateComparison
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, simultaneous, summarize
 from pgdyno.analysis.statistics.pooling import (
     WHOLE,
@@ -36,7 +37,7 @@ from pgdyno.features.published.tables import (
     changes_beside,
     published_in,
 )
-from pgdyno.results.records import Json
+from pgdyno.results.records import Json, Trial
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import Study
 from pgdyno.units import Better, Estimate
@@ -52,9 +53,6 @@ from pgdyno.units import Better, Estimate
 
 ByHost = Mapping[str, Mapping[str, Sequence[Comparison]]]
 """host → case → its comparisons."""
-
-AVERAGE = "average"
-"""Placeholder for a case: the average over all cases."""
 
 Pair = tuple[str, str]
 """Names of baseline and arm."""
@@ -109,6 +107,21 @@ class OverHosts:
             return Verdict.UNDECIDED
         equivalence = self.pooled.effect.equivalence(plan.confidence)
         return judge(self.pooled.effect, equivalence, plan.margin, self.better, self.pooled.blocks)
+
+    def gate_comparison(self, plan: Study) -> GateComparison:
+        """Return what a gate evaluates."""
+        return GateComparison(
+            case=self.case,
+            baseline=self.baseline,
+            arm=self.arm,
+            metric=self.key,
+            name=self.name,
+            verdict=self.verdict(plan),
+            percent=self.percent,
+            summary=self.pooled.effect,
+            blocks=self.pooled.blocks,
+            partial=bool(self.stalled),
+        )
 
     def caveats(self) -> list[Caveat]:
         """Return a caveat if the hosts disagree on the sign."""
@@ -384,6 +397,34 @@ class HostsFindings:
         """Effects on the metric of the verdicts, for each case and arm."""
         key = self.first.first.primary.key
         return [of for of in self.effects if of.key == key]
+
+    @property
+    def confidence(self) -> float:
+        """Confidence of the verdicts."""
+        return self.first.confidence
+
+    @property
+    def trials(self) -> list[Trial]:
+        """All trials of all hosts."""
+        return [trial for study in self.studies.values() for trial in study.trials]
+
+    def gate_comparisons(self, metric: str = PRIMARY) -> list[GateComparison]:
+        """Return every arm's pooled comparison with the baseline in every case; see ``gates.Gated``."""
+        plan = self.first.first.study.plan
+        key = self.first.first.primary.key if metric in {PRIMARY, AVERAGE} else metric
+        if metric == AVERAGE and self.averages:
+            pairs = [(AVERAGE, *pair) for pair in dict.fromkeys(of[1:] for of in self.compared)]
+            chosen = self.averages
+        else:
+            pairs = list(self.compared)
+            chosen = [of for of in self.effects if of.key == key]
+        by_pair = {(of.case, of.baseline, of.arm): of for of in chosen}
+        return [
+            by_pair[pair].gate_comparison(plan)
+            if pair in by_pair
+            else GateComparison(*pair, key, key, Verdict.UNDECIDED, percent=None, summary=None, blocks=0)
+            for pair in pairs
+        ]
 
 
 def find_hosts(
