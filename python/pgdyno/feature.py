@@ -6,9 +6,10 @@ has the name of the field here. A field is a function, so that a command imports
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pgdyno.analysis.case_findings import Findings
@@ -19,8 +20,9 @@ if TYPE_CHECKING:
     from pgdyno.measure.study_runner import Examine
     from pgdyno.measure.telemetry_collection import ProbeKind
     from pgdyno.measure.trial import OpenSession
-    from pgdyno.report.document import Section
+    from pgdyno.report.document import FileReport, Section
     from pgdyno.report.json_format import Result
+    from pgdyno.results.reader import Evidence
     from pgdyno.server.build_store import OpenSource
     from pgdyno.server.cache_directory import Leftovers
     from pgdyno.workloads.registry import WorkloadKind
@@ -42,6 +44,9 @@ class Feature:
     before_drive: Callable[[], Iterable[BeforeDrive]] = tuple
     probes: Callable[[], Iterable[ProbeKind]] = tuple
     trial_checks: Callable[[], Iterable[TrialCheck]] = tuple
+    findings: Callable[[], Iterable[Callable[[Evidence], Any]]] = tuple
     results: Callable[[], Iterable[Result]] = tuple
     sections: Callable[[], Iterable[Callable[[StudyFindings], Iterable[Section]]]] = tuple
     case_sections: Callable[[], Iterable[Callable[[Findings], Iterable[Section]]]] = tuple
+    reports: Callable[[], Iterable[Callable[[Sequence[Path]], FileReport | None]]] = tuple
+    documents: Callable[[], Iterable[type]] = tuple

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pytest
 from measured_trials import noisy
-from report_forms import Built, on_terminal, only, summarized
+from report_forms import on_terminal, only, summarized
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_with_aa
 
@@ -43,7 +43,7 @@ from pgdyno.features.hosts.sections import HostsReport, build_hosts
 from pgdyno.features.profiles.findings import Frame, ProfileComparison
 from pgdyno.features.profiles.section import cpu_by_function
 from pgdyno.report.conditions import outlier_trials
-from pgdyno.report.document import Place
+from pgdyno.report.document import FileReport, Place
 from pgdyno.report.gate_section import outcome, reasons, to_summary
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
@@ -183,7 +183,7 @@ def _noise(folder: Path) -> StudyReport:
     return read_report(folder / "e")
 
 
-STUDIES: Mapping[str, Callable[[Path], Built]] = {
+STUDIES: Mapping[str, Callable[[Path], FileReport]] = {
     "verdict": study(VERDICT),
     "failures": study(FAILURES),
     "running": study(RUNNING),

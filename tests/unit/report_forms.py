@@ -13,16 +13,13 @@ from synthetic_study import Synthetic, written_study
 
 from pgdyno.analysis.gates import Gate
 from pgdyno.cli.report import read_report
-from pgdyno.features.hosts.sections import HostsReport
 from pgdyno.report.answer import Report
-from pgdyno.report.document import Place, Section, Table
+from pgdyno.report.document import FileReport, Place, Section, Table
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import schema, to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import print_summary, print_terminal
-
-Built = StudyReport | HostsReport
 
 HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
 
@@ -42,34 +39,34 @@ def report_of(*cases: Synthetic) -> StudyReport:
     return _REPORTS[key]
 
 
-def on_terminal(built: Built, width: int = 140) -> str:
+def on_terminal(built: FileReport, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     print_terminal(built, console)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def summarized(built: Built, width: int = 140) -> str:
+def summarized(built: FileReport, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
     print_summary(built, console, "All tables: pgdyno report results.sqlite --full")
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
 
-def checked_json(built: Built, gate: Gate | None = None) -> str:
+def checked_json(built: FileReport, gate: Gate | None = None) -> str:
     """Return the JSON, compared with its schema."""
     return matching(to_json(built, gate))
 
 
-def csv_of(built: Built) -> str:
+def csv_of(built: FileReport) -> str:
     return built.csv()
 
 
-def tables_of(built: Built) -> list[Table]:
+def tables_of(built: FileReport) -> list[Table]:
     return [table for section in built.sections for table in section.tables]
 
 
-def sections_of(built: Built) -> list[Section]:
+def sections_of(built: FileReport) -> list[Section]:
     """Return the sections of features about a whole study."""
     return [one for one in built.at(Place.TOP) if one.sentences]
 

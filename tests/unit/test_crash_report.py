@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from report_forms import FORMS, checked_json, plain, sections_of, tables_of
@@ -16,10 +17,10 @@ from synthetic_study import HOST, Synthetic, write_study
 
 from pgdyno.analysis.statistics.intervals import proportion
 from pgdyno.cli.main import run_command
-from pgdyno.cli.report import read_hosts, read_report
+from pgdyno.cli.report import read_report
 from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
 from pgdyno.features.crash import crash_test
-from pgdyno.features.crash.findings import find_crashes
+from pgdyno.features.crash.findings import CrashFindings, CrashTest, find_crashes
 from pgdyno.features.crash.load import replayed_bytes
 from pgdyno.features.crash.plan import (
     ACTIVE_S_MAX,
@@ -47,14 +48,12 @@ from pgdyno.features.crash.sections import (
     PLURAL,
     TITLE,
     CrashReport,
-    crash_json,
-    disk_rows,
+    build_crash_report,
+    crash_tables,
     progress_line,
-    sentence,
-    sentences,
     share_bar,
-    table_rows,
 )
+from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.report.answer import BAR_WIDTH
 from pgdyno.report.gate_section import to_summary
 from pgdyno.results.reader import Evidence
@@ -117,13 +116,27 @@ CRASHES = [
 ]
 
 
+RECORD = CrashTestRecord(1.7e9, "0.1", {}, "pgdyno crash", {}, PLAN)
+
+
 def report_of(
     crashes: Sequence[Crash] = CRASHES, arms: Sequence[CrashArm] = ARMS, **changes: object
 ) -> CrashReport:
     """``changes`` of the plan."""
     plan = PLAN.model_copy(update=changes)
-    record = CrashTestRecord(1.7e9, "0.1", {}, "pgdyno crash", {}, plan)
-    return CrashReport(record, arms, find_crashes(plan, arms, crashes))
+    return build_crash_report(CrashTest(plan, False, find_crashes(plan, arms, crashes), crashes))
+
+
+def findings_of(report: CrashReport) -> Sequence[CrashFindings]:
+    return report.test.arms
+
+
+def sentences_of(report: CrashReport) -> list[str]:
+    return [headline.sentence for headline in report.headlines]
+
+
+def arms_in_json(report: CrashReport) -> list[dict[str, Any]]:
+    return cast(list[dict[str, Any]], json.loads(checked_json(report))["arms"])
 
 
 def test_moments_follow_from_the_seed_and_are_the_same_for_all_arms() -> None:
@@ -147,7 +160,7 @@ def test_survivors_of_the_plan_replace_the_random_ones() -> None:
 
 def test_a_crash_test_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    record = report_of().record
+    record = RECORD
     with CrashWriter.begin(path, record, ARMS) as writer:
         for crash in CRASHES[:4]:
             writer.add_crash(crash)
@@ -169,7 +182,7 @@ def test_a_crash_test_is_read_as_it_was_written(tmp_path: Path) -> None:
 
 def test_a_file_continues_only_the_same_test(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    with CrashWriter.begin(path, report_of().record, ARMS) as writer:
+    with CrashWriter.begin(path, RECORD, ARMS) as writer:
         writer.add_crash(CRASHES[0])
     so_far = crash_test._crashes_so_far
     assert so_far(path, PLAN) == {(0, 0)}
@@ -179,13 +192,13 @@ def test_a_file_continues_only_the_same_test(tmp_path: Path) -> None:
 
 
 def test_losses_and_their_intervals_are_counted_by_crash() -> None:
-    safe, unsafe = report_of().findings
-    assert safe.with_loss is not None
-    assert (safe.with_loss.count, safe.with_loss.n) == (0, 3)
-    assert unsafe.with_loss is not None
-    assert unsafe.with_loss.count == 3
-    assert (unsafe.lost_max, unsafe.holes, unsafe.unreadable) == (700, 2, 1)
-    assert unsafe.findings == {"start": 1}
+    safe, unsafe = findings_of(report_of())
+    assert safe.cuts_with_loss is not None
+    assert (safe.cuts_with_loss.count, safe.cuts_with_loss.n) == (0, 3)
+    assert unsafe.cuts_with_loss is not None
+    assert unsafe.cuts_with_loss.count == 3
+    assert (unsafe.lost_max, unsafe.holes, unsafe.cuts_unreadable) == (700, 2, 1)
+    assert unsafe.corruption.by_check == {"start": 1}
     assert unsafe.recovery_s is not None
     assert unsafe.recovery_s.n == 2
 
@@ -201,19 +214,17 @@ def test_a_server_that_does_not_start_has_lost_everything_that_it_acknowledged()
     ids=["loss", "no start", "corruption"],
 )
 def test_settings_that_promise_everything_are_contradicted_by_any_deviation(crash: Crash) -> None:
-    safe, unsafe = report_of([crash, crash_of(0, 1, 5)]).findings
+    safe, unsafe = findings_of(report_of([crash, crash_of(0, 1, 5)]))
     assert safe.breaks_promise
     assert not unsafe.breaks_promise
-    assert not report_of().findings[0].breaks_promise
+    assert not findings_of(report_of())[0].breaks_promise
 
 
 def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence() -> None:
-    found = report_of().findings[0]
-    assert found.with_loss is not None
-    none = replace(found, with_loss=proportion(0, 30))
-    (row,) = table_rows([none])
-    assert row[1] == "0/30 (<9.5%)"
-    assert "probability below 9.5% with 95% confidence" in sentence(report_of().plan, none)
+    report = report_of([crash_of(number, 0) for number in range(30)], ARMS[:1])
+    ((_, loss, *_),) = crash_tables(report.test)[0].rows
+    assert loss == "0/30 (<9.5%)"
+    assert "probability below 9.5% with 95% confidence" in sentences_of(report)[0]
 
 
 @pytest.mark.parametrize(
@@ -225,26 +236,27 @@ def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence()
 )
 def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: str, words: str) -> None:
     crashes = [replace(crash_of(0, 0), disk={counter: 1}), replace(crash_of(1, 0), disk={counter: 0})]
-    assert words in sentences(report_of(crashes, ARMS[:1], disk=disk))[0]
-    assert "disk" not in sentences(report_of(crashes, ARMS[:1]))[0]
+    assert words in sentences_of(report_of(crashes, ARMS[:1], disk=disk))[0]
+    assert "disk" not in sentences_of(report_of(crashes, ARMS[:1]))[0]
 
 
 def test_requests_of_the_disk_are_given_per_acknowledged_commit() -> None:
     report = report_of([crash_of(0, 0), crash_of(1, 0, acknowledged=3000)], ARMS[:1])
-    assert disk_rows(report.findings) == [("18", "4,000", "4 kB", "0.750", "0.250", "0 B")]
+    (_, disk) = crash_tables(report.test)
+    assert disk.rows == [["18", "4,000", "4 kB", "0.750", "0.250", "0 B"]]
     counters = {"written_bytes": 4096, "writes": 0.75, "flushes": 0.25, "read_bytes": 0, "reads": 0}
-    assert crash_json(report)["arms"][0]["disk_per_commit"] == counters
+    assert arms_in_json(report)[0]["disk_per_commit"] == counters
     without = report_of([replace(crash_of(0, 0), disk={}), crash_of(1, 0)], ARMS[:1])
-    assert disk_rows(without.findings) == []
-    assert crash_json(without)["arms"][0]["disk_per_commit"] is None
+    assert len(crash_tables(without.test)) == 1
+    assert arms_in_json(without)[0]["disk_per_commit"] is None
 
 
 def test_crashes_before_the_end_of_the_aimed_phase_are_counted() -> None:
     crashes = [replace(crash_of(0, 0), disk={"in_phase": 1}), replace(crash_of(1, 0), disk={"in_phase": 0})]
     report = report_of(crashes, ARMS[:1], at=CrashMoment.VACUUM)
-    assert "1 of 2 during the VACUUM" in sentences(report)[0]
-    assert crash_json(report)["arms"][0]["cuts_in_phase"] == 1
-    assert "1 of 1 at a flush" in sentences(report_of(crashes[:1], ARMS[:1], at=CrashMoment.COMMIT))[0]
+    assert "1 of 2 during the VACUUM" in sentences_of(report)[0]
+    assert arms_in_json(report)[0]["cuts_in_phase"] == 1
+    assert "1 of 1 at a flush" in sentences_of(report_of(crashes[:1], ARMS[:1], at=CrashMoment.COMMIT))[0]
 
 
 @pytest.mark.parametrize(
@@ -271,7 +283,7 @@ def test_the_report_of_a_file_is_that_of_its_crash_test_in_the_formats_of_a_stud
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, page = tmp_path / "c.sqlite", tmp_path / "c.html"
-    with CrashWriter.begin(path, report_of().record, ARMS) as writer:
+    with CrashWriter.begin(path, RECORD, ARMS) as writer:
         for crash in CRASHES:
             writer.add_crash(crash)
 
@@ -330,7 +342,7 @@ def with_crashes(path: Path, *cases: Synthetic) -> Path:
     write_study(path, *cases)
     with Evidence(path) as evidence:
         specs = evidence.study().plan.arms
-    record = replace(report_of().record, plan=PLAN.model_copy(update={"arms": specs}))
+    record = replace(RECORD, plan=PLAN.model_copy(update={"arms": specs}))
     arms = [replace(arm, name=spec.name) for arm, spec in zip(ARMS, specs, strict=True)]
     with CrashWriter.add_test(path, record, arms) as writer:
         for crash in (crash_of(0, 0), crash_of(0, 1, 700), crash_of(1, 0), crash_of(1, 1)):
@@ -414,10 +426,9 @@ def test_the_promise_of_a_standby_depends_on_what_a_commit_waits_for(
 ) -> None:
     arm = replace(ARMS[0], settings={"synchronous_commit": level})
     report = report_of([crash_of(0, 0)], [arm], standby=standby, kind=kind)
-    assert [found.promise for found in report.findings] == [promise]
-    assert crash_json(report)["standby"] == standby
+    assert [found.promised for found in findings_of(report)] == [promise]
     whose = {"primary": "of the primary", "both": "of primary and standby", "standby": "of the standby"}
-    assert f"none of 1 {PLURAL[kind][0]} {whose[standby]} lost" in sentences(report)[0]
+    assert f"none of 1 {PLURAL[kind][0]} {whose[standby]} lost" in sentences_of(report)[0]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from several_hosts import LARGE, LARGER, SMALL, pooled_of, written
 from synthetic_study import HOST, Synthetic
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli.report import read_fleet_report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.fleet.records import (
     FleetRecord,
@@ -21,6 +20,7 @@ from pgdyno.features.fleet.records import (
     read_fleet,
     write_fleet,
 )
+from pgdyno.features.hosts.sections import read_fleet_report
 
 OTHER = {**HOST, "processor": "AMD EPYC 7763", "cores": 32}
 

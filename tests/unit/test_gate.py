@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from report_forms import HOSTILE, Built, case_in, matching
+from report_forms import HOSTILE, case_in, matching
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict, effects_by_arm, judge
@@ -31,8 +31,10 @@ from pgdyno.analysis.statistics.intervals import Method, t_quantile, with_error
 from pgdyno.analysis.telemetry.metrics import NOPM
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.main import run_command
-from pgdyno.cli.report import read_hosts, read_report
+from pgdyno.cli.report import read_report
+from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.measure import study_runner
+from pgdyno.report.document import FileReport
 from pgdyno.report.gate_section import outcome, to_summary
 from pgdyno.report.markdown_format import escaped
 from pgdyno.results.records import ENGINE, StudyEnd, TrialStatus
@@ -68,7 +70,7 @@ STOPPED = replace(
 )
 
 
-def summary_of(built: Built, found: Gate | None = None, files: Sequence[str] = ()) -> str:
+def summary_of(built: FileReport, found: Gate | None = None, files: Sequence[str] = ()) -> str:
     return to_summary(built, built.findings.gate_comparisons(), found, files)
 
 

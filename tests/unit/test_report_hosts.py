@@ -23,11 +23,10 @@ from pgdyno.analysis.statistics.pooling import combine
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.caveats import Code
-from pgdyno.cli.report import names_of_files, read_hosts
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_same_machine
-from pgdyno.features.hosts.sections import build_hosts, variation_sentence
+from pgdyno.features.hosts.sections import build_hosts, names_of_files, read_hosts, variation_sentence
 from pgdyno.report.answer import UNFINISHED
 from pgdyno.report.html_format import to_html
 from pgdyno.study.sizing import Schedule

@@ -6,8 +6,9 @@ Features compute further results from them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from pgdyno.analysis.case_findings import Findings, find_case
 from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
@@ -16,10 +17,16 @@ from pgdyno.analysis.gates import AVERAGE, PRIMARY, GateComparison
 from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
 from pgdyno.analysis.statistics.intervals import method_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
+from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial
 from pgdyno.study.plan import Study
 from pgdyno.units import Estimate
+
+Found = TypeVar("Found")
+
+FINDINGS = Hooks[Callable[[Evidence], Any]]("findings")
+"""What features find in records of their own."""
 
 
 @dataclass(frozen=True)
@@ -64,10 +71,15 @@ class OverCases:
 
 @dataclass(frozen=True)
 class StudyFindings:
-    """Findings of a study. A comparison has one case, without a name."""
+    """Findings of a study. A comparison has one case, without a name. ``found``: by the hook of a feature."""
 
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
+    found: Hidden[Mapping[Callable[[Evidence], Any], Any]] = field(default_factory=dict)
+
+    def found_by(self, find: Callable[[Evidence], Found]) -> Found | None:
+        """Return what a hook of a feature found; None if the findings are not of a results file."""
+        return self.found.get(find)
 
     @property
     def first(self) -> Findings:
@@ -98,8 +110,9 @@ def find_study(evidence: Evidence) -> StudyFindings:
     with evidence.snapshot():
         noise = read_noise(evidence)
         cases = [find_case(evidence, case, noise[case]) for case in evidence.cases()]
+        found = {find: find(evidence) for find in FINDINGS}
     names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
-    return StudyFindings(cases, [_over(cases, *pair) for pair in names])
+    return StudyFindings(cases, [_over(cases, *pair) for pair in names], found)
 
 
 def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:

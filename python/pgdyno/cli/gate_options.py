@@ -16,8 +16,7 @@ from pgdyno.errors import PgdynoError, UsageError
 
 if TYPE_CHECKING:  # only --fail-if and --summary import the analysis before a study
     from pgdyno.analysis.gates import Gate, GateCondition
-    from pgdyno.features.hosts.sections import HostsReport
-    from pgdyno.report.study_report import StudyReport
+    from pgdyno.report.document import FileReport
 
 GATE_FAILED = 3
 """Exit status if a condition is met."""
@@ -92,17 +91,17 @@ class GateOptions:
             )
         return Path(named)
 
-    def gate(self, built: StudyReport | HostsReport) -> Gate | None:
+    def gate(self, built: FileReport) -> Gate | None:
         """Evaluate the conditions; None without --fail-if."""
-        if not self.fail_if:
+        if not self.fail_if or built.findings is None:
             return None
         from pgdyno.analysis.gates import gate  # noqa: PLC0415
 
         return gate(built.findings, self.conditions)
 
-    def summarise(self, built: StudyReport | HostsReport, found: Gate | None, files: Sequence[Path]) -> None:
+    def summarise(self, built: FileReport, found: Gate | None, files: Sequence[Path]) -> None:
         """Append the summary if --summary is given. Raises PgdynoError."""
-        if self.summary_file is not None:
+        if self.summary_file is not None and built.findings is not None:
             from pgdyno.report.gate_section import to_summary  # noqa: PLC0415
 
             verdicts = built.findings.gate_comparisons()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,16 +18,17 @@ from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import expanded
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.features.crash.command import crash_page, read_crashes, show_crash_test
-from pgdyno.features.crash.records import has_study
-from pgdyno.features.fleet.records import SUFFIX, HostWork, read_fleet
-from pgdyno.features.hosts.findings import find_hosts
-from pgdyno.features.hosts.sections import HostsReport, build_hosts
+from pgdyno.hooks import Hooks
+from pgdyno.report.document import FileReport
 from pgdyno.report.html_format import to_html
+from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport, build_study, published_document
 from pgdyno.report.terminal_format import print_summary, print_terminal
 from pgdyno.results.reader import Evidence
+
+REPORTS = Hooks[Callable[[Sequence[Path]], FileReport | None]]("reports")
+"""Functions that read the files of features; None for other files."""
 
 
 @expanded
@@ -81,13 +82,6 @@ def report(
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
     _refuse_output_file(evidence, wanted)
-    if len(evidence) == 1 and _is_crash_test(evidence[0]):
-        if as_ != "whole" or gating.is_wanted:
-            raise UsageError(
-                f"{evidence[0]} has a crash test and no comparison: remove --as, --fail-if and --summary"
-            )
-        _report_crash_test(evidence[0], html, wanted[0] if wanted else "terminal", force=force)
-        return 0
     if as_ == "published":
         for option, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
             if is_given:
@@ -96,11 +90,15 @@ def report(
             raise UsageError(
                 "--as published cannot be combined with --fail-if or --summary: remove --as, or remove these"
             )
-        _print_published(_read(evidence), md=md)
+        built = _read(evidence)
+        _require_comparison(built, evidence)
+        _print_published(built, md=md)
         return 0
     if html is not None:
         require_writable_page(html, force=force)
     built = _read(evidence)
+    if gating.is_wanted:
+        _require_comparison(built, evidence)
     if html is not None:
         write_html(built, html, force=force)
         say(f"report {html}")
@@ -111,19 +109,12 @@ def report(
     return gating.status(found)
 
 
-def _report_crash_test(path: Path, html: Path | None, form: str, *, force: bool) -> None:
-    """Report a crash test, in the formats of studies. Its text has all tables."""
-    if html is not None:
-        require_writable_page(html, force=force)
-        write_text(html, crash_page(path), force=force)
-        say(f"report {html}")
-        if form == "terminal":
-            return
-    show_crash_test(path, form)
-
-
-def _is_crash_test(path: Path) -> bool:
-    return path.is_file() and not path.name.endswith(SUFFIX) and not has_study(path)
+def _require_comparison(built: FileReport, evidence: Sequence[Path]) -> None:
+    """Raise UsageError if the files have no comparison of arms."""
+    if built.findings is None:
+        raise UsageError(
+            f"{evidence[0]} has a {built.kicker} and no comparison: remove --as, --fail-if and --summary"
+        )
 
 
 def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None:
@@ -134,42 +125,15 @@ def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None
                 raise UsageError(f"--{form} takes no file (got {path}): use --{form} > {path}")
 
 
-def _read(evidence: Sequence[Path]) -> StudyReport | HostsReport:
-    if any(path.name.endswith(SUFFIX) for path in evidence):
-        if len(evidence) > 1:
-            raise UsageError(f"a file NAME{SUFFIX} has all hosts of its study: give it alone")
-        return read_fleet_report(evidence[0])
-    return read_report(evidence[0]) if len(evidence) == 1 else read_hosts(evidence)
+def _read(evidence: Sequence[Path]) -> FileReport:
+    """Read and analyze files: by the first feature that knows them, else as one study."""
+    found = (read(evidence) for read in REPORTS)
+    return next((report for report in found if report is not None), None) or read_report(evidence[0])
 
 
 def read_report(evidence: Path) -> StudyReport:
     """Read and analyze one results file. Raises EvidenceError: not such a file, damaged, other version."""
-    return build_study(read_findings(evidence), read_crashes(evidence, verify=False))
-
-
-def read_hosts(evidence: Sequence[Path]) -> HostsReport:
-    """Read and pool results files. Raises EvidenceError: a bad file, files of different studies."""
-    return _pooled(dict(zip(names_of_files(evidence), evidence, strict=True)))
-
-
-def read_fleet_report(path: Path) -> HostsReport:
-    """Read and pool the results files of a fleet study. Raises EvidenceError: a bad file, or none."""
-    record = read_fleet(path)
-    stem = path.name.removesuffix(SUFFIX)
-    works = {work.file.removesuffix(".sqlite").removeprefix(f"{stem}-"): work for work in record.works}
-    named = {
-        name: path.with_name(work.file)
-        for name, work in works.items()
-        if not work.is_moved and path.with_name(work.file).is_file()
-    }
-    if not named:
-        raise EvidenceError(f"{path} has no results file beside it: copy the files of the hosts there")
-    return _pooled(named, works)
-
-
-def _pooled(named: Mapping[str, Path], works: Mapping[str, HostWork] | None = None) -> HostsReport:
-    found = find_hosts({name: read_findings(path) for name, path in named.items()}, works or {})
-    return build_hosts(found, {name: read_crashes(path, verify=False) for name, path in named.items()})
+    return build_study(read_findings(evidence))
 
 
 def read_findings(evidence: Path) -> StudyFindings:
@@ -184,31 +148,14 @@ def read_findings(evidence: Path) -> StudyFindings:
             ) from error
 
 
-def names_of_files(paths: Sequence[Path]) -> list[str]:
-    """Return short unique names: the stems, with as many directories as they need to differ.
-
-    Files that differ only in their suffix keep it. Raises UsageError for a duplicate file.
-    """
-    files = [path.resolve() for path in paths]
-    for i, path in enumerate(paths):
-        if files[i] in files[:i]:
-            raise UsageError(f"{path} is given twice: give the file of each host once")
-    stems = [file.with_suffix("").parts for file in files]
-    parts = [file.parts if stems.count(stem) > 1 else stem for file, stem in zip(files, stems, strict=True)]
-    length = 1
-    while len({of[-length:] for of in parts}) < len(parts):
-        length += 1
-    return ["/".join(of[-length:]) for of in parts]
-
-
-def write_html(built: StudyReport | HostsReport, html: Path, *, force: bool = False) -> None:
+def write_html(built: FileReport, html: Path, *, force: bool = False) -> None:
     """Write the HTML report. Raises PgdynoError."""
     write_text(html, to_html(built), force=force)
 
 
-def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
-    studies = built.studies.values() if isinstance(built, HostsReport) else [built]
-    if not any(study.published for study in studies):
+def _print_published(built: FileReport, *, md: bool) -> None:
+    parts = [part for section in built.sections for part in section.parts.values()]
+    if not any(one.tables("published") for one in (built, *parts)):
         raise UsageError("--as published: the study has no published tables: remove --as")
     document = published_document(built)
     if md:
@@ -217,17 +164,16 @@ def _print_published(built: StudyReport | HostsReport, *, md: bool) -> None:
         print_terminal(document, out)
 
 
-def print_report(
-    built: StudyReport | HostsReport, form: str, evidence: Sequence[Path], gate: Gate | None = None
-) -> None:
-    """Print the report; ``form`` is terminal, full, md, json or csv. JSON includes the result of ``gate``."""
-    if form == "terminal":
+def print_report(built: FileReport, form: str, evidence: Sequence[Path], gate: Gate | None = None) -> None:
+    """Print the report; ``form`` is terminal, full, md, json or csv. JSON includes the result of ``gate``.
+
+    A report without a summary is printed in full.
+    """
+    if form == "terminal" and built.summary:
         print_summary(built, out, f"All tables: pgdyno report {shlex.join(map(str, evidence))} --full")
-    elif form == "full":
+    elif form in ("terminal", "full"):
         print_terminal(built, out)
     elif form == "json":
-        from pgdyno.report.json_format import to_json  # noqa: PLC0415 - takes 50 ms
-
         write_out(to_json(built, gate))
     else:
         write_out(to_markdown(built) if form == "md" else built.csv())

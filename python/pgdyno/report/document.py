@@ -1,4 +1,4 @@
-"""A report as a document: all that an output format knows.
+"""A report as a document: all that an output format knows, except JSON and CSV.
 
 ``study_report`` or a feature turns what it found into one Document. A document has headlines and sections. A
 section has sentences, tables, plots or caveats, or further documents (cases, hosts). Each output format is a
@@ -7,11 +7,13 @@ walk over the sections, in their order.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.gates import Gate, Gated
 from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
 from pgdyno.report.plot import Panel
 
@@ -177,6 +179,21 @@ class Document:
     def body(self) -> list[Section]:
         """The sections of a text below the headlines."""
         return [section for section in self.sections if section.place > Place.HEAD]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileReport(Document, ABC):
+    """The report of one or more files. ``findings`` are those of its comparisons, None without any."""
+
+    findings: Gated | None
+
+    @abstractmethod
+    def csv(self) -> str:
+        """Return the CSV document."""
+
+    @abstractmethod
+    def json(self, gate: Gate | None) -> object:
+        """Return the JSON document, a dataclass. ``gate``: the result of ``--fail-if``."""
 
 
 def placed(sections: Iterable[Section], further: Iterable[Section]) -> list[Section]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+from operator import attrgetter, or_
 from types import GenericAlias, MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -16,21 +17,15 @@ from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from pgdyno.analysis.finding_fields import about
-from pgdyno.analysis.gates import Gate, GateComparison, GateOutcome
+from pgdyno.analysis.gates import Gate, GateComparison
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.features.crash.sections import crash_json
-from pgdyno.features.history.changes import StudyHistory
-from pgdyno.features.history.report import HistoryReport, heading, history_sentences
-from pgdyno.features.hosts.findings import HostsFindings
-from pgdyno.features.hosts.sections import HostsReport
 from pgdyno.hooks import Hooks
 from pgdyno.report import gate_section
-from pgdyno.report.document import Document, ShownCaveat
-from pgdyno.report.study_report import StudyReport
+from pgdyno.report.document import Document, FileReport, ShownCaveat
 from pgdyno.report.visible_text import json_text
 
 VERSION: Literal[3] = 3
-"""Version of the format."""
+"""Version of the format of all documents."""
 
 Sentences = Mapping[str, Sequence[str]]
 """By section, without empty ones."""
@@ -48,7 +43,8 @@ class Result:
 
 RESULTS = Hooks[Result]("results")
 
-DURABILITY = "Crash test of the arms: the document of ``pgdyno crash --json``."
+DOCUMENTS = Hooks[type]("documents")
+"""Classes of the documents of features."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +63,9 @@ class StudyResults:
 
 
 @dataclass(frozen=True)
-class _Report:
+class JsonReport:
+    """Begin of the document of a report."""
+
     pgdyno_report: Annotated[Literal[3], about("Version of the format.")]
     verdicts: Annotated[
         Sequence[GateComparison], about("On the metric of the verdicts, of all cases and arms.")
@@ -76,75 +74,21 @@ class _Report:
 
 
 @dataclass(frozen=True)
-class StudyDocument(StudyResults, _Report):
+class StudyDocument(StudyResults, JsonReport):
     """Report of one results file."""
 
 
-@dataclass(frozen=True)
-class HostsDocument(_Report):
-    """Report of several results files of one study."""
-
-    title: str
-    command: Annotated[str, about("Commands that repeat the study, one per line.")]
-    sentences: Annotated[Sentences, about("By section.")]
-    caveats: Sequence[ShownCaveat]
-    hosts: HostsFindings
-    files: Annotated[Mapping[str, StudyResults], about("Results by file.")]
-
-
-@dataclass(frozen=True)
-class HistoryGate:
-    """Result of ``--fail-if``, in sentences."""
-
-    outcome: GateOutcome
-    met: Sequence[str]
-    not_evaluable: Annotated[Sequence[str], about("Metrics with too few files, or without a baseline.")]
-    awaiting: Annotated[Sequence[str], about("Changes to be confirmed by the next run.")]
-
-
-@dataclass(frozen=True)
-class HistoryDocument:
-    """Output of ``pgdyno history --json``."""
-
-    pgdyno_history: Annotated[Literal[3], about("Version of the format.")]
-    skipped: Annotated[Mapping[str, str], about("Reason by file that is not used.")]
-    sentences: Annotated[Sentences, about("By history: title, machine and number of files.")]
-    histories: Sequence[StudyHistory]
-    gate: Annotated[HistoryGate | None, about("Null without ``--fail-if``.")]
-
-
-JsonDocument = StudyDocument | HostsDocument | HistoryDocument
-
-
-def to_json(report: StudyReport | HostsReport, gate: Gate | None = None) -> str:
+def to_json(report: FileReport, gate: Gate | None = None) -> str:
     """Return the JSON document of a report, indented."""
-    reasons = {"gate": [gate_section.outcome(gate), *gate_section.reasons(gate)]} if gate else {}
-    verdicts = report.findings.gate_comparisons()
-    if isinstance(report, HostsReport):
-        return encoded(
-            HostsDocument(
-                pgdyno_report=VERSION,
-                verdicts=verdicts,
-                gate=gate,
-                title=report.title,
-                command=report.command,
-                sentences={**sentences_of(report), **reasons},
-                caveats=report.caveats,
-                hosts=report.findings,
-                files={name: study_results(of) for name, of in report.studies.items()},
-            )
-        )
-    results = study_results(report, reasons)
-    return encoded(StudyDocument(VERSION, verdicts, gate, **vars(results)))
+    return encoded(report.json(gate))
 
 
-def history_to_json(report: HistoryReport, gate: HistoryGate | None) -> str:
-    """Return the JSON document of a history."""
-    sentences = {heading(history): history_sentences(history) for history in report.histories}
-    return encoded(HistoryDocument(VERSION, report.skipped, sentences, report.histories, gate))
+def sentences_on(gate: Gate | None) -> Sentences:
+    """Return the sentences on the result of a gate."""
+    return {"gate": [gate_section.outcome(gate), *gate_section.reasons(gate)]} if gate else {}
 
 
-def encoded(document: JsonDocument) -> str:
+def encoded(document: object) -> str:
     """Return the JSON of a document. NaN and infinity become null."""
     return json_text(_shown(type(document), document))
 
@@ -161,14 +105,13 @@ def schema() -> dict[str, Any]:
     """Return the JSON Schema of all documents."""
     results = _results()
     config = ConfigDict(json_schema_serialization_defaults_required=True)
-    every_kind: Any = GenericAlias(tuple, (JsonDocument, *(one.kind for one in results)))
+    documents = reduce(or_, sorted(DOCUMENTS, key=attrgetter("__name__")), StudyDocument)
+    every_kind: Any = GenericAlias(tuple, (documents, *(one.kind for one in results)))
     every = TypeAdapter[Any](every_kind, config=config)
     found = every.json_schema(mode="serialization", schema_generator=_Untitled)
     document, *kinds = found["prefixItems"]
     definitions = found["$defs"]
-    more = {
-        one.name: {**kind, "description": one.about} for one, kind in zip(results, kinds, strict=True)
-    } | {"durability": {"description": DURABILITY}}
+    more = {one.name: {**kind, "description": one.about} for one, kind in zip(results, kinds, strict=True)}
     about_more = definitions["StudyResults"]["properties"]["more"]["description"]
     definitions["More"] = {
         "description": about_more,
@@ -194,23 +137,21 @@ class _Untitled(GenerateJsonSchema):
         return False
 
 
-def study_results(report: StudyReport, of_gate: Sentences = MappingProxyType({})) -> StudyResults:
-    """Return the results of one file. ``of_gate``: sentences on the gate."""
-    crashes = report.crashes
-    parts = {name: part for section in report.of("cases") for name, part in section.parts.items()}
+def study_results(
+    document: Document, findings: StudyFindings, on_gate: Sentences = MappingProxyType({})
+) -> StudyResults:
+    """Return the results of one file. ``on_gate``: sentences on the gate."""
+    parts = {name: part for section in document.of("cases") for name, part in section.parts.items()}
     return StudyResults(
-        title=report.title,
-        command=report.command,
+        title=document.title,
+        command=document.command,
         sentences={
             **{name: sentences_of(part) for name, part in parts.items()},
-            "": {**sentences_of(report), **of_gate},
+            "": {**sentences_of(document), **on_gate},
         },
-        caveats=report.caveats,
-        study=report.findings,
-        more={
-            "durability": crash_json(crashes) if crashes else None,
-            **{one.name: _shown(one.kind, one.find(report.findings)) for one in _results()},
-        },
+        caveats=document.caveats,
+        study=findings,
+        more={one.name: _shown(one.kind, one.find(findings)) for one in _results()},
     )
 
 

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.gates import Gate
 from pgdyno.analysis.study_findings import OverCases, StudyFindings
-from pgdyno.features.crash.sections import CrashReport, durability_section
 from pgdyno.hooks import Hooks
 from pgdyno.report import csv_format, result_tables
 from pgdyno.report.answer import (
@@ -21,6 +21,7 @@ from pgdyno.report.answer import (
 )
 from pgdyno.report.document import (
     Document,
+    FileReport,
     Headline,
     Place,
     Section,
@@ -29,6 +30,7 @@ from pgdyno.report.document import (
     by_severity,
     tables_section,
 )
+from pgdyno.report.json_format import VERSION, StudyDocument, sentences_on, study_results
 from pgdyno.report.result_tables import enumeration
 from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
@@ -50,12 +52,11 @@ CASE_SECTIONS = Hooks[Callable[[Findings], Iterable[Section]]]("case_sections")
 
 
 @dataclass(frozen=True, kw_only=True)
-class StudyReport(Document):
+class StudyReport(FileReport):
     """``cases`` maps the name of a case to its report; a comparison has a single case."""
 
     findings: StudyFindings
     cases: Mapping[str, Report]
-    crashes: CrashReport | None  # the crash test of the arms
     lost: str  # sentence: how the fit lost the question of the source; empty if it did not
 
     @property
@@ -72,16 +73,21 @@ class StudyReport(Document):
         """Return the CSV document."""
         return csv_format.to_csv(self.findings, self.lost)
 
+    def json(self, gate: Gate | None) -> StudyDocument:
+        """Return the JSON document."""
+        results = study_results(self, self.findings, sentences_on(gate))
+        return StudyDocument(VERSION, self.findings.gate_comparisons(), gate, **vars(results))
 
-def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> StudyReport:
-    """Return the report of a study, with the crash test of its arms if there is one."""
+
+def build_study(findings: StudyFindings) -> StudyReport:
+    """Return the report of a study."""
     cases = {
         of.study.case: case_report(of, [section for sections in CASE_SECTIONS for section in sections(of)])
         for of in findings.cases
     }
     first, study = next(iter(cases.values())), findings.first.study
     lost = lost_question([findings])
-    every = [replace(of, place=min(of.place, Place.TOP)) for of in _sections(findings, crashes, lost)]
+    every = [replace(of, place=min(of.place, Place.TOP)) for of in _sections(findings, lost)]
     source = [section for section in every if section.is_source]
     others = [section for section in every if not section.is_source]
     fitted = tables_section("fitted", [fit_change_table(findings)])
@@ -93,18 +99,14 @@ def build_study(findings: StudyFindings, crashes: CrashReport | None = None) -> 
         )
     kicker = f"{study.title} · {datetime.fromtimestamp(study.created_unix_s, UTC):%Y-%m-%d %H:%M} UTC"
     of_study = {"unfinished": first.unfinished, "command": study.command, "kicker": kicker}
-    return StudyReport(
-        **{**vars(whole), **of_study}, findings=findings, cases=cases, crashes=crashes, lost=lost
-    )
+    return StudyReport(**{**vars(whole), **of_study}, findings=findings, cases=cases, lost=lost)
 
 
-def _sections(findings: StudyFindings, crashes: CrashReport | None, lost: str) -> list[Section]:
+def _sections(findings: StudyFindings, lost: str) -> list[Section]:
     """Return the sections about all cases in their order."""
     found = [section for sections in SECTIONS for section in sections(findings)]
     if lost:
         found.append(Section("lost", sentences=[lost], place=Place.ABOVE, is_alarm=True, is_source=True))
-    if crashes is not None:
-        found.append(durability_section(findings, crashes))
     return sorted(found, key=lambda section: section.order)
 
 

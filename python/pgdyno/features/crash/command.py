@@ -11,11 +11,11 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.console import out, print_json, say, write_out
+from pgdyno.cli.console import say
 from pgdyno.cli.output_files import require_writable
+from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.crash_test import command_of, require_possible, run_crash_test
-from pgdyno.features.crash.findings import find_crashes
 from pgdyno.features.crash.plan import (
     ACTIVE_S_LIMIT,
     ACTIVE_S_MIN,
@@ -32,11 +32,8 @@ from pgdyno.features.crash.plan import (
     Survivors,
 )
 from pgdyno.features.crash.records import Crash, has_study, read_crash_test
-from pgdyno.features.crash.sections import CrashReport, crash_csv, crash_document, crash_json, progress_line
+from pgdyno.features.crash.sections import progress_line, read_crash_report
 from pgdyno.interruption import Interruption
-from pgdyno.report.html_format import to_html
-from pgdyno.report.markdown_format import to_markdown
-from pgdyno.report.terminal_format import print_terminal
 from pgdyno.study.arm_spec import parse_arms, with_build_options
 from pgdyno.study.sizing import CUTS, CUTS_MAX
 from pgdyno.units import parse_duration_s, parse_size_bytes
@@ -208,7 +205,7 @@ def crash(
     with Interruption() as stop:
         command = command_of([*sys.argv[2:], *([] if seed is not None else ["--seed", str(plan.seed)])])
         run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, stop)
-    show_crash_test(path, "json" if as_json else "terminal")
+    print_report(read_crash_report(path), "json" if as_json else "terminal", [path])
     if not quiet:
         say(f"results file: {path}")
     return 0
@@ -236,38 +233,3 @@ def _seed(path: Path, given: int | None) -> int:
         return given
     found = read_crash_test(path) if path.exists() else None
     return secrets.randbelow(2**48) if found is None else found[0].plan.seed
-
-
-def read_crashes(path: Path, *, verify: bool = True) -> CrashReport | None:
-    """Return the report of the crash test in a results file; None if it has none."""
-    found = read_crash_test(path, verify=verify)
-    if found is None:
-        return None
-    record, arms, crashes = found
-    return CrashReport(record, arms, find_crashes(record.plan, arms, crashes), crashes)
-
-
-def read_crash_report(path: Path) -> CrashReport:
-    """Return the report of a crash test. Raises EvidenceError for a file without one."""
-    report = read_crashes(path)
-    if report is None:
-        raise EvidenceError(f"{path} has neither a study nor a crash test: check the name")
-    return report
-
-
-def show_crash_test(path: Path, form: str = "terminal") -> None:
-    """Print the report of a crash test; ``form`` is terminal, full, md, json or csv."""
-    report = read_crash_report(path)
-    if form == "json":
-        print_json(crash_json(report))
-    elif form == "csv":
-        write_out(crash_csv(report))
-    elif form == "md":
-        write_out(to_markdown(crash_document(report)))
-    else:
-        print_terminal(crash_document(report), out)
-
-
-def crash_page(path: Path) -> str:
-    """Return the report of a crash test as HTML."""
-    return to_html(crash_document(read_crash_report(path)))

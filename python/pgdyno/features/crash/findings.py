@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
+from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
 from pgdyno.analysis.statistics.intervals import (
     MedianInterval,
     Proportion,
     median_interval,
     proportion,
 )
-from pgdyno.features.crash.plan import CrashKind, CrashPlan, StandbyCrash
-from pgdyno.features.crash.records import Crash, CrashArm
-from pgdyno.results.records import Kept
+from pgdyno.features.crash.plan import CrashKind, CrashMoment, CrashPlan, StandbyCrash
+from pgdyno.features.crash.records import Crash, CrashArm, read_crash_test
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Json, Kept
 
 PROMISES: Mapping[CrashKind, str] = {
     CrashKind.BACKEND: "survives a crash of the server",
@@ -33,59 +37,77 @@ TORN_PAGES = "torn-page protection"
 
 
 @dataclass(frozen=True)
-class CrashFindings:
-    """One arm. ``lost``, ``loss_window_s``: one value per crash, of those whose rows could be read.
+class CorruptionFindings:
+    """Corruption that the checks found."""
 
-    ``unreadable``: crashes after which the rows could not be read, mostly because the server did not start.
-    How many commits are gone is then unknown; such crashes count in ``with_loss`` only. ``promise``: whether
-    the settings promise to keep everything, by the manual. ``findings``: corruption by check.
-    ``disk_faults``: crashes before which the disk failed a request on purpose, or the server found it full.
-    ``in_phase``: crashes before the end of the checkpoint or VACUUM, or at the flush, that they aim at.
-    ``disk_per_commit``: mean requests and bytes of the simulated disk per acknowledged commit, by counter;
-    empty without one.
+    cuts: Annotated[Proportion | None, about("Crashes with corruption.")]
+    by_check: Annotated[Mapping[str, int], about("Number of crashes.")]
+    examples: Sequence[str]
+    unchecked: Annotated[Sequence[str], about("Checks that were not possible.")]
+
+
+@dataclass(frozen=True)
+class CrashFindings:
+    """One arm. Lists have one value per crash, of those whose rows could be read.
+
+    How many commits are gone after the others is unknown; they count in ``cuts_with_loss`` only. Such a
+    server mostly did not start.
     """
 
-    name: str
-    crashes: int
-    acknowledged: int
-    with_loss: Proportion | None
-    lost: Sequence[int]
+    arm: CrashArm
+    cuts: Annotated[int, about("Number of crashes.")]
+    acknowledged_commits: int
+    cuts_with_loss: Proportion | None
+    lost_commits: Sequence[int]
     holes: int
     phantoms: int
     damaged: int
     in_doubt: int
     in_doubt_present: int
-    unreadable: int
-    loss_window_s: Sequence[float]
-    wal_writer_delay_s: float
+    cuts_unreadable: int
+    loss_window_s: Annotated[Sequence[float], about("One value per crash with a loss.")]
     recovery_s: MedianInterval | None
     replayed_bytes: MedianInterval | None
-    disk_faults: int
-    in_phase: int
-    disk_per_commit: Mapping[str, float]
-    corrupt: Proportion | None
-    findings: Mapping[str, int]
-    examples: Sequence[str]
-    unchecked: Sequence[str]
-    promise: Kept
+    disk_per_commit: Annotated[
+        Mapping[str, float] | None,
+        about("Mean requests and bytes of the simulated disk per acknowledged commit; null without it."),
+    ]
+    disk_faults: Annotated[
+        int, about("Crashes after a request that failed on purpose, or on a disk that the server found full.")
+    ]
+    cuts_in_phase: Annotated[
+        int | None,
+        about("With ``--at``: crashes before the end of the checkpoint or VACUUM, or at the flush."),
+    ]
+    corruption: CorruptionFindings
+    promised: Annotated[Kept, about("Whether the settings promise to keep everything, by the manual.")]
 
     @property
     def lost_max(self) -> int:
         """Most commits lost in one crash."""
-        return max(self.lost, default=0)
+        return max(self.lost_commits, default=0)
 
     @property
     def loss_window_s_max(self) -> float | None:
         """Longest loss window."""
         return max(self.loss_window_s, default=None)
 
-    @property
+    @in_json
     def breaks_promise(self) -> bool:
         """True if something is wrong that the settings exclude: a finding about the disk, or PostgreSQL."""
-        wrong = self.phantoms + self.holes + self.damaged
-        loses = self.with_loss is not None and self.with_loss.count > 0
-        corrupt = self.corrupt is not None and self.corrupt.count > 0
-        return self.promise is Kept.YES and bool(wrong or loses or corrupt)
+        shares = (self.cuts_with_loss, self.corruption.cuts)
+        wrong = self.phantoms + self.holes + self.damaged + sum(of.count for of in shares if of is not None)
+        return self.promised is Kept.YES and wrong > 0
+
+
+@dataclass(frozen=True)
+class CrashTest:
+    """A crash test."""
+
+    plan: Annotated[CrashPlan, ShownAs(Json, lambda plan: plan.model_dump(mode="json"))]
+    complete: bool
+    arms: Sequence[CrashFindings]
+    crashes: Hidden[Sequence[Crash]]
 
 
 EXAMPLES_MAX = 3
@@ -97,6 +119,22 @@ FAULTS = ("failed", "no_space")
 """Counters of a disk that failed on purpose."""
 
 
+def crash_test_of_study(evidence: Evidence) -> CrashTest | None:
+    """Return the crash test of the arms of a study."""
+    return find_crash_test(evidence.path, verify=False)
+
+
+def find_crash_test(path: Path, *, verify: bool = True) -> CrashTest | None:
+    """Return the crash test in a results file; None if it has none. Raises EvidenceError."""
+    found = read_crash_test(path, verify=verify)
+    if found is None:
+        return None
+    record, arms, crashes = found
+    return CrashTest(
+        record.plan, record.ended_unix_s is not None, find_crashes(record.plan, arms, crashes), crashes
+    )
+
+
 def find_crashes(plan: CrashPlan, arms: Sequence[CrashArm], crashes: Sequence[Crash]) -> list[CrashFindings]:
     """Return the findings of all arms, in their order."""
     return [_of_arm(plan, arm, [one for one in crashes if one.arm == arm.arm]) for arm in arms]
@@ -105,43 +143,42 @@ def find_crashes(plan: CrashPlan, arms: Sequence[CrashArm], crashes: Sequence[Cr
 def _of_arm(plan: CrashPlan, arm: CrashArm, crashes: Sequence[Crash]) -> CrashFindings:
     n = len(crashes)
     audits = [crash.audit for crash in crashes if crash.audit is not None]
-    corrupt = [crash for crash in crashes if crash.corruption]
-    checks = Counter(check for crash in crashes for check in {one.check for one in crash.corruption})
-    texts = dict.fromkeys(one.text for crash in corrupt for one in crash.corruption[:1])
+    corrupt = [crash.corruption for crash in crashes if crash.corruption]
+    replayed = [float(one.replayed_bytes) for one in crashes if one.replayed_bytes is not None]
+    in_phase = sum(crash.disk.get("in_phase", 0) for crash in crashes)
     return CrashFindings(
-        name=arm.name,
-        crashes=n,
-        acknowledged=sum(crash.acknowledged for crash in crashes),
-        with_loss=proportion(sum(crash.has_loss for crash in crashes), n) if n else None,
-        lost=[audit.lost for audit in audits],
+        arm=arm,
+        cuts=n,
+        acknowledged_commits=sum(crash.acknowledged for crash in crashes),
+        cuts_with_loss=proportion(sum(crash.has_loss for crash in crashes), n) if n else None,
+        lost_commits=[audit.lost for audit in audits],
         holes=sum(audit.holes for audit in audits),
         phantoms=sum(audit.phantoms for audit in audits),
         damaged=sum(audit.damaged for audit in audits),
         in_doubt=sum(audit.in_doubt for audit in audits),
         in_doubt_present=sum(audit.in_doubt_present for audit in audits),
-        unreadable=n - len(audits),
+        cuts_unreadable=n - len(audits),
         loss_window_s=[audit.loss_window_s for audit in audits if audit.loss_window_s is not None],
-        wal_writer_delay_s=arm.wal_writer_delay_s,
         recovery_s=median_interval([one.recovery_s for one in crashes if one.recovery_s is not None]),
-        replayed_bytes=median_interval(
-            [float(one.replayed_bytes) for one in crashes if one.replayed_bytes is not None]
-        ),
+        replayed_bytes=median_interval(replayed),
         disk_faults=sum(any(crash.disk.get(fault) for fault in FAULTS) for crash in crashes),
-        in_phase=sum(crash.disk.get("in_phase", 0) for crash in crashes),
+        cuts_in_phase=None if plan.at is CrashMoment.ANY else in_phase,
         disk_per_commit=_per_commit(crashes),
-        corrupt=proportion(len(corrupt), n) if n else None,
-        findings=dict(checks),
-        examples=list(texts)[:EXAMPLES_MAX],
-        unchecked=sorted({check for crash in crashes for check in crash.unchecked}),
-        promise=_promise(plan, arm),
+        corruption=CorruptionFindings(
+            cuts=proportion(len(corrupt), n) if n else None,
+            by_check=Counter(check for found in corrupt for check in {one.check for one in found}),
+            examples=list(dict.fromkeys(found[0].text for found in corrupt))[:EXAMPLES_MAX],
+            unchecked=sorted({check for crash in crashes for check in crash.unchecked}),
+        ),
+        promised=_promise(plan, arm),
     )
 
 
-def _per_commit(crashes: Sequence[Crash]) -> dict[str, float]:
-    """Return the disk's counters of all crashes per acknowledged commit; empty if one of them has none."""
+def _per_commit(crashes: Sequence[Crash]) -> dict[str, float] | None:
+    """Return the disk's counters of all crashes per acknowledged commit; None if one of them has none."""
     commits = sum(crash.acknowledged for crash in crashes)
     if not commits or not all("flushes" in crash.disk for crash in crashes):
-        return {}
+        return None
     return {name: sum(crash.disk[name] for crash in crashes) / commits for name in DISK_COUNTERS}
 
 

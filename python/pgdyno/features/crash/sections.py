@@ -6,14 +6,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
 
 from markupsafe import Markup
 
-from pgdyno.analysis.statistics.intervals import MedianInterval, Proportion
+from pgdyno.analysis.finding_fields import about
+from pgdyno.analysis.gates import Gate
+from pgdyno.analysis.statistics.intervals import Proportion
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.features.crash.findings import CrashFindings
+from pgdyno.errors import EvidenceError
+from pgdyno.features.crash.findings import CrashFindings, CrashTest, crash_test_of_study, find_crash_test
 from pgdyno.features.crash.plan import (
     CrashKind,
     CrashMoment,
@@ -22,13 +27,13 @@ from pgdyno.features.crash.plan import (
     FileSystem,
     StandbyCrash,
 )
-from pgdyno.features.crash.records import Crash, CrashArm, CrashTestRecord
+from pgdyno.features.crash.records import Crash, has_study
 from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, interval_bar, reach_of
 from pgdyno.report.csv_format import as_text, csv_text
-from pgdyno.report.document import Document, Headline, Section, Table, tables_section
+from pgdyno.report.document import FileReport, Headline, Section, Table, tables_section
+from pgdyno.report.json_format import VERSION, Sentences, sentences_of
 from pgdyno.report.plot import Axis, Mark, Panel, Scale, arm_class, circle, line, linear, plot, text
 from pgdyno.report.result_tables import in_a_head, with_interval
-from pgdyno.results.records import Json
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
@@ -83,49 +88,84 @@ LOSS_NOTE = (
 
 
 @dataclass(frozen=True)
-class CrashReport:
-    """Everything that the formats show."""
-
-    record: CrashTestRecord
-    arms: Sequence[CrashArm]
-    findings: Sequence[CrashFindings]
-    crashes: Sequence[Crash] = ()
-
-    @property
-    def plan(self) -> CrashPlan:
-        """The plan of the test."""
-        return self.record.plan
+class _Head:
+    pgdyno_crash: Annotated[Literal[3], about("Version of the format.")]
+    sentences: Annotated[Sentences, about("By section.")]
 
 
-def title_of(report: CrashReport) -> str:
+@dataclass(frozen=True)
+class CrashDocument(CrashTest, _Head):
+    """Output of ``pgdyno crash --json``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrashReport(FileReport):
+    """The report of a crash test without a study: a verdict for each arm, then the tables."""
+
+    test: CrashTest
+
+    def csv(self) -> str:
+        """Return a row per crash. Crashes count from 0, and unknown values are empty."""
+        names = {of.arm.arm: as_text(of.arm.name) for of in self.test.arms}
+        rows = (_csv_row(of, names[of.arm]) for of in self.test.crashes)
+        return csv_text(CRASH_COLUMNS, (["" if of is None else of for of in row] for row in rows))
+
+    def json(self, gate: Gate | None) -> CrashDocument:  # noqa: ARG002 - there is nothing to compare
+        """Return the JSON document."""
+        return CrashDocument(VERSION, sentences_of(self), **vars(self.test))
+
+
+def read_files(paths: Sequence[Path]) -> CrashReport | None:
+    """Return the report of a results file with a crash test and no study; None for other files."""
+    try:
+        if len(paths) > 1 or has_study(paths[0]):
+            return None
+    except EvidenceError:  # whatever reads other files explains it
+        return None
+    return read_crash_report(paths[0])
+
+
+def read_crash_report(path: Path) -> CrashReport:
+    """Return the report of a crash test. Raises EvidenceError for a file without one."""
+    test = find_crash_test(path)
+    if test is None:
+        raise EvidenceError(f"{path} has neither a study nor a crash test: check the name")
+    return build_crash_report(test)
+
+
+def build_crash_report(test: CrashTest) -> CrashReport:
+    """Return the report."""
+    return CrashReport(
+        title="Crash test",
+        headlines=[Headline(None, f"{of.arm.name}: {outcome(test.plan, of)}") for of in test.arms],
+        sections=[tables_section("losses", crash_tables(test))],
+        kicker="crash test",
+        findings=None,
+        test=test,
+    )
+
+
+def title_of(test: CrashTest) -> str:
     """Return the title: kind, disk, number of crashes."""
-    plan = report.plan
+    plan = test.plan
     real = " of a real machine" if plan.real else ""
     parts = [f"{plan.disk} disk"] if plan.disk is not DiskBehavior.HONEST else []
     parts += [plan.file_system] if plan.file_system is not FileSystem.EXT4 else []
     disk = "".join(f", {part}" for part in parts)
-    done = max((found.crashes for found in report.findings), default=0)
+    done = max((found.cuts for found in test.arms), default=0)
     load = f", {plan.parameters.data_name}" if plan.parameters is not None else ""
     crashes = f"{PLURAL[plan.kind][done != 1]}{real}{OF[plan.standby]}{disk}"
     return f"{crashes}: {done} per arm, {plan.clients} clients{load}"
 
 
-def crash_tables(report: CrashReport) -> list[Table]:
+def crash_tables(test: CrashTest) -> list[Table]:
     """Return the table of losses, and that of the simulated disk if there was one."""
-    kind = PLURAL[report.plan.kind][1]
-    losses = Table(
-        title=capitalized(title_of(report)),
-        columns=COLUMNS,
-        rows=table_rows(report.findings),
-        note=LOSS_NOTE.format(kind=kind),
-        numeric=frozenset(COLUMNS[1:]),
-        dispensable=("recovery", "window", "corrupt"),
-        breaks_first=True,
-    )
+    title, note = title_of(test), LOSS_NOTE.format(kind=PLURAL[test.plan.kind][1])
+    losses = _losses(f"{title[0].upper()}{title[1:]}", [(found, ()) for found in test.arms], note)
     disk = Table(
         title=DISK_TITLE,
         columns=DISK_COLUMNS,
-        rows=disk_rows(report.findings),
+        rows=[_disk_row(found, of) for found in test.arms if (of := found.disk_per_commit)],
         note="Requests and bytes of server and file system, from the start of the load to the cut.",
         numeric=frozenset(DISK_COLUMNS[1:]),
         dispensable=("commits", "read"),
@@ -134,49 +174,43 @@ def crash_tables(report: CrashReport) -> list[Table]:
     return [losses, *([disk] if disk.rows else [])]
 
 
-def crash_document(report: CrashReport) -> Document:
-    """Return the document of a crash test without a study: a verdict for each arm, then the tables."""
-    return Document(
-        title="Crash test",
-        headlines=[Headline(None, sentence) for sentence in sentences(report)],
-        sections=[tables_section("losses", crash_tables(report))],
-        kicker="crash test",
+def _losses(
+    title: str,
+    arms: Iterable[tuple[CrashFindings, Sequence[str]]],
+    note: str,
+    more: Sequence[str] = (),
+) -> Table:
+    """Return a table of losses, with cells in ``more`` columns after the name of the arm."""
+    return Table(
+        title=title,
+        columns=(COLUMNS[0], *more, *COLUMNS[1:]),
+        rows=[[found.arm.name, *cells, *_loss_cells(found)] for found, cells in arms],
+        note=note,
+        numeric=frozenset(COLUMNS[1:]),
+        dispensable=("recovery", "window", "corrupt"),
+        breaks_first=True,
     )
 
 
-def capitalized(text: str) -> str:
-    """Return a text with its first letter in upper case."""
-    return text[:1].upper() + text[1:]
-
-
-def table_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
-    """Return the rows of the table, in the order of COLUMNS."""
+def _loss_cells(found: CrashFindings) -> list[str]:
+    corrupt, window_s, recovery_s = found.corruption.cuts, found.loss_window_s_max, found.recovery_s
     return [
-        (
-            found.name,
-            _with_interval(found.with_loss),
-            group_digits(found.lost_max, 0) if found.lost else ABSENT,
-            _window(found),
-            ABSENT if found.corrupt is None else f"{found.corrupt.count}/{found.corrupt.n}",
-            ABSENT if found.recovery_s is None else format_duration(found.recovery_s.value),
-        )
-        for found in findings
+        _with_interval(found.cuts_with_loss),
+        group_digits(found.lost_max, 0) if found.lost_commits else ABSENT,
+        ABSENT if window_s is None else format_duration(window_s),
+        ABSENT if corrupt is None else f"{corrupt.count}/{corrupt.n}",
+        ABSENT if recovery_s is None else format_duration(recovery_s.value),
     ]
 
 
-def disk_rows(findings: Sequence[CrashFindings]) -> list[tuple[str, ...]]:
-    """Return the rows of the table of the disk, in the order of DISK_COLUMNS; empty without such counters."""
+def _disk_row(found: CrashFindings, of: Mapping[str, float]) -> list[str]:
     return [
-        (
-            found.name,
-            group_digits(found.acknowledged, 0),
-            format_size(round(of["written_bytes"])),
-            significant(of["writes"], 3),
-            significant(of["flushes"], 3),
-            format_size(round(of["read_bytes"])),
-        )
-        for found in findings
-        if (of := found.disk_per_commit)
+        found.arm.name,
+        group_digits(found.acknowledged_commits, 0),
+        format_size(round(of["written_bytes"])),
+        significant(of["writes"], 3),
+        significant(of["flushes"], 3),
+        format_size(round(of["read_bytes"])),
     ]
 
 
@@ -194,117 +228,39 @@ def share_estimate(share: Proportion) -> Estimate:
     return Estimate(value, "%", share.n, Better.LESS, low, high)
 
 
-def _window(found: CrashFindings) -> str:
-    return ABSENT if found.loss_window_s_max is None else format_duration(found.loss_window_s_max)
-
-
-def sentences(report: CrashReport) -> list[str]:
-    """Return one verdict per arm."""
-    return [sentence(report.plan, found) for found in report.findings]
-
-
-def sentence(plan: CrashPlan, found: CrashFindings) -> str:
-    """Return the verdict of an arm."""
-    return f"{found.name}: {outcome(plan, found)}"
-
-
 def outcome(plan: CrashPlan, found: CrashFindings) -> str:
     """Return the verdict of an arm without its name."""
-    if found.with_loss is None or found.corrupt is None:
+    if found.cuts_with_loss is None or found.corruption.cuts is None:
         return "no crash yet."
-    n = found.crashes
+    n = found.cuts
     crashes = f"{n} {PLURAL[plan.kind][n != 1]}{OF[plan.standby]}"
-    if found.with_loss.count == 0:
-        limit = f"probability below {share_text(found.with_loss.limit)} with 95% confidence"
+    if found.cuts_with_loss.count == 0:
+        limit = f"probability below {share_text(found.cuts_with_loss.limit)} with 95% confidence"
         lost = f"none of {crashes} lost an acknowledged commit ({limit})"
     else:
-        window = found.loss_window_s_max
-        most = f"up to {group_digits(found.lost_max, 0)}" + (
-            "" if window is None else f", {format_duration(window)}"
-        )
-        lost = f"{found.with_loss.count} of {crashes} lost acknowledged commits"
-        lost += f" ({most})" if found.lost_max else ""
-    parts = [lost]
-    if found.corrupt.count:
-        parts.append(f"{found.corrupt.count} left the cluster corrupt")
-    if found.unreadable:
-        parts.append(f"{found.unreadable} left it unreadable")
-    parts += [f"{group_digits(count, 0)} {name}" for name, count in _irregular(found).items() if count]
+        window = "" if (of := found.loss_window_s_max) is None else f", {format_duration(of)}"
+        most = f" (up to {group_digits(found.lost_max, 0)}{window})" if found.lost_max else ""
+        lost = f"{found.cuts_with_loss.count} of {crashes} lost acknowledged commits{most}"
+    irregular = {
+        "left the cluster corrupt": found.corruption.cuts.count,
+        "left it unreadable": found.cuts_unreadable,
+        "lost before a later commit that is present": found.holes,
+        "present and never sent": found.phantoms,
+        "damaged rows": found.damaged,
+    }
+    parts = [lost, *_counted(irregular)]
     if plan.disk.fails_before_cut:
         parts.append(f"{FAULT[plan.disk]} in {found.disk_faults} of {n}")
     if plan.at is not CrashMoment.ANY:
-        parts.append(f"{found.in_phase} of {n} {PHASE[plan.at]}")
+        parts.append(f"{found.cuts_in_phase} of {n} {PHASE[plan.at]}")
     text = f"{', '.join(parts)}."
     if found.breaks_promise:
         text += " The settings promise to lose nothing: PostgreSQL, the file system or the disk is at fault."
     return text
 
 
-def _irregular(found: CrashFindings) -> dict[str, int]:
-    return {
-        "lost before a later commit that is present": found.holes,
-        "present and never sent": found.phantoms,
-        "damaged rows": found.damaged,
-    }
-
-
-def crash_json(report: CrashReport) -> Json:
-    """Return the JSON document."""
-    plan = report.plan
-    return {
-        "kind": plan.kind,
-        "real": plan.real,
-        "disk": plan.disk if plan.kind is CrashKind.POWER else None,
-        "file_system": plan.file_system if plan.kind is CrashKind.POWER else None,
-        "at": plan.at,
-        "standby": plan.standby,
-        "workload": plan.workload,
-        "clients": plan.clients,
-        "seed": plan.seed,
-        "complete": report.record.ended_unix_s is not None,
-        "arms": [
-            _arm_json(arm, found, report.plan)
-            for arm, found in zip(report.arms, report.findings, strict=True)
-        ],
-    }
-
-
-def _arm_json(arm: CrashArm, found: CrashFindings, plan: CrashPlan) -> Json:
-    return {
-        "arm": found.name,
-        "server": arm.server,
-        "settings": dict(arm.settings),
-        "cuts": found.crashes,
-        "acknowledged_commits": found.acknowledged,
-        "cuts_with_loss": _optional(found.with_loss),
-        "lost_commits": list(found.lost),
-        "holes": found.holes,
-        "phantoms": found.phantoms,
-        "damaged": found.damaged,
-        "in_doubt": found.in_doubt,
-        "in_doubt_present": found.in_doubt_present,
-        "cuts_unreadable": found.unreadable,
-        "loss_window_ms": [1000 * window_s for window_s in found.loss_window_s],
-        "wal_writer_delay_ms": 1000 * found.wal_writer_delay_s,
-        "recovery_s": _optional(found.recovery_s),
-        "replayed_bytes": _optional(found.replayed_bytes),
-        "disk_per_commit": dict(found.disk_per_commit) or None,
-        "disk_faults": found.disk_faults,
-        "cuts_in_phase": None if plan.at is CrashMoment.ANY else found.in_phase,
-        "corruption": {
-            "cuts": _optional(found.corrupt),
-            "by_check": dict(found.findings),
-            "examples": list(found.examples),
-            "unchecked": list(found.unchecked),
-        },
-        "promised": found.promise,
-        "breaks_promise": found.breaks_promise,
-        "verdict": sentence(plan, found),
-    }
-
-
-def _optional(of: Proportion | MedianInterval | None) -> Json | None:
-    return None if of is None else asdict(of)
+def _counted(counts: Mapping[str, int]) -> list[str]:
+    return [f"{group_digits(count, 0)} {name}" for name, count in counts.items() if count]
 
 
 CRASH_COLUMNS = (
@@ -313,42 +269,30 @@ CRASH_COLUMNS = (
 )
 
 
-def crash_csv(report: CrashReport) -> str:
-    """Return a row per crash. Crashes count from 0, and unknown values are empty."""
-    names = {arm.arm: arm.name for arm in report.arms}
-    rows = []
-    for of in report.crashes:
-        counts = {} if of.audit is None else asdict(of.audit)
-        window_s = counts.get("loss_window_s")
-        values = {
-            **counts,
-            "arm": as_text(names[of.arm]),
-            "crash": of.number,
-            "load_s": of.active_s,
-            "acknowledged": of.acknowledged,
-            "loss_window_ms": None if window_s is None else 1000 * window_s,
-            "corruptions": len(of.corruption),
-            "recovery_s": of.recovery_s,
-            "replayed_bytes": of.replayed_bytes,
-        }
-        rows.append(["" if values.get(name) is None else values[name] for name in CRASH_COLUMNS])
-    return csv_text(CRASH_COLUMNS, rows)
+def _csv_row(of: Crash, arm: str) -> list[object]:
+    values = {
+        **vars(of),
+        "arm": arm,
+        "crash": of.number,
+        "load_s": of.active_s,
+        "loss_window_ms": None if of.loss_window_s is None else 1000 * of.loss_window_s,
+        "corruptions": len(of.corruption),
+    }
+    return [values[name] for name in CRASH_COLUMNS]
 
 
 def progress_line(crash: Crash, name: str, plan: CrashPlan) -> str:
     """Return the line that is printed after each crash."""
     what = f"{PLURAL[plan.kind][0]}{OF[plan.standby]}"
     head = f"{what} {crash.number + 1} of {plan.cuts}, {name}, after {group_digits(crash.active_s, 1)} s"
+    acknowledged = f"{group_digits(crash.acknowledged, 0)} acknowledged"
     if crash.audit is None:
         why = crash.corruption[0].text if crash.corruption else "no reason"
-        return f"{head}: {group_digits(crash.acknowledged, 0)} acknowledged, none readable: {why}"
+        return f"{head}: {acknowledged}, none readable: {why}"
     audit = crash.audit
     window = "" if audit.loss_window_s is None else f" ({format_duration(audit.loss_window_s)})"
-    parts = [
-        f"{group_digits(audit.lost, 0)} of {group_digits(crash.acknowledged, 0)} acknowledged lost{window}"
-    ]
     irregular = {"holes": audit.holes, "phantoms": audit.phantoms, "damaged": audit.damaged}
-    parts += [f"{group_digits(count, 0)} {what}" for what, count in irregular.items() if count]
+    parts = [f"{group_digits(audit.lost, 0)} of {acknowledged} lost{window}", *_counted(irregular)]
     if crash.recovery_s is not None:
         parts.append(f"recovery {group_digits(crash.recovery_s, 2)} s")
     if crash.corruption:
@@ -368,21 +312,26 @@ LABEL_SPACE = 70.0
 """Distance to the right border below which a label is to the left of its point, in pixels."""
 
 
-def durability_section(study: StudyFindings, crashes: CrashReport) -> Section:
+def durability_sections(study: StudyFindings) -> list[Section]:
     """Return the section of a study with a crash test of its arms."""
+    test = study.found_by(crash_test_of_study)
+    if test is None:
+        return []
     changes = _changes(study)
-    sentences = [_sentence(found, changes, study, crashes) for found in crashes.findings]
-    disk = [replace(table, title=f"{TITLE}: {table.title}") for table in crash_tables(crashes)[1:]]
-    return Section(
-        "durability",
-        TITLE,
-        sentences,
-        [_table(study, changes, crashes), *disk],
-        plots=lambda: [Panel("Loss against speed", _picture(study, changes, crashes))],
-        drawn=_drawn(study, changes, crashes),
-        brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
-        order=20,
-    )
+    sentences = [_sentence(found, changes, study, test.plan) for found in test.arms]
+    disk = [replace(table, title=f"{TITLE}: {table.title}") for table in crash_tables(test)[1:]]
+    return [
+        Section(
+            "durability",
+            TITLE,
+            sentences,
+            [_table(study, changes, test), *disk],
+            plots=lambda: [Panel("Loss against speed", _picture(study, changes, test))],
+            drawn=_drawn(study, changes, test),
+            brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
+            order=20,
+        )
+    ]
 
 
 def _changes(study: StudyFindings) -> dict[str, Estimate]:
@@ -394,12 +343,13 @@ def _changes(study: StudyFindings) -> dict[str, Estimate]:
 
 
 def _sentence(
-    found: CrashFindings, changes: Mapping[str, Estimate], study: StudyFindings, crashes: CrashReport
+    found: CrashFindings, changes: Mapping[str, Estimate], study: StudyFindings, plan: CrashPlan
 ) -> str:
     """Return speed and loss of an arm in one sentence."""
-    if found.name == study.first.arms[0].arm.name:
+    name = found.arm.name
+    if name == study.first.arms[0].arm.name:
         speed = "baseline"
-    elif (change := changes.get(found.name)) is None:
+    elif (change := changes.get(name)) is None:
         speed = f"{study.first.primary.label} not compared"
     else:
         n = len(study.cases)
@@ -408,63 +358,50 @@ def _sentence(
             basis.append(f"{ci_text(change.confidence)} {change.signed_interval_text}")
         shown = f" ({', '.join(basis)})" if basis else ""
         speed = f"{study.first.primary.label} {change.signed_text}{shown}"
-    return f"{found.name}: {speed}; {outcome(crashes.plan, found)}"
+    return f"{name}: {speed}; {outcome(plan, found)}"
 
 
-def _table(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Table:
-    plan, metric = study.first.study.plan, study.first.primary
-    change = f"{metric.label} vs. {in_a_head(study.first.arms[0].arm.name)}, %"
-    rows = []
-    for found, row in zip(crashes.findings, table_rows(crashes.findings), strict=True):
-        estimate = changes.get(found.name)
-        shown = with_interval(estimate, plan.confidence, INTERVAL_BLOCKS_MIN) if estimate else ABSENT
-        rows.append([row[0], shown, *row[1:]])
-    kind = PLURAL[crashes.plan.kind][1]
-    return Table(
-        title=f"{TITLE}: {title_of(crashes)}",
-        columns=("arm", change, *COLUMNS[1:]),
-        rows=rows,
-        note=f"{LOSS_NOTE.format(kind=kind)} The load of the cuts is a ledger of its own, not the workload "
-        "above.",
-        numeric=frozenset({change, *COLUMNS[1:]}),
-        dispensable=("recovery", "window", "corrupt"),
-        breaks_first=True,
+def _table(study: StudyFindings, changes: Mapping[str, Estimate], test: CrashTest) -> Table:
+    confidence = study.first.study.plan.confidence
+    change = f"{study.first.primary.label} vs. {in_a_head(study.first.arms[0].arm.name)}, %"
+    note = LOSS_NOTE.format(kind=PLURAL[test.plan.kind][1])
+    shown = {name: with_interval(of, confidence, INTERVAL_BLOCKS_MIN) for name, of in changes.items()}
+    table = _losses(
+        f"{TITLE}: {title_of(test)}",
+        [(found, [shown.get(found.arm.name, ABSENT)]) for found in test.arms],
+        f"{note} The load of the cuts is a ledger of its own, not the workload above.",
+        [change],
     )
+    return replace(table, numeric=table.numeric | {change})
 
 
-def durability_by_host(reports: Mapping[str, CrashReport]) -> Table:
+def durability_by_host(studies: Mapping[str, StudyFindings]) -> Table:
     """Return a row per arm and file. Files are not pooled: each host has its own disk and kernel."""
-    rows = [
-        [row[0], name if number == 0 else "", title_of(report) if number == 0 else "", *row[1:]]
-        for name, report in reports.items()
-        for number, row in enumerate(table_rows(report.findings))
-    ]
-    return Table(
-        title=f"{TITLE} by host",
-        columns=(COLUMNS[0], "host", "crashes", *COLUMNS[1:]),
-        rows=rows,
-        note="loss: crashes that lost an acknowledged commit. lost, window: the most in one of them.",
-        numeric=frozenset(COLUMNS[1:]),
-        dispensable=("recovery", "window", "corrupt", "crashes"),
-        breaks_first=True,
+    tests = {name: test for name, of in studies.items() if (test := of.found_by(crash_test_of_study))}
+    table = _losses(
+        f"{TITLE} by host",
+        [
+            (found, [name, title_of(test)] if number == 0 else ["", ""])
+            for name, test in tests.items()
+            for number, found in enumerate(test.arms)
+        ],
+        "loss: crashes that lost an acknowledged commit. lost, window: the most in one of them.",
+        ["host", "crashes"],
     )
+    return replace(table, dispensable=(*table.dispensable, "crashes"))
 
 
-def _drawn(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Table:
+def _drawn(study: StudyFindings, changes: Mapping[str, Estimate], test: CrashTest) -> Table:
     """Return one row per arm: its change and the share of cuts with a loss, each as a bar."""
     margin = 100 * study.first.study.plan.margin
     reach = reach_of(changes.values(), margin)
     speed, loss = axis(reach), "0" + "100%".rjust(BAR_WIDTH - 1)
+    bars = {name: bar_of(change, margin, reach) for name, change in changes.items()}
     rows = [
-        [
-            found.name,
-            bar_of(change, margin, reach) if (change := changes.get(found.name)) else "",
-            share_bar(found.with_loss),
-        ]
-        for found in crashes.findings
+        [found.arm.name, bars.get(found.arm.name, ""), share_bar(found.cuts_with_loss)] for found in test.arms
     ]
     return Table(
-        title=f"Change of {study.first.primary.label}, %, and {PLURAL[crashes.plan.kind][1]} with a loss",
+        title=f"Change of {study.first.primary.label}, %, and {PLURAL[test.plan.kind][1]} with a loss",
         columns=("arm", speed, loss),
         rows=rows,
         numeric=frozenset({speed, loss}),
@@ -479,25 +416,23 @@ def share_bar(share: Proportion | None) -> str:
     return interval_bar([round((BAR_WIDTH - 1) * end) for end in ends])
 
 
-def _picture(study: StudyFindings, changes: Mapping[str, Estimate], crashes: CrashReport) -> Markup:
+def _picture(study: StudyFindings, changes: Mapping[str, Estimate], test: CrashTest) -> Markup:
     """Return a chart with a point per arm: its change, the share of cuts with a loss (both %), their CIs."""
-    metric, kind = study.first.primary.label, PLURAL[crashes.plan.kind][1]
+    metric, kind = study.first.primary.label, PLURAL[test.plan.kind][1]
     ends = [0.0, *(end for change in changes.values() for end in ends_of(change))]
     x = replace(linear(ends, unit="%", title=f"change of {metric}"), grid=True)
     y = Axis(
         0.0, 100.0, [(float(share), f"{share}%") for share in (0, 25, 50, 75, 100)], f"{kind} with a loss"
     )
     marks = [
-        _mark(found, changes.get(found.name), arm_class(arm))
-        for arm, found in enumerate(crashes.findings)
-        if found.with_loss is not None and (arm == 0 or found.name in changes)
+        _mark(found.arm.name, share, changes.get(found.arm.name), arm_class(arm))
+        for arm, found in enumerate(test.arms)
+        if (share := found.cuts_with_loss) is not None and (arm == 0 or found.arm.name in changes)
     ]
     return plot("Loss against speed", x, y, marks)
 
 
-def _mark(found: CrashFindings, change: Estimate | None, color: str) -> Mark:
-    share = found.with_loss
-    assert share is not None
+def _mark(name: str, share: Proportion, change: Estimate | None, color: str) -> Mark:
     estimate = share_estimate(share)
 
     def draw(x: Scale, y: Scale) -> Iterator[Markup]:
@@ -505,10 +440,8 @@ def _mark(found: CrashFindings, change: Estimate | None, color: str) -> Mark:
         yield line(at, y(100 * share.low), at, y(100 * share.high), class_=f"interval {color}")
         if change is not None and change.low is not None and change.high is not None:
             yield line(x(change.low), up, x(change.high), up, class_=f"interval {color}")
-        yield circle(at, up, 4, f"{found.name}: {share.count} of {share.n}", class_=f"dot {color}")
+        yield circle(at, up, 4, f"{name}: {share.count} of {share.n}", class_=f"dot {color}")
         is_right = at > x.end - LABEL_SPACE
-        yield text(
-            at - 9 if is_right else at + 9, up - 8, found.name, class_="end small" if is_right else "small"
-        )
+        yield text(at - 9 if is_right else at + 9, up - 8, name, class_="end small" if is_right else "small")
 
     return draw

@@ -16,9 +16,10 @@ from pgdyno.cli.console import say
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output
 from pgdyno.cli.output_files import require_writable, require_writable_page
-from pgdyno.cli.report import print_report, read_fleet_report, write_html
+from pgdyno.cli.report import print_report, write_html
 from pgdyno.errors import FleetError, UsageError
 from pgdyno.features.fleet.records import SUFFIX, FleetRecord, HostState, StudyChoices, read_fleet
+from pgdyno.features.hosts.sections import read_fleet_report
 from pgdyno.interruption import Interruption
 from pgdyno.study.cases import Case, has_password
 from pgdyno.units import counted

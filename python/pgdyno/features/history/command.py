@@ -20,10 +20,12 @@ from pgdyno.features.history.changes import group_files, histories
 from pgdyno.features.history.report import (
     NEWEST_FILES,
     HistoryCondition,
+    HistoryGate,
     HistoryReport,
     awaiting_changes,
     gate_outcome,
     history_document,
+    history_to_json,
     recent_changes,
     ungated_metrics,
 )
@@ -104,8 +106,6 @@ def history(
         write_text(html, to_html(history_document(report)), force=force)
         say(f"history {html}")
     if json:
-        from pgdyno.report.json_format import HistoryGate, history_to_json  # noqa: PLC0415 - takes 50 ms
-
         outcome = gate_outcome(found, not_evaluable, awaiting)
         gate = HistoryGate(outcome, found, not_evaluable, awaiting) if asked else None
         write_out(history_to_json(report, gate))

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
 from itertools import pairwise
+from typing import Annotated, Literal
 
 import numpy as np
 from markupsafe import Markup
 
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.gates import GateOutcome
 from pgdyno.features.history.changes import (
     NIGHTS,
@@ -24,6 +26,7 @@ from pgdyno.features.history.changes import (
     StudyHistory,
 )
 from pgdyno.report.document import Document, Section, Table
+from pgdyno.report.json_format import VERSION, Sentences, encoded
 from pgdyno.report.plot import Axis, Frame, Panel, Scale, arm_class, circle, element, line, linear, plot, text
 from pgdyno.report.result_tables import level_text
 from pgdyno.units import ci_text, counted, given_percent, with_unit
@@ -58,6 +61,33 @@ class HistoryReport:
 
     histories: Sequence[StudyHistory]
     skipped: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class HistoryGate:
+    """Result of ``--fail-if``, in sentences."""
+
+    outcome: GateOutcome
+    met: Sequence[str]
+    not_evaluable: Annotated[Sequence[str], about("Metrics with too few files, or without a baseline.")]
+    awaiting: Annotated[Sequence[str], about("Changes to be confirmed by the next run.")]
+
+
+@dataclass(frozen=True)
+class HistoryDocument:
+    """Output of ``pgdyno history --json``."""
+
+    pgdyno_history: Annotated[Literal[3], about("Version of the format.")]
+    skipped: Annotated[Mapping[str, str], about("Reason by file that is not used.")]
+    sentences: Annotated[Sentences, about("By history: title, machine and number of files.")]
+    histories: Sequence[StudyHistory]
+    gate: Annotated[HistoryGate | None, about("Null without ``--fail-if``.")]
+
+
+def history_to_json(report: HistoryReport, gate: HistoryGate | None) -> str:
+    """Return the JSON document of a history."""
+    sentences = {heading(history): history_sentences(history) for history in report.histories}
+    return encoded(HistoryDocument(VERSION, report.skipped, sentences, report.histories, gate))
 
 
 def heading(history: StudyHistory) -> str:

@@ -2,6 +2,7 @@
 
 - Tables and forest plots over several hosts: estimates by host, pooled estimates, metrics, machines.
 - The report of one study from several hosts: the pooled results, then the report of each file.
+- Files of several hosts, and of a fleet study.
 """
 
 from __future__ import annotations
@@ -9,21 +10,36 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated
 
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.finding_fields import about
+from pgdyno.analysis.gates import Gate
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.pooling import Pooled
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, Metric, latency_key
 from pgdyno.caveats import Code
-from pgdyno.features.crash.sections import CrashReport, durability_by_host
-from pgdyno.features.hosts.findings import Host, HostsFindings, OverHosts, PooledCell, PooledTable
+from pgdyno.cli.report import read_findings
+from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.features.crash.sections import durability_by_host
+from pgdyno.features.fleet.records import SUFFIX, HostWork, read_fleet
+from pgdyno.features.hosts.findings import (
+    Host,
+    HostsFindings,
+    OverHosts,
+    PooledCell,
+    PooledTable,
+    find_hosts,
+)
 from pgdyno.features.published.section import as_printed
 from pgdyno.report import result_tables, study_report
 from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, caveats_section, summary_of_several
 from pgdyno.report.csv_format import as_text, columns_of, csv_text, rows_of
 from pgdyno.report.document import (
-    Document,
+    FileReport,
     Headline,
     Place,
     Section,
@@ -31,6 +47,15 @@ from pgdyno.report.document import (
     Table,
     by_severity,
     tables_section,
+)
+from pgdyno.report.json_format import (
+    VERSION,
+    JsonReport,
+    Sentences,
+    StudyResults,
+    sentences_of,
+    sentences_on,
+    study_results,
 )
 from pgdyno.report.plot import Panel, Row, arm_class
 from pgdyno.report.plot import estimates as estimates_chart
@@ -362,8 +387,20 @@ def _pooled(cell: PooledCell, confidence: float) -> str:
 # ----------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class HostsDocument(JsonReport):
+    """Report of several results files of one study."""
+
+    title: str
+    command: Annotated[str, about("Commands that repeat the study, one per line.")]
+    sentences: Annotated[Sentences, about("By section.")]
+    caveats: Sequence[ShownCaveat]
+    hosts: HostsFindings
+    files: Annotated[Mapping[str, StudyResults], about("Results by file.")]
+
+
 @dataclass(frozen=True, kw_only=True)
-class HostsReport(Document):
+class HostsReport(FileReport):
     """``studies`` maps the name of a file to its report."""
 
     findings: HostsFindings
@@ -381,13 +418,24 @@ class HostsReport(Document):
                     rows.append([as_text(host.name), as_text(file), *row, *own])
         return csv_text(["host", "file", *columns_of(self.findings.first), *lost], rows)
 
+    def json(self, gate: Gate | None) -> HostsDocument:
+        """Return the JSON document."""
+        return HostsDocument(
+            pgdyno_report=VERSION,
+            verdicts=self.findings.gate_comparisons(),
+            gate=gate,
+            title=self.title,
+            command=self.command,
+            sentences={**sentences_of(self), **sentences_on(gate)},
+            caveats=self.caveats,
+            hosts=self.findings,
+            files={name: study_results(of, of.findings) for name, of in self.studies.items()},
+        )
 
-def build_hosts(
-    findings: HostsFindings, crashes: Mapping[str, CrashReport | None] | None = None
-) -> HostsReport:
-    """Return the report over hosts. ``crashes``: the crash test of each file, if it has one."""
-    tested = crashes or {}
-    studies = {name: build_study(study, tested.get(name)) for name, study in findings.studies.items()}
+
+def build_hosts(findings: HostsFindings) -> HostsReport:
+    """Return the report over hosts."""
+    studies = {name: build_study(study) for name, study in findings.studies.items()}
     first, lost = next(iter(studies.values())), lost_question(list(findings.studies.values()))
     headlines = [
         replace(one, basis=with_coverage(one.basis, [case.study for case in findings.first.cases]))
@@ -432,17 +480,17 @@ def _sections(findings: HostsFindings, studies: Mapping[str, StudyReport], lost:
         "forest", "Estimate by host, and pooled", plots=forests, plots_size="effects", place=Place.TOP
     )
     yield replace(tables_section("published", _published(findings), Place.TOP), is_source=True)
-    yield tables_section("results", _results(findings, studies), Place.TOP)
+    yield tables_section("results", _results(findings), Place.TOP)
     yield caveats_section(_shown_caveats(findings, studies))
     yield tables_section("background", [host_fit_change_table(findings), telemetry(findings)])
     if derived := next(iter(next(iter(studies.values())).cases.values())).derived:
         yield Section("derived", sentences=[derived], is_prose=True)
 
 
-def _results(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[Table]:
+def _results(findings: HostsFindings) -> list[Table]:
     tables = [
         estimates(findings),
-        durability_by_host({name: of.crashes for name, of in studies.items() if of.crashes is not None}),
+        durability_by_host(findings.studies),
         further_metrics(findings),
         host_statement_table(findings),
         hardware_table(findings),
@@ -557,3 +605,58 @@ def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) 
             shown if everywhere else replace(shown, sentence=f"{enumeration(where)}: {shown.sentence}")
         )
     return by_severity(found)
+
+
+# ----------------------------------------------------------------------
+# Files of several hosts, and of a fleet study.
+# ----------------------------------------------------------------------
+
+
+def read_files(paths: Sequence[Path]) -> HostsReport | None:
+    """Read and pool several files, or those of a fleet study; None for a results file. Raises PgdynoError."""
+    if not any(path.name.endswith(SUFFIX) for path in paths):
+        return read_hosts(paths) if len(paths) > 1 else None
+    if len(paths) > 1:
+        raise UsageError(f"a file NAME{SUFFIX} has all hosts of its study: give it alone")
+    return read_fleet_report(paths[0])
+
+
+def read_hosts(paths: Sequence[Path]) -> HostsReport:
+    """Read and pool results files. Raises EvidenceError: a bad file, files of different studies."""
+    return _pool(dict(zip(names_of_files(paths), paths, strict=True)))
+
+
+def read_fleet_report(path: Path) -> HostsReport:
+    """Read and pool the results files of a fleet study. Raises EvidenceError: a bad file, or none."""
+    record = read_fleet(path)
+    stem = path.name.removesuffix(SUFFIX)
+    works = {work.file.removesuffix(".sqlite").removeprefix(f"{stem}-"): work for work in record.works}
+    named = {
+        name: path.with_name(work.file)
+        for name, work in works.items()
+        if not work.is_moved and path.with_name(work.file).is_file()
+    }
+    if not named:
+        raise EvidenceError(f"{path} has no results file beside it: copy the files of the hosts there")
+    return _pool(named, works)
+
+
+def _pool(named: Mapping[str, Path], works: Mapping[str, HostWork] = MappingProxyType({})) -> HostsReport:
+    return build_hosts(find_hosts({name: read_findings(path) for name, path in named.items()}, works))
+
+
+def names_of_files(paths: Sequence[Path]) -> list[str]:
+    """Return short unique names: the stems, with as many directories as they need to differ.
+
+    Files that differ only in their suffix keep it. Raises UsageError for a duplicate file.
+    """
+    files = [path.resolve() for path in paths]
+    for i, path in enumerate(paths):
+        if files[i] in files[:i]:
+            raise UsageError(f"{path} is given twice: give the file of each host once")
+    stems = [file.with_suffix("").parts for file in files]
+    parts = [file.parts if stems.count(stem) > 1 else stem for file, stem in zip(files, stems, strict=True)]
+    length = 1
+    while len({of[-length:] for of in parts}) < len(parts):
+        length += 1
+    return ["/".join(of[-length:]) for of in parts]
