@@ -5,8 +5,9 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +21,7 @@ from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Output, expanded, shortage
 from pgdyno.cli.output_files import require_writable, require_writable_page
-from pgdyno.errors import UsageError
+from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.crash.options import DurabilityOptions
 from pgdyno.features.drivers.options import DriverOptions
 from pgdyno.features.fitting.fit import ANYWAY, FitCommand, FitMachine, Fitted, needs_of
@@ -29,16 +30,19 @@ from pgdyno.features.fitting.levels import FitChange
 from pgdyno.features.fleet.command import FLEET_READ, FleetOptions, resume_on_fleet, run_on_fleet
 from pgdyno.features.fleet.records import StudyChoices
 from pgdyno.features.own_data.options import PG_UPGRADE
-from pgdyno.features.planning.command import read_study, size_of, study_path, text_of
 from pgdyno.results.records import LOST, NOT_THE_QUESTION
+from pgdyno.server.builds import is_version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
-from pgdyno.study.cases import Case, Request, cases_of
+from pgdyno.server.settings import profile_named, refuse_reserved
+from pgdyno.study.cases import Case, Request, cases_of, own_settings_of, setting_of
 from pgdyno.study.plan import Study
+from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.study_file import StudyFile
-from pgdyno.study.study_file_reader import text_with_files
-from pgdyno.study.values import plain_message
-from pgdyno.units import format_duration
+from pgdyno.study.study_file_reader import Path as Keys
+from pgdyno.study.study_file_reader import examine_text, study_path, text_of, text_with_files
+from pgdyno.study.values import Settings, plain_message
+from pgdyno.units import counted, format_duration
 
 AS_COMMAND = {"run": {"cls": FitCommand}}
 
@@ -331,3 +335,56 @@ def describe_study(file: StudyFile, cases: tuple[Case, ...]) -> str:
     if budget_s is not None:
         parts.append(f"{most}{format_duration(budget_s)} in all")
     return f"{file.title}: {'; '.join(parts)}"
+
+
+def size_of(cases: tuple[Case, ...]) -> str:
+    """Return the size of a study: ``16 cases of 2 arms``."""
+    arms = sorted({len(case.arms) for case in cases})
+    many = str(arms[0]) if len(arms) == 1 else f"{arms[0]} to {arms[-1]}"
+    return f"{counted(len(cases), 'case')} of {many} arms"
+
+
+def read_study(given: str) -> StudyFile:
+    """Return the study of a path or name. Raises UsageError with the first error found."""
+    path = study_path(given)
+    file, problems = examined(path)
+    if file is None or problems:
+        raise UsageError(problems[0])
+    return file
+
+
+def examined(path: Path) -> tuple[StudyFile | None, list[str]]:
+    """Return the study and one line per error, including versions, profiles and reserved settings."""
+    file, problems = examine_text(text_of(path), str(path), path.parent)
+    if file is not None and not problems:
+        problems = [f"{path}: {error}" for error in _refused(file)]
+    return file, problems
+
+
+def _refused(file: StudyFile) -> Iterator[StudyFileError]:
+    for keys, ask in _questions(file):
+        try:
+            ask()
+        except UsageError as error:
+            yield StudyFileError(keys, str(error))
+
+
+def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
+    """Yield checks of versions, profiles and settings reserved for pgdyno, with their keys."""
+    servers: list[tuple[Keys, object]] = [(("server",), file.server)]
+    servers += [(("factors", "server", one.place), one.value) for one in file.factors.get("server", ())]
+    for keys, server in servers:
+        if isinstance(server, str) and is_version(server):
+            yield keys, partial(parse_version_spec, server)
+    levels = file.factors.get("settings", ())
+    sets: list[tuple[Keys, Settings]] = [(("settings",), file.settings)]
+    sets += [(("factors", "settings", one.place), own_settings_of({"settings": one})) for one in levels]
+    for factor in file.factors:
+        if setting := setting_of(factor):
+            yield ("factors", factor), partial(refuse_reserved, {setting: ""})
+    for keys, settings in sets:
+        for name in settings.values:
+            yield (*keys, name), partial(refuse_reserved, {name: ""})
+        for n, profile in enumerate(settings.profiles):
+            if not is_settings_file(profile):
+                yield (*keys, "profiles", n), partial(profile_named, profile)

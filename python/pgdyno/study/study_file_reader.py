@@ -426,3 +426,30 @@ def bundled_studies() -> Directory:
     package = Directory(__file__).parents[1]
     inside = package / "studies"
     return inside if inside.is_dir() else package.parents[1] / "studies"
+
+
+def study_path(given: str) -> Directory:
+    """Return the file of that path, or the bundled study of that name. Raises UsageError."""
+    path = Directory(given)
+    if path.exists() or path.suffix or len(path.parts) > 1:
+        return path
+    known = {found.stem: found for found in bundled_studies().rglob("*.toml")}
+    if given in known:
+        return known[given]
+    close = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known, n=1)
+    hint = f"did you mean {close[0]}?" if close else "`pgdyno study list` shows the bundled studies"
+    raise UsageError(f"unknown study {given!r}: {hint}")
+
+
+def text_of(path: Directory) -> str:
+    """Return the text of a study file. Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)  # a device may be endless
+        if len(data) > FILE_BYTES_MAX:
+            raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a study file")
+        return data.decode("utf-8").replace("\r\n", "\n")
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None

@@ -6,11 +6,8 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -20,22 +17,19 @@ from rich.table import Table
 from pgdyno.cli import options
 from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.cli.run import examined, read_study, size_of
+from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import FitMachine, PlanCommand, fit_study, needs_of
 from pgdyno.features.fitting.levels import FitChange
 from pgdyno.features.planning.forecast import StudyForecast, study_forecast
 from pgdyno.results.records import NOT_THE_QUESTION
-from pgdyno.server.builds import is_version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
-from pgdyno.server.settings import profile_named, refuse_reserved
-from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
-from pgdyno.study.settings_file import is_settings_file
+from pgdyno.study.cases import cases_of
 from pgdyno.study.sizing import FIT_MIN
 from pgdyno.study.study_file import PARAMETERS, Drive, Fleet, Run, StudyFile
-from pgdyno.study.study_file_reader import FILE_BYTES_MAX, bundled_studies, examine_text
-from pgdyno.study.study_file_reader import Path as Keys
-from pgdyno.study.values import Option, Settings
+from pgdyno.study.study_file_reader import bundled_studies, study_path, text_of
+from pgdyno.study.values import Option
 from pgdyno.units import counted, format_duration, format_size
 from pgdyno.workloads.pgbench.parameters import variants
 
@@ -138,13 +132,6 @@ SCHEDULES = {
     "blocks": "the arms run one after the other, in random order",
     "sequential": "all blocks of one arm run before those of the next",
 }
-
-
-def size_of(cases: tuple[Case, ...]) -> str:
-    """Return the size of a study: ``16 cases of 2 arms``."""
-    arms = sorted({len(case.arms) for case in cases})
-    many = str(arms[0]) if len(arms) == 1 else f"{arms[0]} to {arms[-1]}"
-    return f"{counted(len(cases), 'case')} of {many} arms"
 
 
 def plan_lines(
@@ -284,79 +271,6 @@ def _server(spec: str, words: str) -> str:
 app = typer.Typer(help="Check, explain and list study files.", no_args_is_help=True)
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
-
-def study_path(given: str) -> Path:
-    """Return the file of that path, or the bundled study of that name. Raises UsageError."""
-    path = Path(given)
-    if path.exists() or path.suffix or len(path.parts) > 1:
-        return path
-    known = {found.stem: found for found in bundled_studies().rglob("*.toml")}
-    if given in known:
-        return known[given]
-    close = [name for name in known if name.startswith(given)] or difflib.get_close_matches(given, known, n=1)
-    hint = f"did you mean {close[0]}?" if close else "`pgdyno study list` shows the bundled studies"
-    raise UsageError(f"unknown study {given!r}: {hint}")
-
-
-def text_of(path: Path) -> str:
-    """Return the text of a study file. Raises UsageError."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)  # a device may be endless
-        if len(data) > FILE_BYTES_MAX:
-            raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a study file")
-        return data.decode("utf-8").replace("\r\n", "\n")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
-
-
-def read_study(given: str) -> StudyFile:
-    """Return the study of a path or name. Raises UsageError with the first error found."""
-    path = study_path(given)
-    file, problems = examined(path)
-    if file is None or problems:
-        raise UsageError(problems[0])
-    return file
-
-
-def examined(path: Path) -> tuple[StudyFile | None, list[str]]:
-    """Return the study and one line per error, including versions, profiles and reserved settings."""
-    file, problems = examine_text(text_of(path), str(path), path.parent)
-    if file is not None and not problems:
-        problems = [f"{path}: {error}" for error in _refused(file)]
-    return file, problems
-
-
-def _refused(file: StudyFile) -> Iterator[StudyFileError]:
-    for keys, ask in _questions(file):
-        try:
-            ask()
-        except UsageError as error:
-            yield StudyFileError(keys, str(error))
-
-
-def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
-    """Yield checks of versions, profiles and settings reserved for pgdyno, with their keys."""
-    servers: list[tuple[Keys, object]] = [(("server",), file.server)]
-    servers += [(("factors", "server", one.place), one.value) for one in file.factors.get("server", ())]
-    for keys, server in servers:
-        if isinstance(server, str) and is_version(server):
-            yield keys, partial(parse_version_spec, server)
-    levels = file.factors.get("settings", ())
-    sets: list[tuple[Keys, Settings]] = [(("settings",), file.settings)]
-    sets += [(("factors", "settings", one.place), own_settings_of({"settings": one})) for one in levels]
-    for factor in file.factors:
-        if setting := setting_of(factor):
-            yield ("factors", factor), partial(refuse_reserved, {setting: ""})
-    for keys, settings in sets:
-        for name in settings.values:
-            yield (*keys, name), partial(refuse_reserved, {name: ""})
-        for n, profile in enumerate(settings.profiles):
-            if not is_settings_file(profile):
-                yield (*keys, "profiles", n), partial(profile_named, profile)
 
 
 @app.command("check")
