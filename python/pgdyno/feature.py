@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pgdyno.analysis.case_findings import Findings
     from pgdyno.analysis.study_findings import StudyFindings
+    from pgdyno.cli.options import SearchTime
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.drive import BeforeDrive
     from pgdyno.measure.prepare import Preparation
@@ -42,6 +43,7 @@ class Feature:
     examinations: Callable[[], Iterable[Examine]] = tuple
     session: Callable[[], Iterable[OpenSession]] = tuple
     before_drive: Callable[[], Iterable[BeforeDrive]] = tuple
+    search_time: Callable[[], Iterable[SearchTime]] = tuple
     probes: Callable[[], Iterable[ProbeKind]] = tuple
     trial_checks: Callable[[], Iterable[TrialCheck]] = tuple
     findings: Callable[[], Iterable[Callable[[Evidence], Any]]] = tuple

@@ -24,7 +24,7 @@ from psycopg import ProgrammingError
 from pydantic import BaseModel
 
 from pgdyno.errors import UsageError
-from pgdyno.features.planning.cost import search_s
+from pgdyno.hooks import Hooks
 from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import read_limits
 from pgdyno.study.arm_spec import ArmSpec, has_secrets
@@ -416,6 +416,11 @@ def window_from_option(
     return {"checkpoints": int(number), "rounds": rounds, "slice_s": unit_s}
 
 
+SearchTime = Callable[[Study, MachineSize], float]
+"""Time in seconds that a trial needs to search for its rate, before its warm-up."""
+
+SEARCH_TIMES: Hooks[SearchTime] = Hooks("search_time")
+
 BUDGETS_OF_A_BLOCK_MAX = 2.0
 """Maximum length of the first block in budgets. The first block always runs; a longer one is an error."""
 
@@ -455,7 +460,8 @@ def shortage(study: Study, machine: MachineSize, cases: int = 1) -> str:
     driven_s = block_least_s(study)
     if not driven_s or (study.blocks_max is not None and study.blocks_max < VERDICT_BLOCKS_MIN):
         return ""
-    searches_s = len(study.arms) * search_s(study, machine)
+    search_s = sum(of(study, machine) for of in SEARCH_TIMES) if study.searches_capacity else 0.0
+    searches_s = len(study.arms) * search_s
     likely_s = driven_s + searches_s + block_overhead_s(1 if study.schedule == "duet" else len(study.arms))
     blocks = int(study.budget_s / likely_s)
     if blocks >= VERDICT_BLOCKS_MIN:

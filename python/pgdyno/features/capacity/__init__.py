@@ -9,6 +9,7 @@ from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
     from pgdyno.analysis.study_findings import StudyFindings
+    from pgdyno.cli.options import SearchTime
     from pgdyno.measure.drive import BeforeDrive
     from pgdyno.report.document import Section
     from pgdyno.report.json_format import Result
@@ -18,6 +19,12 @@ def _before_drive() -> Iterable[BeforeDrive]:
     from pgdyno.features.capacity import run
 
     yield run.search_capacities
+
+
+def _search_time() -> Iterable[SearchTime]:
+    from pgdyno.features.planning.cost import search_s
+
+    yield search_s
 
 
 def _results() -> Iterable[Result]:
@@ -35,4 +42,6 @@ def _sections() -> Iterable[Callable[[StudyFindings], Iterable[Section]]]:
     yield sections
 
 
-FEATURE = Feature("capacity", before_drive=_before_drive, results=_results, sections=_sections)
+FEATURE = Feature(
+    "capacity", before_drive=_before_drive, search_time=_search_time, results=_results, sections=_sections
+)
