@@ -83,7 +83,7 @@ def test_the_fields_of_a_group_are_options_and_round_trip() -> None:
 
     assert list(inspect.signature(command).parameters) == ["name", "warehouses", "quiet"]
     assert command("x", warehouses=4, quiet=True) == 4
-    assert "scale" in inspect.signature(compare).parameters
+    assert "scale" in inspect.signature(expanded(compare)).parameters
 
 
 def test_an_invalid_element_of_a_list_is_attributed_to_its_option(refusal: Callable[..., str]) -> None:

@@ -26,7 +26,6 @@ from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import (
     ClientOptions,
     Output,
-    expanded,
     parse_slice_s,
     requests_whole_window,
     require_no_password,
@@ -199,7 +198,6 @@ class DesignOptions(BlockOptions):
 AS_COMMAND = {"compare": {"cls": CompareCommand}}
 
 
-@expanded
 def compare(
     context: typer.Context,
     # ARM is described in the docstring, because typer would show its type as `<list[str]>`.

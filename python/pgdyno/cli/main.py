@@ -39,7 +39,10 @@ class Loading(Mapping[str, Any]):
         if hasattr(module, "app"):
             group.add_typer(module.app, name=name)
         else:
-            group.command(name, **getattr(module, "AS_COMMAND", {}).get(name, {}))(getattr(module, name))
+            from pgdyno.cli.options import expanded  # noqa: PLC0415
+
+            command = expanded(getattr(module, name))
+            group.command(name, **getattr(module, "AS_COMMAND", {}).get(name, {}))(command)
         return typer.main.get_group(group).commands[name]
 
     def __iter__(self) -> Iterator[str]:

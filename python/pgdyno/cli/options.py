@@ -60,7 +60,6 @@ from pgdyno.units import S_PER_MIN, counted, format_duration, parse_duration_s
 #
 # @dataclass(frozen=True) class Sizes: warehouses: Annotated[int | None, typer.Option(help="…")] = None
 #
-#     @expanded
 #     def load(dsn: str, sizes: Sizes) -> int: …          # pgdyno load DSN --warehouses N
 #
 # Options shared by several commands are so defined once, with their help.

@@ -15,7 +15,6 @@ from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
 from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import expanded
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.hooks import Hooks
@@ -31,7 +30,6 @@ REPORTS = Hooks[Callable[[Sequence[Path]], FileReport | None]]("reports")
 """Functions that read the files of features; None for other files."""
 
 
-@expanded
 def report(
     evidence: Annotated[
         list[Path],

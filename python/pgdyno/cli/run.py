@@ -19,7 +19,7 @@ from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import Output, expanded, shortage
+from pgdyno.cli.options import Output, shortage
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.crash.options import DurabilityOptions
@@ -47,7 +47,6 @@ from pgdyno.units import counted, format_duration
 AS_COMMAND = {"run": {"cls": FitCommand}}
 
 
-@expanded
 def run(
     context: typer.Context,
     study: Annotated[

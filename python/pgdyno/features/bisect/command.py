@@ -24,7 +24,7 @@ from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.execution import refuse_ignored_options
 from pgdyno.cli.gate_options import INCONCLUSIVE
-from pgdyno.cli.options import ClientOptions, expanded
+from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.report import read_report, write_html
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import Interrupted, UsageError
@@ -260,7 +260,6 @@ MINUTES = 120.0
 READ_ON_RESUME = ("resume", "minutes", "as_json", "quiet")
 
 
-@expanded
 def bisect(
     context: typer.Context,
     good: Annotated[

@@ -9,7 +9,7 @@ import typer
 
 from pgdyno.caveats import Caveat
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import Json, Quiet, expanded
+from pgdyno.cli.options import Json, Quiet
 from pgdyno.errors import EngineError
 from pgdyno.features.doctor import checks
 from pgdyno.features.doctor.checks import Checked, check_machine
@@ -28,7 +28,6 @@ SYNC_S = 1.0
 """Duration of the flush test: enough for about a hundred flushes of a slow disk."""
 
 
-@expanded
 def doctor(
     *,
     strict: Annotated[

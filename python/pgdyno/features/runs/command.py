@@ -27,7 +27,7 @@ from typer.core import TyperCommand
 from pgdyno.analysis.telemetry.percentiles import Latencies
 from pgdyno.cli import options
 from pgdyno.cli.console import err, out, print_json, say
-from pgdyno.cli.options import ClientOptions, expanded
+from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.workload_options import (
     PgbenchCalls,
     PgbenchData,
@@ -80,7 +80,6 @@ from pgdyno.workloads.tpcc.parameters import TpccParameters
 # ----------------------------------------------------------------------
 
 
-@expanded
 def load(
     dsn: options.Dsn,
     *,
@@ -223,7 +222,6 @@ def load_summary(result: Event) -> str:
 # ----------------------------------------------------------------------
 
 
-@expanded
 def check(
     dsn: options.Dsn,
     *,
@@ -344,7 +342,6 @@ def size_of_data(connection: Connection, kind: str, dialect: TpccDialect) -> int
     return read_marker(connection).scale
 
 
-@expanded
 def drive(
     dsn: options.Dsn,
     clients: Annotated[
