@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pgdyno.results.reader import Evidence
     from pgdyno.server.build_store import OpenSource
     from pgdyno.server.cache_directory import Leftovers
+    from pgdyno.study.workload_parameters import WorkloadParameters
     from pgdyno.workloads.registry import WorkloadKind
     from pgdyno.workloads.workload import TrialCheck
 
@@ -35,6 +36,7 @@ class Feature:
     """A feature. The order of features has no effect."""
 
     name: str
+    parameters: Callable[[], Iterable[type[WorkloadParameters]]] = tuple
     workloads: Callable[[], Iterable[WorkloadKind]] = tuple
     servers: Callable[[], Iterable[OpenSource]] = tuple
     leftovers: Callable[[], Iterable[Leftovers]] = tuple

@@ -22,7 +22,7 @@ from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import server_account
 from pgdyno.server.processes import Cluster, InitOptions
-from pgdyno.study.plan import Workload
+from pgdyno.study.workload_parameters import Workload
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 

@@ -27,8 +27,9 @@ from pgdyno.report.csv_format import COLUMNS
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of
-from pgdyno.study.study_file import PARAMETERS, StudyFile
+from pgdyno.study.study_file import StudyFile
 from pgdyno.study.values import Level
+from pgdyno.study.workload_parameters import parameters_by_kind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -118,7 +119,7 @@ def keys_of(model: type[BaseModel]) -> set[str]:
 def test_every_key_of_a_study_file_is_explained() -> None:
     page = (DOCS / "reference" / "study-file.md").read_text()
     keys = keys_of(StudyFile) - {"values"}  # the settings themselves
-    parameters = {name for of in PARAMETERS.values() for name in of.model_fields}
+    parameters = {name for of in parameters_by_kind().values() for name in of.model_fields}
     assert len(keys) > 60
     assert not {key for key in keys | parameters if f"`{key}`" not in page and f"`[{key}]`" not in page}
 

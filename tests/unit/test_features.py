@@ -12,7 +12,7 @@ import pytest
 from example_builds import build
 
 from pgdyno import hooks
-from pgdyno.cli.features import FEATURES, all_features, features
+from pgdyno.cli.features import FEATURES, WORKLOADS, all_features, features
 from pgdyno.feature import Feature
 from pgdyno.features.own_data.plan import OwnData
 from pgdyno.features.sysbench.parameters import SysbenchParameters
@@ -70,7 +70,7 @@ def answers(folder: Path) -> list[object]:
 
 
 def test_every_feature_has_its_own_name() -> None:
-    assert [feature.name for feature in all_features()] == list(FEATURES)
+    assert [feature.name for feature in all_features()] == [*WORKLOADS, *FEATURES]
 
 
 def test_the_order_of_features_has_no_effect(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pgdyno.analysis.comparison import TAIL_SD_MAX, Comparison
 from pgdyno.analysis.statistics.series import autocorrelation, is_autocorrelated, is_skewed, skewness, tested
-from pgdyno.analysis.telemetry.metrics import LATENCY, mixes
+from pgdyno.analysis.telemetry.metrics import LATENCY
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.results.records import (
     ENGINE,
@@ -23,7 +23,6 @@ from pgdyno.results.records import (
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.sizing import SLICE_SHARE_MAX, Schedule
 from pgdyno.units import counted, format_duration, given_number, share_text, signed
-from pgdyno.workloads.tpcc.parameters import is_tpcc_mix
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings of initdb or the compiler that change the cost of a page or a commit."""
@@ -365,12 +364,13 @@ def _study_caveats(study: StudyRecord) -> list[Caveat]:
         )
     elif plan.pacing != "none":
         found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and think times"}))
-    elif plan.workload.kind == "tpcc" and not plan.searches_capacity:
+    elif plan.workload.HAS_PACING and not plan.searches_capacity:
         found.append(Caveat(Code.NO_KEYING_AND_THINKING))
-    if plan.workload.kind == "tpcc":
-        found += [Caveat(Code.NOT_TPCC_MIX, {"mix": mix}) for mix in mixes(plan) if not is_tpcc_mix(mix)]
-        for arm, spec in enumerate(plan.arms):
-            if own := plan.driving(arm).workload.deviations:
-                words = counted(len(own), "deviation")
-                found.append(Caveat(Code.TPCC_DEVIATIONS, {"arm": spec.name, "deviations": words}))
+    workloads = [plan.driving(arm).workload for arm in range(len(plan.arms))]
+    for workload in workloads:
+        found += [one for one in workload.specification_caveats() if one not in found]
+    for spec, workload in zip(plan.arms, workloads, strict=True):
+        if own := workload.deviations:
+            words = counted(len(own), "deviation")
+            found.append(Caveat(Code.TPCC_DEVIATIONS, {"arm": spec.name, "deviations": words}))
     return found

@@ -1,4 +1,4 @@
-"""The assembly: every command with its module and its line of help, and the hooks of every feature.
+"""The assembly: every command with its module and its line of help, and the hooks of workloads and features.
 
 Only here the core names features.
 """
@@ -8,12 +8,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING
 
+from pgdyno.feature import Feature
 from pgdyno.hooks import use_features
-
-if TYPE_CHECKING:
-    from pgdyno.feature import Feature
 
 COMMANDS = {
     "compare": (
@@ -61,6 +58,10 @@ COMMANDS = {
 ``tests/unit/test_cli_commands.py`` keeps the help equal to the command's own."""
 
 
+WORKLOADS = ("tpcc", "pgbench")
+"""Workloads of the core, in the order of lists: packages in ``pgdyno.workloads``. Each has the constants
+PARAMETERS in ``parameters.py`` and WORKLOAD in ``data.py``."""
+
 FEATURES = (
     "aged_data",
     "builds",
@@ -86,5 +87,18 @@ def features() -> None:
 
 @functools.cache
 def all_features() -> Sequence[Feature]:
-    """Import the features."""
-    return [import_module(f"pgdyno.features.{name}").FEATURE for name in FEATURES]
+    """Import the features. The workloads of the core are the first of them."""
+    return [
+        *map(_workload, WORKLOADS),
+        *(import_module(f"pgdyno.features.{name}").FEATURE for name in FEATURES),
+    ]
+
+
+def _workload(name: str) -> Feature:
+    """Return a workload of the core as a feature."""
+    package = f"pgdyno.workloads.{name}"
+    return Feature(
+        name,
+        parameters=lambda: [import_module(f"{package}.parameters").PARAMETERS],
+        workloads=lambda: [import_module(f"{package}.data").WORKLOAD],
+    )

@@ -29,7 +29,6 @@ from pgdyno.units import (
     share_text,
     significant,
 )
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 # ----------------------------------------------------------------------
 # Detailed tables: workload, transactions, failures, settings, servers, trials, machine.
@@ -106,16 +105,15 @@ EFFECTS = {
 
 
 def scripts(findings: Findings) -> Table:
-    """Return the scripts of a pgbench workload. The results file has their text."""
-    workload = findings.study.plan.workload
-    every = workload.scripts if isinstance(workload, PgbenchParameters) else ()
+    """Return the scripts that clients choose by weight. The results file has their text."""
+    every = findings.study.plan.workload.listed_scripts()
     total = sum(script.weight for script in every)
     rows = [
         [
             script.name,
             group_digits(script.weight, 0),
             share_text(script.weight / total),
-            "built-in" if script.text is None else "custom",
+            "built-in" if script.is_builtin else "custom",
             EFFECTS[script.effect],
         ]
         for script in every

@@ -37,9 +37,8 @@ from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, StudyFile, key_of
 from pgdyno.study.values import Level, Settings, frozen, level_name, plain_message
-from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
-from pgdyno.workloads.pgbench.parameters import Script, variant_of
 
 if TYPE_CHECKING:
     from pgdyno.features.published.plan import Published
@@ -350,7 +349,11 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
     if "clients" not in drive:
         raise StudyFileError(("drive",), "clients is missing: set it here or as a factor")
     given = {**file.workload, **{name: value for name, value in values.items() if is_parameter(name)}}
-    fields = {**drive, "discard_s": discard_s, "workload": case_parameters(levels, given)}
+    fields = {**drive, "discard_s": discard_s}
+    try:
+        fields["workload"] = workload_from(frozen(_parameters(file, levels, given)), strict=True)
+    except ValidationError as error:
+        raise _located(file, levels, error, ("workload",)) from None
     try:
         return Driving.model_validate(frozen(fields), strict=True)
     except ValidationError as error:
@@ -362,44 +365,29 @@ def is_parameter(factor: str) -> bool:
     return factor not in ("server", "settings", *Drive.model_fields) and not setting_of(factor)
 
 
-def case_parameters(levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters as JSON; those given override those of a variant. Raises StudyFileError."""
+def _parameters(file: StudyFile, levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters; those given override those of a variant. Raises StudyFileError."""
     own = dict(given)
     variant = own.pop("variant", None)
-    if variant is not None:
-        try:
-            known = variant_of(str(variant))
-        except UsageError as error:
-            place = placed(levels, "variant", ("workload", "variant"), None)[0]
-            raise StudyFileError(place, str(error)) from None
-        own = {**known.data, **known.transactions, **own}
-    if isinstance(scripts := own.get("scripts"), list | tuple):
-        own["scripts"] = [_script(script) for script in scripts]
-    return own
-
-
-def _script(given: Any) -> Any:
-    """Convert ``select-only@9`` and ``select-only``, builtin scripts of pgbench, to tables."""
-    if isinstance(given, str):
-        name, at, weight = given.partition("@")
-        return (
-            {"name": name, "weight": int(weight)}
-            if at and re.fullmatch(r"\d{1,10}", weight)
-            else {"name": given}
-        )
-    return given.model_dump() if isinstance(given, Script) else given
+    if variant is None:
+        return own
+    try:
+        return {**parameters_by_kind()[file.workload["kind"]].variant(str(variant)), **own}
+    except UsageError as error:
+        place = placed(levels, "variant", ("workload", "variant"), None)[0]
+        raise StudyFileError(place, str(error)) from None
 
 
 def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
     """Return the workload of the warm-up, with the same data. Raises StudyFileError."""
     assert file.warmup_workload is not None
-    different = case_parameters(case, file.warmup_workload)
-    fields = {**driving.model_dump(), "workload": {**driving.workload.model_dump(), **different}}
+    different = _parameters(file, case, file.warmup_workload)
     try:
-        made = Driving.model_validate(frozen(fields), strict=True).workload
+        made = workload_from(frozen({**driving.workload.model_dump(), **different}), strict=True)
+        Driving.model_validate({**dict(driving), "workload": made})
     except ValidationError as error:
         first = error.errors()[0]
-        raise StudyFileError(("warmup_workload", *first["loc"][2:]), plain_message(first["msg"])) from None
+        raise StudyFileError(("warmup_workload", *first["loc"]), plain_message(first["msg"])) from None
     if _data(made) != _data(driving.workload):
         raise StudyFileError(("warmup_workload",), "cannot change the data of the workload")
     return made
@@ -465,19 +453,22 @@ def _measuring(file: StudyFile) -> dict[str, Any]:
     }
 
 
-def _located(file: StudyFile, levels: Levels, error: ValidationError) -> StudyFileError:
-    """Return the first validation error of the plan, with the place of its value in the file."""
+def _located(
+    file: StudyFile, levels: Levels, error: ValidationError, within: tuple[str, ...] = ()
+) -> StudyFileError:
+    """Return the first validation error of the plan, or of a part of it, with its place in the file."""
     first = error.errors()[0]
     message = plain_message(first["msg"])
     words = file.as_keys(message)
-    if not first["loc"] or message.startswith("--"):
+    loc = (*within, *first["loc"])
+    if not loc or message.startswith("--"):
         return StudyFileError((), words)
-    names = [FILE_KEYS.get(str(part), str(part)) for part in first["loc"]]
+    names = [FILE_KEYS.get(str(part), str(part)) for part in loc]
     for name in reversed(names):
         if name in levels:
             return StudyFileError(("factors", name, levels[name].place), words)
         if name in file.workload and name != "kind":
-            deeper = first["loc"][names.index(name) + 1 :]
+            deeper = loc[names.index(name) + 1 :]
             return StudyFileError(("workload", name, *deeper), words)
         if key := key_of(name):
             return StudyFileError(key, words)

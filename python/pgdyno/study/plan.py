@@ -11,7 +11,6 @@ from typing import Annotated, Literal, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.features.drivers.plan import PER_GENERATOR, DriversPlan, too_many_for
-from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.sizing import (
     CONFIDENCE,
@@ -29,9 +28,8 @@ from pgdyno.study.sizing import (
     Schedule,
 )
 from pgdyno.study.values import Limit
+from pgdyno.study.workload_parameters import Workload
 from pgdyno.units import format_duration
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
-from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 # ----------------------------------------------------------------------
 # When interim analyses take place, which may stop a study (docs/explanation/stopping.md).
@@ -90,9 +88,6 @@ class Rate(BaseModel):
 
     per_s: float = Field(gt=0, le=10_000_000)
     arrivals: Arrivals = "poisson"
-
-
-Workload = Annotated[TpccParameters | PgbenchParameters | SysbenchParameters, Field(discriminator="kind")]
 
 
 class Driving(BaseModel):

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer
 
 from pgdyno.features.published.plan import Published
-from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study import plan
 from pgdyno.study.sizing import CONFIDENCE, MARGIN, ROUNDS_OF_A_WINDOW_MAX, SLICE_S, ProbeName
 from pgdyno.study.values import (
@@ -31,15 +30,6 @@ from pgdyno.study.values import (
     levels_as_written,
     levels_of,
 )
-from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
-from pgdyno.workloads.tpcc.parameters import TpccParameters
-
-PARAMETERS: Mapping[str, type[WorkloadParameters]] = {
-    "tpcc": TpccParameters,
-    "pgbench": PgbenchParameters,
-    "sysbench": SysbenchParameters,
-}
 
 
 class SourceMachine(StudyTable):

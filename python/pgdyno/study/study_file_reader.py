@@ -30,8 +30,9 @@ from pgdyno.study.cases import (
 )
 from pgdyno.study.plan import window_conflict
 from pgdyno.study.sizing import SLICE_S, TOGETHER
-from pgdyno.study.study_file import PARAMETERS, Drive, StudyFile, excludes, level_names
+from pgdyno.study.study_file import Drive, StudyFile, excludes, level_names
 from pgdyno.study.values import Level, Scalar, parse_limit, plain_message
+from pgdyno.study.workload_parameters import parameters_by_kind
 
 # ----------------------------------------------------------------------
 # Checks of a study file beyond the types of its keys, such as names that do not exist.
@@ -65,12 +66,12 @@ def factors_known(file: StudyFile) -> list[str]:
 
 def errors_of(file: StudyFile) -> Errors:
     """Yield all errors in names and in combinations of keys."""
-    kind = file.workload.get("kind")
+    kind, known = file.workload.get("kind"), parameters_by_kind()
     if kind is None:
-        yield StudyFileError(("workload",), f"kind is missing; available: {', '.join(PARAMETERS)}")
+        yield StudyFileError(("workload",), f"kind is missing; available: {', '.join(known)}")
         return
-    if not isinstance(kind, str) or kind not in PARAMETERS:
-        yield StudyFileError(("workload", "kind"), unknown_name("workload", str(kind), PARAMETERS))
+    if not isinstance(kind, str) or kind not in known:
+        yield StudyFileError(("workload", "kind"), unknown_name("workload", str(kind), known))
         return
     yield from _workload(file, kind)
     wrong_factors = list(_factors(file))
@@ -85,8 +86,9 @@ def errors_of(file: StudyFile) -> Errors:
 
 
 def _workload_keys(kind: str) -> list[str]:
-    own = [name for name in PARAMETERS[kind].model_fields if name != "kind"]
-    return ["variant", *own] if kind == "pgbench" else own
+    parameters = parameters_by_kind()[kind]
+    own = [name for name in parameters.model_fields if name != "kind"]
+    return ["variant", *own] if parameters.HAS_VARIANTS else own
 
 
 def _workload(file: StudyFile, kind: str) -> Errors:

@@ -1,20 +1,23 @@
 """Base class of the parameters of a workload, as stored in a study and passed to the engine.
 
-Each workload has a module in this package. The package ``workload`` loads and checks its data on servers.
+Each workload has a class in its folder (``PARAMETERS``). The package ``workloads`` loads and checks its data
+on servers.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PlainValidator,
+    SerializeAsAny,
     SerializerFunctionWrapHandler,
     model_serializer,
     model_validator,
@@ -22,8 +25,8 @@ from pydantic import (
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
+from pgdyno.hooks import Hooks
 from pgdyno.units import counted
-from pgdyno.workloads.tpcc.dialects import TpccDeviation
 
 SCRIPT_BYTES_MAX = 1 << 20
 """Maximum size: a script is stored in the results file and sent to the engine with every block."""
@@ -55,6 +58,26 @@ class Pace:
         """Return the rate for numbers of successful transactions by kind and a duration."""
         counted = sum(ok.values()) if self.kind is None else ok.get(self.kind, 0)
         return self.period_s * counted / duration_s
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A deviation from a clause of the specification of a workload. ``allowed``: it permits the deviation."""
+
+    name: str
+    clause: str
+    about: str
+    allowed: bool = False
+
+
+@dataclass(frozen=True)
+class ScriptFacts:
+    """A script of a workload. ``effect``: ``report/background.py`` has its text."""
+
+    name: str
+    weight: int
+    is_builtin: bool
+    effect: str
 
 
 NOT_UPGRADED = "none"
@@ -94,6 +117,7 @@ class WorkloadParameters(BaseModel):
     SMALLER: ClassVar[str]  # remedy if the data are too large, in the imperative
     HAS_PACING: ClassVar[bool]  # True if it has keying and think times
     HAS_SCRIPTS: ClassVar[bool] = False  # True if the engine can check its scripts
+    HAS_VARIANTS: ClassVar[bool] = False  # True if a study file may name a variant
     OF_HISTORY: ClassVar[frozenset[str]] = frozenset({"upgrade_from", "upgrade_analyze", "age"})
     OMITTED: ClassVar[frozenset[str]] = frozenset()
     """Parameters that are stored only if they are not the default, so that results files equal those of
@@ -180,6 +204,15 @@ class WorkloadParameters(BaseModel):
         del checked
         return []
 
+    @classmethod
+    def variant(cls, name: str) -> Mapping[str, Any]:
+        """Return the parameters of a variant, if HAS_VARIANTS. Raises UsageError for an unknown one."""
+        raise NotImplementedError(name)
+
+    def specification_caveats(self) -> list[Caveat]:
+        """Return the caveats of transactions that the specification of the workload does not allow."""
+        return []
+
     def load_caveats(self, clients: int) -> list[Caveat]:
         """Return the caveats of this load by so many clients."""
         del clients
@@ -193,6 +226,10 @@ class WorkloadParameters(BaseModel):
         """Return the options of a script that were given, by name."""
         return {}
 
+    def listed_scripts(self) -> Sequence[ScriptFacts]:
+        """Return the scripts that clients choose by weight, for reports."""
+        return ()
+
     def single_scripts(self) -> Mapping[str, WorkloadParameters]:
         """Return a workload for each script, by its name."""
         return {self.name: self}
@@ -205,7 +242,7 @@ class WorkloadParameters(BaseModel):
         return None
 
     @property
-    def deviations(self) -> Sequence[TpccDeviation]:
+    def deviations(self) -> Sequence[Deviation]:
         """Deviations from the specification of the workload; none for a workload without one."""
         return ()
 
@@ -244,3 +281,40 @@ class WorkloadParameters(BaseModel):
     def name(self) -> str:
         """The name of the data, and of the transactions unless they are the default."""
         return self.data_name
+
+
+PARAMETERS: Hooks[type[WorkloadParameters]] = Hooks("parameters")
+"""The classes of all workloads. A feature adds parameters to a workload by a subclass of the same kind."""
+
+
+def parameters_by_kind(given: Iterable[str] = ()) -> dict[str, type[WorkloadParameters]]:
+    """Return the class of each kind of workload.
+
+    If a kind has several, it is the one with the fewest parameters that has all of the ``given`` ones, or
+    without ``given`` the one with the most.
+    """
+    found: dict[str, type[WorkloadParameters]] = {}
+    wanted = set(given)
+    for one in PARAMETERS:
+        kind = one.model_fields["kind"].default
+        other = found.setdefault(kind, one)
+        small, large = sorted((other, one), key=lambda of: len(of.model_fields))
+        found[kind] = small if wanted and wanted <= small.model_fields.keys() else large
+    return found
+
+
+def workload_from(given: Any, *, strict: bool | None = None) -> WorkloadParameters:
+    """Return the parameters of a table with ``kind``. Raises ValueError, ValidationError."""
+    if isinstance(given, WorkloadParameters):
+        return given
+    if not isinstance(given, Mapping):
+        raise ValueError("must be a table with the kind of the workload")
+    known = parameters_by_kind(given)
+    kind = given.get("kind")
+    if kind not in known:
+        raise ValueError(f"unknown workload {kind!r}; available: {', '.join(known)}")
+    return known[kind].model_validate(given, strict=strict)
+
+
+Workload = Annotated[SerializeAsAny[WorkloadParameters], PlainValidator(workload_from)]
+"""Parameters of a registered workload, as a field of a model."""

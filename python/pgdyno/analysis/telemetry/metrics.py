@@ -17,7 +17,6 @@ from pgdyno.analysis.telemetry.counters import ENABLED, RUNNING, Gauges, Window,
 from pgdyno.results.records import Slice, Trial
 from pgdyno.study.plan import Study
 from pgdyno.units import PER_MIB, PERCENT, S_PER_MIN, S_PER_MS, US_PER_MS, US_PER_S, Better
-from pgdyno.workloads.tpcc.parameters import TpccParameters, has_new_orders
 
 # ----------------------------------------------------------------------
 # Newest names of wait events, so that servers of different versions are compared.
@@ -484,15 +483,10 @@ def of_plan(plan: Study, latencies: TrialLatencies) -> Sequence[Metric]:
 
 
 def _of_workload(plan: Study) -> Sequence[Metric]:
-    """Return the throughput and CPU metrics. NOPM is omitted if the mix of some arm has no new orders."""
-    if plan.workload.kind != "tpcc":
-        return TPS, SERVER_CPU, DRIVER_CPU
-    if all(has_new_orders(mix) for mix in mixes(plan)):
-        return NOPM, TPM, SERVER_CPU, DRIVER_CPU
-    return TPM, SERVER_CPU, DRIVER_CPU
+    """Return the throughput metrics that all arms have, such as NOPM with new orders, and the CPU metrics."""
+    first, *others = (OF_UNIT[plan.driving(arm).workload.pace.unit] for arm in range(len(plan.arms)))
+    return *(one for one in first if all(one in other for other in others)), SERVER_CPU, DRIVER_CPU
 
 
-def mixes(plan: Study) -> Sequence[str]:
-    """Return the different mixes of the arms of a study of tpcc."""
-    workloads = [plan.driving(arm).workload for arm in range(len(plan.arms))]
-    return list(dict.fromkeys(of.mix for of in workloads if isinstance(of, TpccParameters)))
+OF_UNIT: Mapping[str, Sequence[Metric]] = {"NOPM": (NOPM, TPM), "TPM": (TPM,), "tx/s": (TPS,)}
+"""Throughput metrics by the unit of the customary rate of a workload, the one of the verdict first."""

@@ -200,7 +200,7 @@ class _Aging:
         maker, age = self.maker, self.parameters.age
         progress = maker.progress_of(self.parameters, self.build)
         clients = min(AGE_CLIENTS, age)
-        driving = Driving(workload=workload, clients=clients)  # type: ignore[arg-type]
+        driving = Driving(workload=workload, clients=clients)
         each = -(-age // clients)
         slices = [PlannedSlice(0, Role.MEASURE, TRANSACTIONS_LIMIT_S, 0, transactions=each)]
         done = 0

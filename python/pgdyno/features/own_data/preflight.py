@@ -35,8 +35,8 @@ from pgdyno.results.records import Check
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import cancel
 from pgdyno.server.processes import Connection
-from pgdyno.study.plan import Study, Workload
-from pgdyno.study.workload_parameters import WorkloadParameters
+from pgdyno.study.plan import Study
+from pgdyno.study.workload_parameters import Workload, WorkloadParameters
 from pgdyno.units import counted
 from pgdyno.workloads import workload as workloads
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters

@@ -27,9 +27,10 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
 from pgdyno.study.cases import cases_of
 from pgdyno.study.sizing import FIT_MIN
-from pgdyno.study.study_file import PARAMETERS, Drive, Fleet, Run, StudyFile
+from pgdyno.study.study_file import Drive, Fleet, Run, StudyFile
 from pgdyno.study.study_file_reader import bundled_studies, study_path, text_of
 from pgdyno.study.values import Option
+from pgdyno.study.workload_parameters import parameters_by_kind
 from pgdyno.units import counted, format_duration, format_size
 from pgdyno.workloads.pgbench.parameters import variants
 
@@ -48,8 +49,9 @@ def schema() -> dict[str, Any]:
     parts: dict[str, Any] = whole["$defs"]
     for table in (Drive, Run, Fleet):
         _describe(table, parts[table.__name__]["properties"])
+    kinds = parameters_by_kind()
     parameters: dict[str, Any] = {}
-    for parameters_of in PARAMETERS.values():
+    for parameters_of in kinds.values():
         own = parameters_of.model_json_schema()
         _describe(parameters_of, own["properties"])
         parts |= own.pop("$defs", {})
@@ -65,7 +67,7 @@ def schema() -> dict[str, Any]:
         field.pop("default", None)
         field.pop("title", None)
     properties: dict[str, Any] = whole["properties"]
-    kind = {"enum": list(PARAMETERS), "description": "Workload of the clients."}
+    kind = {"enum": list(kinds), "description": "Workload of the clients."}
     properties["workload"] |= _table({"kind": kind, **parameters}, required=["kind"])
     properties["warmup_workload"] |= _table(parameters)
     del properties["warmup_workload"]["anyOf"]

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
+    from pgdyno.study.workload_parameters import WorkloadParameters
     from pgdyno.workloads.registry import WorkloadKind
+
+
+def _parameters() -> Iterable[type[WorkloadParameters]]:
+    from pgdyno.features.sysbench.parameters import SysbenchParameters
+
+    yield SysbenchParameters
 
 
 def _workloads() -> Iterable[WorkloadKind]:
@@ -18,4 +25,4 @@ def _workloads() -> Iterable[WorkloadKind]:
     yield SysbenchParameters, Sysbench
 
 
-FEATURE = Feature("sysbench", workloads=_workloads)
+FEATURE = Feature("sysbench", parameters=_parameters, workloads=_workloads)

@@ -309,3 +309,6 @@ class PgbenchChecks:
     def _committed(self, totals: Mapping[str, Mapping[str, int]]) -> int:
         writers = {s.name for s in self.parameters.scripts if s.effect in ("all", "accounts")}
         return sum(counts["ok"] for kind, counts in totals.items() if kind in writers)
+
+
+WORKLOAD = (PgbenchParameters, Pgbench)

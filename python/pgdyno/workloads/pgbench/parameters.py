@@ -33,7 +33,13 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.features.own_data.plan import Invariant, OwnData
 from pgdyno.study.values import Option, plain_message
-from pgdyno.study.workload_parameters import SIZE_DEFAULT, Pace, WorkloadParameters, read_script
+from pgdyno.study.workload_parameters import (
+    SIZE_DEFAULT,
+    Pace,
+    ScriptFacts,
+    WorkloadParameters,
+    read_script,
+)
 from pgdyno.units import given_percent, percent_text
 
 # ----------------------------------------------------------------------
@@ -109,7 +115,11 @@ class Script(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _builtin_is_known(cls, given: Any) -> Any:
-        """Set the effect of a built-in script."""
+        """Set the effect of a built-in script. Accept ``select-only@9`` and ``select-only``."""
+        if isinstance(given, str):
+            name, at, weight = given.partition("@")
+            is_weighted = at and re.fullmatch(r"\d{1,10}", weight)
+            given = {"name": name, "weight": int(weight)} if is_weighted else {"name": given}
         if not isinstance(given, dict) or given.get("text") is not None:
             return given
         name = str(given.get("name"))
@@ -130,6 +140,7 @@ class PgbenchParameters(WorkloadParameters):
     SMALLER: ClassVar[str] = "use a smaller --scale"
     HAS_PACING: ClassVar[bool] = False
     HAS_SCRIPTS: ClassVar[bool] = True
+    HAS_VARIANTS: ClassVar[bool] = True
     OMITTED: ClassVar[frozenset[str]] = frozenset({"data", "checks"})
 
     kind: Literal["pgbench"] = "pgbench"
@@ -377,6 +388,16 @@ class PgbenchParameters(WorkloadParameters):
         """Return the names of the scripts."""
         return [script.name for script in self.scripts]
 
+    @classmethod
+    def variant(cls, name: str) -> Mapping[str, Any]:
+        """Return the parameters of a variant. Raises UsageError with a list of the known variants."""
+        found = variant_of(name)
+        return {**found.data, **found.transactions}
+
+    def listed_scripts(self) -> Sequence[ScriptFacts]:
+        """Return the scripts with their weights."""
+        return [ScriptFacts(one.name, one.weight, one.text is None, one.effect) for one in self.scripts]
+
     def single_scripts(self) -> Mapping[str, Self]:
         """Return a workload for each script, by its name."""
         return {one.name: self.model_copy(update={"scripts": (one,)}) for one in self.scripts}
@@ -403,6 +424,9 @@ class PgbenchParameters(WorkloadParameters):
             "define": self.define,
             **samples,
         }
+
+
+PARAMETERS = PgbenchParameters
 
 
 @dataclass(frozen=True)

@@ -128,3 +128,6 @@ class TpccChecks:
         if server_log is not None:
             checks.append(check_log(server_log, counted_in(result.totals.values())))
         return checks
+
+
+WORKLOAD = (TpccParameters, Tpcc)

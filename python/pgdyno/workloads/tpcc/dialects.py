@@ -8,23 +8,20 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from pgdyno.study.workload_parameters import Deviation
+
 SPEC = "spec"
 """The dialect without deviations."""
 
 
 @dataclass(frozen=True)
-class TpccDeviation:
-    """One deviation.
+class TpccDeviation(Deviation):
+    """One deviation from TPC-C.
 
-    ``clause``: of TPC-C. ``allowed``: TPC-C permits it. ``data``: it changes the data. ``broken``:
-    consistency conditions that cannot hold. ``calls``: the only value of calls with which it exists.
-    ``requires``: deviations without which it does not exist.
+    ``data``: it changes the data. ``broken``: consistency conditions that cannot hold. ``calls``: the only
+    value of calls with which it exists. ``requires``: deviations without which it does not exist.
     """
 
-    name: str
-    clause: str
-    about: str
-    allowed: bool = False
     data: bool = False
     broken: tuple[int, ...] = ()
     calls: str = ""

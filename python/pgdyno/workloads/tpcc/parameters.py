@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
+from pgdyno.caveats import Caveat, Code
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import SIZE_DEFAULT, Pace, WorkloadParameters
 from pgdyno.units import counted
@@ -226,6 +227,10 @@ class TpccParameters(WorkloadParameters):
         """Return the mix of the transactions."""
         return self.mix
 
+    def specification_caveats(self) -> list[Caveat]:
+        """Return that the mix does not meet the minima of TPC-C."""
+        return [] if is_tpcc_mix(self.mix) else [Caveat(Code.NOT_TPCC_MIX, {"mix": self.mix})]
+
     def kinds(self) -> Sequence[str]:
         """Return the transactions in TPC-C's order."""
         return ("new_order", "payment", "order_status", "delivery", "stock_level")
@@ -248,3 +253,6 @@ class TpccParameters(WorkloadParameters):
             **({"deviations": own} if own else {}),
             **self._table_sets(),
         }
+
+
+PARAMETERS = TpccParameters
