@@ -21,13 +21,12 @@ from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
 from bench.slices import pgbench_server
 from pgdyno.features.cluster.ray import RayCluster
-from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import StartEngine, drive_specification, run_drive, start_local
 from pgdyno.server.engine import Event, find_engine
 from pgdyno.server.processes import Server
-from pgdyno.study.plan import Driving
+from pgdyno.study.plan import DriversPlan, Driving
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.study.sizing import SLICE_S
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters

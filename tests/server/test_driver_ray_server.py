@@ -17,14 +17,13 @@ import pytest
 from pgdyno.errors import FleetError, UsageError
 from pgdyno.features.cluster.ray import RayCluster
 from pgdyno.features.drivers.group import NODE_LOST
-from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.results.records import DriverFacts, facts_from
 from pgdyno.server.engine import Event, find_engine
 from pgdyno.server.processes import Server
-from pgdyno.study.plan import Driving
+from pgdyno.study.plan import DriversPlan, Driving
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 

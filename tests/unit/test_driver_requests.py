@@ -21,8 +21,7 @@ from pgdyno.cli.report import read_report
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.cluster.ray import NodeFacts, own_facts
 from pgdyno.features.drivers.loss import session_of
-from pgdyno.features.drivers.options import DriverOptions
-from pgdyno.features.drivers.plan import DriversPlan
+from pgdyno.features.drivers.options import DriverOptions, parse_drivers
 from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.features.drivers.section import driver_node_summaries
 from pgdyno.measure.arms import LabArm
@@ -30,7 +29,7 @@ from pgdyno.measure.trial import Lab, driver_node_caveats
 from pgdyno.report.json_format import to_json
 from pgdyno.results.records import CpuTimeNs, DriverFacts, DriverNode, Trial, TrialStatus, WakeLateNs
 from pgdyno.study.cases import cases_of
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.sizing import SLICE_S
 from pgdyno.study.study_file import StudyFile
 from pgdyno.units import ABSENT
@@ -41,15 +40,15 @@ NODE = DriverNode(
 
 
 def test_drivers_are_a_number_or_names_of_nodes() -> None:
-    assert DriversPlan.of("3") == DriversPlan(n=3)
-    assert DriversPlan.of("a, b") == DriversPlan(n=2, nodes=("a", "b"))
-    assert DriversPlan.of("a") == DriversPlan(n=1, nodes=("a",))
+    assert parse_drivers("3") == DriversPlan(n=3)
+    assert parse_drivers("a, b") == DriversPlan(n=2, nodes=("a", "b"))
+    assert parse_drivers("a") == DriversPlan(n=1, nodes=("a",))
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1001", "", "a,,b", "a,a"])
 def test_other_drivers_are_refused(text: str) -> None:
     with pytest.raises((UsageError, ValidationError)):
-        DriversPlan.of(text)
+        parse_drivers(text)
 
 
 def test_options_of_the_cluster_need_drivers_on_the_command_line_or_in_the_study() -> None:

@@ -13,7 +13,6 @@ import pytest
 from example_studies import make_study
 from pgdyno.analysis.measurement_noise import InterimResult
 from pgdyno.features.drivers.loss import session_of
-from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.interruption import Interruption
 from pgdyno.measure import block as lab_block
 from pgdyno.measure import study_runner
@@ -21,7 +20,7 @@ from pgdyno.measure.progress import BlockEnded, Warned
 from pgdyno.measure.study_runner import Budget, run_study
 from pgdyno.measure.trial import Lab
 from pgdyno.results.records import BlockStatus, Counts, Role, Slice, StudyEnd
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.schedule import PlannedBlock, aa_arm_after, aa_study, blocks_of
 
 

@@ -10,13 +10,13 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from pgdyno.features.drivers.plan import PER_GENERATOR, DriversPlan, too_many_for
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.sizing import (
     CONFIDENCE,
     DEFAULT_PROBES,
     DISCARD_S,
     MARGIN,
+    PER_GENERATOR,
     RETRIES_MAX,
     ROUNDS_OF_A_WINDOW_MAX,
     RUN_CLIENTS_MAX,
@@ -114,6 +114,33 @@ class Driving(BaseModel):
                 f"--pacing={self.pacing} requires the workload tpcc (got {self.workload.kind}): remove it"
             )
         self.workload.require_clients(self.clients)
+        return self
+
+
+DRIVERS_MAX = 1000
+"""Maximum number of load generators."""
+
+
+class DriversPlan(BaseModel):
+    """``n`` load generators per block, on nodes of a Ray cluster.
+
+    ``nodes``: names of the nodes to choose from; empty: all. ``address``: of the cluster; empty: that of
+    this machine. ``on_node_loss``: what follows when fewer than ``n`` nodes are left.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n: int = Field(ge=1, le=DRIVERS_MAX)
+    nodes: tuple[str, ...] = ()
+    address: str = ""
+    on_node_loss: Literal["stop", "continue"] = "stop"
+
+    @model_validator(mode="after")
+    def _nodes_are_enough(self) -> Self:
+        if len(set(self.nodes)) < len(self.nodes):
+            raise ValueError(f"--drivers must name each node once (got {', '.join(self.nodes)})")
+        if self.nodes and self.n > len(self.nodes):
+            raise ValueError(f"--drivers={self.n} requires as many nodes (got {len(self.nodes)})")
         return self
 
 
@@ -263,7 +290,11 @@ class Study(Driving):
         for driving in self.drivings or (self,):
             for what, limit in PER_GENERATOR.items():
                 if (count := getattr(driving, what) or 1) > n * limit:
-                    return too_many_for(what, count, n)
+                    per, of = ("", "") if n == 1 else (" per load generator", f" for {n}")
+                    return (
+                        f"--{what} must be between 1 and {limit}{per} (got {count}{of}): use "
+                        f"--drivers={-(-count // limit)}, or fewer {what}"
+                    )
         return ""
 
     @model_validator(mode="after")

@@ -239,6 +239,9 @@ MAX_CLIENTS = 2000
 MAX_THREADS = 256
 """Maximum number of threads of a load generator, per arm."""
 
+PER_GENERATOR = {"clients": MAX_CLIENTS, "threads": MAX_THREADS}
+"""Both maxima, by the name of the option."""
+
 WAREHOUSE_BYTES = 110e6
 """Heap and indexes of one warehouse, rounded up. The engine's forecast before a load is exact."""
 

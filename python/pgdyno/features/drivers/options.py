@@ -7,8 +7,18 @@ from typing import Annotated, Literal
 
 from pgdyno.cli.options import option_from
 from pgdyno.errors import UsageError
-from pgdyno.features.drivers.plan import DriversPlan
+from pgdyno.study.plan import DriversPlan
 from pgdyno.study.study_file import Fleet
+
+
+def parse_drivers(text: str) -> DriversPlan:
+    """Return the load generators for a number or names of nodes. Raises UsageError, ValidationError."""
+    names = [part.strip() for part in text.split(",")]
+    if not all(names):
+        raise UsageError(f"--drivers must be a number or names of nodes, NAME,NAME (got {text!r})")
+    if len(names) == 1 and text.strip().lstrip("-").isdigit():
+        return DriversPlan(n=int(text))
+    return DriversPlan(n=len(names), nodes=tuple(names))
 
 
 @dataclass(frozen=True)
@@ -25,7 +35,7 @@ class DriverOptions:
     def plan(self, in_file: DriversPlan | None = None) -> DriversPlan | None:
         """Return the drivers of a study, also those of its file; None: this machine. Raises UsageError."""
         if self.drivers is not None:
-            found = DriversPlan.of(self.drivers)
+            found = parse_drivers(self.drivers)
         elif in_file is not None:
             found = in_file
         elif (option := self._first()) is not None:

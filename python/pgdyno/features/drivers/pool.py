@@ -44,9 +44,8 @@ from pgdyno.features.drivers.group import (
     packed,
     split,
 )
-from pgdyno.features.drivers.plan import DriversPlan
 from pgdyno.server.engine import Engine, Event
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.units import counted
 
 # ----------------------------------------------------------------------

@@ -40,8 +40,7 @@ from pgdyno.study.cases import cases_of, setting_of
 from pgdyno.study.plan import Study
 from pgdyno.study.sizing import (
     BLOCKS_TARGET,
-    MAX_CLIENTS,
-    MAX_THREADS,
+    PER_GENERATOR,
     SLICE_S,
     WINDOW_S,
     MachineSize,
@@ -706,8 +705,6 @@ def _largest_data(costs: Costs) -> Data:
 # Fit of clients, threads and rates to the cores, and of blocks, windows and warm-ups to the time budget.
 # ----------------------------------------------------------------------
 
-MOST = {"clients": MAX_CLIENTS, "threads": MAX_THREADS}
-
 
 def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[FitChange]]:
     """Scale clients, threads and rates by ``cores``, the ratio to the source. Equal levels merge."""
@@ -721,7 +718,7 @@ def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[FitChang
 
 def _scaled_by(name: str, cores: float) -> Callable[[Any], Any]:
     def whole(number: int) -> int:
-        return min(MOST[name], max(1, int(number * cores + 0.5)))
+        return min(PER_GENERATOR[name], max(1, int(number * cores + 0.5)))
 
     def rate(number: float) -> float:
         return float(f"{number * cores:.3g}")
