@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pgdyno.results.reader import Evidence
     from pgdyno.server.build_store import OpenSource
     from pgdyno.server.cache_directory import Leftovers
+    from pgdyno.study.study_file import FilePart
     from pgdyno.study.workload_parameters import WorkloadParameters
     from pgdyno.workloads.registry import WorkloadKind
     from pgdyno.workloads.workload import TrialCheck
@@ -36,6 +37,7 @@ class Feature:
     """A feature. The order of features has no effect."""
 
     name: str
+    file_parts: Callable[[], Iterable[FilePart]] = tuple
     parameters: Callable[[], Iterable[type[WorkloadParameters]]] = tuple
     workloads: Callable[[], Iterable[WorkloadKind]] = tuple
     servers: Callable[[], Iterable[OpenSource]] = tuple

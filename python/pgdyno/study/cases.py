@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from psycopg import ProgrammingError
 from pydantic import ValidationError
@@ -36,13 +36,9 @@ from pgdyno.study.schedule import likely_timeout_s, rounds_for, unit_of_window_s
 from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, StudyFile, key_of
-from pgdyno.study.values import Level, Settings, frozen, level_name, plain_message
+from pgdyno.study.values import Level, Settings, StudyTable, frozen, level_name, plain_message
 from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
-
-if TYPE_CHECKING:
-    from pgdyno.features.published.plan import Published
-
 
 # ----------------------------------------------------------------------
 # The cases of a study file, each a comparison with its arms. Pure: the same file gives the same cases.
@@ -98,7 +94,7 @@ class Request:
     command: str
     file: str = ""
     changes: Sequence[Mapping[str, str]] = ()
-    published: Published | None = None
+    published: StudyTable | None = None
     is_part: bool = False
 
     def name_of(self, case: Case) -> str:

@@ -1,4 +1,4 @@
-"""Model of a study file: arms, cases, measurement, published results.
+"""Model of a study file: arms, cases, measurement, tables of features.
 
 docs/reference/study-file.md is generated from the descriptions. ``study/cases.py`` derives the cases, and
 ``study/study_file_reader.py`` parses the text and reports errors with the path of the key.
@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import (
+    BeforeValidator,
+    Field,
+    GetJsonSchemaHandler,
+    PlainSerializer,
+    SerializeAsAny,
+    TypeAdapter,
+    ValidationInfo,
+)
 
-from pgdyno.features.published.plan import Published
+from pgdyno.errors import StudyFileError
+from pgdyno.hooks import Hooks
 from pgdyno.study import plan
 from pgdyno.study.sizing import CONFIDENCE, MARGIN, ROUNDS_OF_A_WINDOW_MAX, SLICE_S, ProbeName
 from pgdyno.study.values import (
@@ -276,6 +286,39 @@ def key_of(name: str) -> tuple[str, ...]:
     return ()
 
 
+@dataclass(frozen=True)
+class FilePart:
+    """A table of study files that a feature has. ``errors``: those beyond the types of its keys."""
+
+    name: str
+    model: type[StudyTable]
+    errors: Callable[[StudyFile], Iterable[StudyFileError]]
+
+
+FILE_PARTS: Hooks[FilePart] = Hooks("file_parts")
+
+
+def part_model(name: str | None) -> type[StudyTable]:
+    """Return the model of a table. Raises ValueError if no feature has it."""
+    for part in FILE_PARTS:
+        if part.name == name:
+            return part.model
+    raise ValueError(f"no feature has the table {name}: remove it")
+
+
+def _read_part(given: Any, info: ValidationInfo) -> StudyTable | None:
+    return None if given is None else part_model(info.field_name).model_validate(given)
+
+
+@dataclass(frozen=True)
+class _SchemaOfPart:
+    name: str
+
+    def __get_pydantic_json_schema__(self, _: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        table: Any = part_model(self.name) | None
+        return handler(TypeAdapter(table).core_schema)
+
+
 class StudyFile(StudyTable):
     """A study file."""
 
@@ -309,7 +352,9 @@ class StudyFile(StudyTable):
     run: Run = Field(default=Run(), description="Schedule, durations and stopping.")
     fleet: Fleet = Field(default=Fleet(), description="Load generators on other machines.")
     initdb: Initdb = Field(default=Initdb(), description="Options of initdb.")
-    published: Published | None = Field(default=None, description="Published results.")
+    published: Annotated[
+        SerializeAsAny[StudyTable] | None, BeforeValidator(_read_part), _SchemaOfPart("published")
+    ] = Field(default=None, description="Published results.")
     fit: Fit = Field(default=Fit(), description="Changes that a fit may make.")
     settings_files: Mapping[str, Mapping[str, str]] = Field(
         default_factory=dict,

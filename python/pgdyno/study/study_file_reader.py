@@ -18,7 +18,6 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.features.published.plan import Reference
 from pgdyno.study.arm_spec import read_files
 from pgdyno.study.cases import (
     COMBINATIONS_MAX,
@@ -30,7 +29,7 @@ from pgdyno.study.cases import (
 )
 from pgdyno.study.plan import window_conflict
 from pgdyno.study.sizing import SLICE_S, TOGETHER
-from pgdyno.study.study_file import Drive, StudyFile, excludes, level_names
+from pgdyno.study.study_file import FILE_PARTS, Drive, StudyFile, excludes, level_names
 from pgdyno.study.values import Level, Scalar, parse_limit, plain_message
 from pgdyno.study.workload_parameters import parameters_by_kind
 
@@ -81,7 +80,8 @@ def errors_of(file: StudyFile) -> Errors:
     yield from _initdb(file)
     if not wrong_factors:
         yield from _exclusions(file)
-        yield from _published(file)
+        for part in FILE_PARTS:
+            yield from part.errors(file)
         yield from _fit(file)
 
 
@@ -245,7 +245,7 @@ def _initdb(file: StudyFile) -> Errors:
 
 def _exclusions(file: StudyFile) -> Errors:
     for n, exclusion in enumerate(file.exclude):
-        wrong = list(_levels(file, ("exclude", n), exclusion))
+        wrong = list(level_errors(file, ("exclude", n), exclusion))
         yield from wrong
         if not exclusion:
             yield StudyFileError(("exclude", n), "has no factor, so it would exclude everything")
@@ -265,7 +265,8 @@ def _has_effect(file: StudyFile, n: int) -> bool:
     return False
 
 
-def _levels(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scalar, ...]]) -> Errors:
+def level_errors(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scalar, ...]]) -> Errors:
+    """Yield an error for each factor and level that the file does not have. ``path``: of the table given."""
     for factor, levels in given.items():
         if factor not in file.factors:
             yield StudyFileError((*path, factor), unknown_name("factor", factor, file.factors))
@@ -277,32 +278,10 @@ def _levels(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple[Scal
                 yield StudyFileError(place, f"{name}: {unknown_name(f'level of {factor}', name, known)}")
 
 
-def _published(file: StudyFile) -> Errors:
-    for t, table in enumerate(file.published.tables if file.published else ()):
-        path: Path = ("published", "tables", t)
-        yield from _reference(file, path, table)
-        for c, column in enumerate(table.columns):
-            yield from _reference(file, (*path, "columns", c), column)
-        for r, row in enumerate(table.rows):
-            at: Path = (*path, "rows", r)
-            yield from _reference(file, at, row)
-            if len(row.cells) != len(table.columns):
-                yield StudyFileError(
-                    (*at, "cells"), f"has {len(row.cells)} cells for {len(table.columns)} columns"
-                )
-            for c, cell in enumerate(row.cells):
-                yield from _reference(file, (*at, "cells", c), cell)
-
-
-def _reference(file: StudyFile, path: Path, reference: Reference) -> Errors:
-    yield from _levels(file, (*path, "levels"), reference.levels)
-    yield from _levels(file, (*path, "against"), reference.against)
-
-
 def _fit(file: StudyFile) -> Errors:
     dropped: dict[str, set[str]] = {}
     for n, drop in enumerate(file.fit.drop):
-        wrong = list(_levels(file, ("fit", "drop", n), {drop.factor: drop.levels}))
+        wrong = list(level_errors(file, ("fit", "drop", n), {drop.factor: drop.levels}))
         for one in wrong:
             # An error in the name belongs to the key factor, one in a level to levels.
             rest = one.path[4:]
@@ -405,10 +384,11 @@ def _path(data: Any, loc: tuple[str | int, ...], *, is_missing: bool) -> Path:
 
 def _known_beside(path: Path) -> list[str]:
     """Return the known keys of the table that contains the last key of the path."""
+    own = {part.name: part.model for part in FILE_PARTS}
     model: type[BaseModel] | None = StudyFile
-    for part in path[:-1]:
+    for n, part in enumerate(path[:-1]):
         if isinstance(part, str) and model is not None:
-            model = _model_of(model, part)
+            model = own[part] if n == 0 and part in own else _model_of(model, part)
     return [] if model is None else [field.alias or key for key, field in model.model_fields.items()]
 
 

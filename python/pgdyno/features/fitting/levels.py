@@ -11,7 +11,7 @@ from pgdyno.errors import StudyFileError
 from pgdyno.features.published.plan import Cell, Published, PublishedTable, Reference
 from pgdyno.study.cases import COMBINATIONS_MAX, cases_of
 from pgdyno.study.study_file import Drop, StudyFile, excludes, level_names
-from pgdyno.study.values import Level, Scalar, level_name
+from pgdyno.study.values import Level, Scalar, StudyTable, level_name
 from pgdyno.units import format_duration
 
 RATIO_TOLERANCE = 0.1
@@ -95,7 +95,7 @@ def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
         update={
             "exclude": _effective(file, exclude),
             "fit": file.fit.model_copy(update={"drop": _drops(file.fit.drop, factor, mapped)}),
-            "published": None if file.published is None else _published(file.published, factor, mapped.names),
+            "published": _published(file.published, factor, mapped.names),
         }
     )
 
@@ -149,7 +149,11 @@ def _drops(drops: Sequence[Drop], factor: str, mapped: Mapped) -> tuple[Drop, ..
     return tuple(kept)
 
 
-def _published(published: Published, factor: str, names: Mapping[str, str | None]) -> Published:
+def _published(
+    published: StudyTable | None, factor: str, names: Mapping[str, str | None]
+) -> StudyTable | None:
+    if not isinstance(published, Published):
+        return published
     tables = tuple(_table(table, factor, names) for table in published.tables)
     return published.model_copy(update={"tables": tables})
 

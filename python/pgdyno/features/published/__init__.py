@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from pgdyno.analysis.study_findings import StudyFindings
     from pgdyno.report.document import Section
     from pgdyno.report.json_format import Result
+    from pgdyno.study.study_file import FilePart
+
+
+def _file_parts() -> Iterable[FilePart]:
+    from pgdyno.features.published.plan import Published, errors_of
+    from pgdyno.study.study_file import FilePart
+
+    yield FilePart("published", Published, errors_of)
 
 
 def _results() -> Iterable[Result]:
@@ -27,4 +35,4 @@ def _sections() -> Iterable[Callable[[StudyFindings], Iterable[Section]]]:
     yield sections
 
 
-FEATURE = Feature("published", results=_results, sections=_sections)
+FEATURE = Feature("published", file_parts=_file_parts, results=_results, sections=_sections)

@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
+from pgdyno.errors import StudyFileError
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_reader import Errors, Path, level_errors
 from pgdyno.study.values import Scalar, StudyTable, frozen, level_name
 
 
@@ -125,3 +128,28 @@ def _merged(*parts: Reference) -> Cell:
         for which in ("levels", "against")
     )
     return parts[-1].model_copy(update={**merged, "levels": levels, "against": against})  # type: ignore[return-value]
+
+
+def errors_of(file: StudyFile) -> Errors:
+    """Yield the errors in references, and in the number of the cells."""
+    if not isinstance(file.published, Published):
+        return
+    for t, table in enumerate(file.published.tables):
+        path: Path = ("published", "tables", t)
+        yield from _reference(file, path, table)
+        for c, column in enumerate(table.columns):
+            yield from _reference(file, (*path, "columns", c), column)
+        for r, row in enumerate(table.rows):
+            at: Path = (*path, "rows", r)
+            yield from _reference(file, at, row)
+            if len(row.cells) != len(table.columns):
+                yield StudyFileError(
+                    (*at, "cells"), f"has {len(row.cells)} cells for {len(table.columns)} columns"
+                )
+            for c, cell in enumerate(row.cells):
+                yield from _reference(file, (*at, "cells", c), cell)
+
+
+def _reference(file: StudyFile, path: Path, reference: Reference) -> Errors:
+    yield from level_errors(file, (*path, "levels"), reference.levels)
+    yield from level_errors(file, (*path, "against"), reference.against)
