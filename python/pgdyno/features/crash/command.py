@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -15,7 +16,7 @@ from pgdyno.cli.console import say
 from pgdyno.cli.output_files import require_writable
 from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.features.crash.crash_test import command_of, require_possible, run_crash_test
+from pgdyno.features.crash.crash_test import require_possible, run_crash_test
 from pgdyno.features.crash.plan import (
     ACTIVE_S_LIMIT,
     ACTIVE_S_MIN,
@@ -203,7 +204,8 @@ def crash(
             say(progress_line(one, name, plan))
 
     with Interruption() as stop:
-        command = command_of([*sys.argv[2:], *([] if seed is not None else ["--seed", str(plan.seed)])])
+        words = [*sys.argv[2:], *([] if seed is not None else ["--seed", str(plan.seed)])]
+        command = shlex.join(["pgdyno", "crash", *words])
         run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, stop)
     print_report(read_crash_report(path), "json" if as_json else "terminal", [path])
     if not quiet:

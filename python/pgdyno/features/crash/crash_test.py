@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shlex
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -232,7 +231,9 @@ def _subjects(plan: CrashPlan, cache: Cache, say: Say) -> tuple[list[CrashSubjec
             say(f"{spec.name}: {note}")
         subject = CrashSubject(index, spec.name, build, requested.settings, requested.optional)
         subjects.append(subject)
-        arms.append(_record(subject, _in_effect(subject, known, cache)))
+        server = {"version": str(build.version), "provider": build.provider}
+        effective = _in_effect(subject, known, cache)
+        arms.append(_arm(index, spec.name, server, requested.settings, effective))
     return subjects, arms
 
 
@@ -248,11 +249,6 @@ def _in_effect(subject: CrashSubject, known: Catalogue, cache: Cache) -> Mapping
             return dict(server.effective)
     except ServerError as error:
         raise StartError(f"{subject.name}: {error}") from error
-
-
-def _record(subject: CrashSubject, effective: Mapping[str, str]) -> CrashArm:
-    server = {"version": str(subject.build.version), "provider": subject.build.provider}
-    return _arm(subject.arm, subject.name, server, subject.settings, effective)
 
 
 def _arm(
@@ -271,8 +267,3 @@ def _arm(
         safety=[Guarantee(badge.name, Kept(badge.kept), badge.reason) for badge in badges],
         wal_writer_delay_s=parse_duration_s(effective["wal_writer_delay"], bare="ms"),
     )
-
-
-def command_of(arguments: Sequence[str]) -> str:
-    """Return the command line that repeats the test."""
-    return shlex.join(["pgdyno", "crash", *arguments])

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
+from pgdyno.features.crash.records import AuditCounts
 from pgdyno.server.processes import Connection
 
 # ----------------------------------------------------------------------
@@ -77,20 +78,10 @@ class Rows:
     is_filler_right: npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Audit:
-    """Counts of transactions, except ``damaged``: rows. ``loss_window_s``: from the first lost
-    acknowledgement until the crash, None without a loss.
-    """
-
-    acknowledged: int
-    lost: int
-    in_doubt: int
-    in_doubt_present: int
-    phantoms: int
-    holes: int
-    damaged: int
-    loss_window_s: float | None
+def acknowledged_before(records: Records, crash_ns: int) -> int:
+    """Return the number of transactions that were acknowledged before the crash."""
+    before = records[(records["event"] == ACKNOWLEDGED) & (records["at_ns"] < crash_ns)]
+    return len(np.unique(before[["client", "sequence"]]))
 
 
 def mix(z: Words) -> Words:
@@ -113,7 +104,7 @@ def checksums(key: int, client: npt.NDArray[np.int64], sequence: npt.NDArray[np.
 
 def audit(
     records: Records, rows: Rows, slots: Rows, *, key: int, slots_per_client: int, clients: int, crash_ns: int
-) -> Audit:
+) -> AuditCounts:
     """Compare the ledger with the rows. Records from ``crash_ns`` on do not count: what was acknowledged
     then, no machine had written.
     """
@@ -128,8 +119,7 @@ def audit(
     doubt = np.setdiff1d(sent, acknowledged)
     right = _is_right(rows, key, slots_per_client)
     first_ns = acknowledgements["at_ns"][is_lost].min(initial=crash_ns)
-    return Audit(
-        acknowledged=len(np.unique(acknowledged)),
+    return AuditCounts(
         lost=len(np.unique(lost)),
         in_doubt=len(doubt),
         in_doubt_present=int(np.isin(doubt, present).sum()),

@@ -334,6 +334,12 @@ class Aftermath:
     corruption: list[Corruption] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The fields of a ``Crash`` that have these findings."""
+        counts = {} if self.audit is None else vars(self.audit)
+        return {**{name: value for name, value in vars(self).items() if name != "audit"}, **counts}
+
 
 @dataclass(frozen=True)
 class AuditInput:
@@ -376,9 +382,16 @@ def examine_rows(found: Aftermath, connect: Connect, of: AuditInput) -> None:
     """Audit the rows of a running server, and check its tables and indexes. Adds to ``found``."""
     try:
         with contextlib.closing(connect()) as connection:
-            found.audit = _audit(connection, of)
-            messages = amcheck_findings(connection, version_of(connection).major)
-            _note(found, "amcheck", messages)
+            found.audit = audit(
+                of.records,
+                read_rows(connection),
+                read_slots(connection),
+                key=of.planned.key,
+                slots_per_client=of.plan.slots,
+                clients=of.plan.clients,
+                crash_ns=of.crash_ns,
+            )
+            _note(found, "amcheck", amcheck_findings(connection, version_of(connection).major))
         if (parameters := of.plan.parameters) is not None:
             checks = workload_of(parameters).invariants(connect)
             _note(found, "consistency", [f"{one.name}: {one.detail}" for one in checks if not one.passed])
@@ -400,28 +413,6 @@ def replayed_bytes(log: str) -> int | None:
 def _lsn(text: str) -> int:
     high, _, low = text.partition("/")
     return (int(high, 16) << 32) + int(low, 16)
-
-
-def _audit(connection: Connection, of: AuditInput) -> AuditCounts:
-    """Read all rows and compare them with the ledger. Raises psycopg.Error if a row cannot be read."""
-    result = audit(
-        of.records,
-        read_rows(connection),
-        read_slots(connection),
-        key=of.planned.key,
-        slots_per_client=of.plan.slots,
-        clients=of.plan.clients,
-        crash_ns=of.crash_ns,
-    )
-    return AuditCounts(
-        lost=result.lost,
-        in_doubt=result.in_doubt,
-        in_doubt_present=result.in_doubt_present,
-        phantoms=result.phantoms,
-        holes=result.holes,
-        damaged=result.damaged,
-        loss_window_s=result.loss_window_s,
-    )
 
 
 def _note(found: Aftermath, check: str, messages: list[str] | None) -> None:

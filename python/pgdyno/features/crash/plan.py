@@ -199,25 +199,19 @@ class PlannedCrash(BaseModel):
 
 def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
     """Return a crash, from 0 to ``cuts`` - 1. All arms crash at the same time of their n-th run."""
-    shared = random.Random(f"{plan.seed} {number}")
-    active_s = shared.uniform(ACTIVE_S_MIN, plan.active_s_max)
-    delay_s = shared.uniform(0, DELAY_S_MAX)
+    shared, own = random.Random(f"{plan.seed} {number}"), random.Random(f"{plan.seed} {number} {arm}")
+    active_s, delay_s = shared.uniform(ACTIVE_S_MIN, plan.active_s_max), shared.uniform(0, DELAY_S_MAX)
     survivors = shared.choice(list(Survivors))
-    volatile = shared.randint(*VOLATILE_RANGES.get(plan.at, VOLATILE_RANGES[CrashMoment.CHECKPOINT]))
-    operation = shared.choice(list(DiskOperation))
-    nth = shared.randint(1, FAILING_NTH_MAX)
-    fault_s = shared.uniform(0, FAULT_S_MAX)
-    own = random.Random(f"{plan.seed} {number} {arm}")
     return PlannedCrash(
         number=number,
         arm=arm,
         active_s=active_s,
         delay_s=delay_s,
-        volatile=volatile,
         survivors=plan.survivors or survivors,
+        volatile=shared.randint(*VOLATILE_RANGES.get(plan.at, VOLATILE_RANGES[CrashMoment.CHECKPOINT])),
+        failing_operation=shared.choice(list(DiskOperation)),
+        failing_nth=shared.randint(1, FAILING_NTH_MAX),
+        fault_s=shared.uniform(0, FAULT_S_MAX),
         seed=own.getrandbits(53),
         key=own.getrandbits(53),
-        failing_operation=operation,
-        failing_nth=nth,
-        fault_s=fault_s,
     )

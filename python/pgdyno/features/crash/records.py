@@ -74,7 +74,9 @@ class Corruption:
 
 @dataclass(frozen=True)
 class AuditCounts:
-    """Counts of the audit: transactions, except ``damaged``: rows."""
+    """Counts of the audit: transactions, except ``damaged``: rows. ``loss_window_s``: from the first lost
+    acknowledgement until the crash, None without a loss.
+    """
 
     lost: int
     in_doubt: int

@@ -8,14 +8,13 @@ import select
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import numpy as np
 import psycopg
 
 from pgdyno.errors import DiskFullError, ServerError, StartError, in_one_line
-from pgdyno.features.crash.ledger import ACKNOWLEDGED, read_ledger
+from pgdyno.features.crash.ledger import acknowledged_before, read_ledger
 from pgdyno.features.crash.load import (
     RECOVERY_TIMEOUT_S,
     Acknowledge,
@@ -93,8 +92,6 @@ class CrashRun:
         else:
             happened = self._end_of_life(subject, planned, ledger)
             found = self._next_life(subject, self._audit_input(planned, ledger, happened))
-        records = read_ledger(ledger)
-        before = records[(records["event"] == ACKNOWLEDGED) & (records["at_ns"] < happened.at_ns)]
         return Crash(
             number=planned.number,
             arm=subject.arm,
@@ -102,13 +99,9 @@ class CrashRun:
             took_s=time.monotonic() - begun_s,
             active_s=happened.active_s,
             survivors=planned.survivors if self.plan.kind is CrashKind.POWER else None,
-            acknowledged=len(np.unique(before[["client", "sequence"]])),
-            recovery_s=found.recovery_s,
-            **({} if found.audit is None else asdict(found.audit)),
-            corruption=found.corruption,
-            unchecked=found.unchecked,
-            replayed_bytes=found.replayed_bytes,
+            acknowledged=acknowledged_before(read_ledger(ledger), happened.at_ns),
             disk=happened.disk,
+            **found.recorded,
         )
 
     def _end_of_life(self, subject: CrashSubject, planned: PlannedCrash, ledger: Path) -> _Happened:

@@ -15,14 +15,13 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import psycopg
 
 from pgdyno.errors import ConnectError, DiskFullError, ServerError, in_one_line
-from pgdyno.features.crash.ledger import ACKNOWLEDGED, create_ledger, read_ledger
+from pgdyno.features.crash.ledger import ACKNOWLEDGED, acknowledged_before, create_ledger, read_ledger
 from pgdyno.features.crash.load import Aftermath, AuditInput, crash_load, examine_rows
 from pgdyno.features.crash.plan import CrashKind, CrashPlan, DiskBehavior, planned_crash
 from pgdyno.features.crash.records import Crash
@@ -237,13 +236,8 @@ class RealCrashes:
             took_s=time.monotonic() - begun_s,
             active_s=(crash_ns - first_ns) / 1e9,
             survivors=None,
-            acknowledged=len(np.unique(acknowledged[["client", "sequence"]])),
-            recovery_s=None,
-            **({} if found.audit is None else asdict(found.audit)),
-            corruption=found.corruption,
-            unchecked=found.unchecked,
-            replayed_bytes=None,
-            disk={},
+            acknowledged=acknowledged_before(records, crash_ns),
+            **found.recorded,
         )
 
     def forget(self) -> None:
