@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pgdyno.analysis.case_findings import Findings
     from pgdyno.analysis.study_findings import StudyFindings
-    from pgdyno.cli.options import SearchTime
+    from pgdyno.cli.options import SearchTime, StudyOptions
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.drive import BeforeDrive
     from pgdyno.measure.prepare import Preparation
@@ -48,6 +48,7 @@ class Feature:
     session: Callable[[], Iterable[OpenSession]] = tuple
     before_drive: Callable[[], Iterable[BeforeDrive]] = tuple
     search_time: Callable[[], Iterable[SearchTime]] = tuple
+    options: Callable[[], Iterable[type[StudyOptions]]] = tuple
     probes: Callable[[], Iterable[ProbeKind]] = tuple
     trial_checks: Callable[[], Iterable[TrialCheck]] = tuple
     findings: Callable[[], Iterable[Callable[[Evidence], Any]]] = tuple

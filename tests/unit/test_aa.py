@@ -15,15 +15,20 @@ from hypothesis import strategies as st
 from report_forms import checked_json
 from synthetic_study import Synthetic, write_with_aa
 
-from example_studies import make_study, read_study
+from example_studies import make_study
 from pgdyno.analysis.comparison import Verdict, detectable_percent
 from pgdyno.analysis.gates import AVERAGE, GateCondition, GateOutcome, GateWord, Reason, gate
 from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
 from pgdyno.analysis.statistics.intervals import Method, anytime, percent_of
 from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.caveats import Code
-from pgdyno.cli.run import _naming_who_refused_aa
+from pgdyno.cli.options import Added, RunCall
+from pgdyno.cli.run import requested_study
+from pgdyno.features.fitting import fit
+from pgdyno.features.fitting import options as fit_options
+from pgdyno.features.fitting.fit import FitMachine, Fitted
 from pgdyno.features.fitting.levels import FitChange
+from pgdyno.features.fitting.options import FitOptions
 from pgdyno.features.hosts.findings import average_over_hosts, find_hosts
 from pgdyno.report import gate_section as wording
 from pgdyno.report import html_format, markdown_format
@@ -31,10 +36,10 @@ from pgdyno.report.conditions import noise_sentence
 from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.cases import cases_of
 from pgdyno.study.schedule import BLOCKS_PER_AA, aa_arm_after, aa_study, block_of, share_of_time, why_no_aa
 
 seeds = st.integers(0, 2**53 - 1)
+UPGRADE = Path(__file__).parents[2] / "studies" / "templates" / "upgrade.toml"
 
 
 @given(seed=seeds, arms=st.integers(2, 5), groups=st.integers(1, 12))
@@ -345,14 +350,18 @@ def test_one_aa_block_gives_no_standard_deviation(tmp_path: Path) -> None:
     assert "SD" not in said and f"{FLOOR_BLOCKS_MIN} A/A blocks" in said
 
 
-def test_the_reason_without_aa_blocks_is_reported() -> None:
-    cases = cases_of(
-        read_study((Path(__file__).parents[2] / "studies" / "templates" / "upgrade.toml").read_text(), "u")
-    )
-    fitted = [FitChange("run.aa", "true", "false", "too little time")]
-    for changes, no_aa, who in (([], False, ""), (fitted, False, "--fit"), ([], True, "--no-aa")):
-        told = {case.study.aa_refused_by for case in _naming_who_refused_aa(cases, changes, no_aa=no_aa)}
-        assert told == {who}
+def test_the_reason_without_aa_blocks_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    change = FitChange("run.aa", "true", "false", "too little time")
+    monkeypatch.setattr(fit_options, "fit_machine", lambda: FitMachine(2, 1 << 30, 1 << 40))
+    monkeypatch.setattr(fit, "fit_study", lambda file, *_: Fitted(file, (change,)))
+    fitted = RunCall(UPGRADE, minutes=5, added=Added([FitOptions(fit=True)]))
+    for call, who in (
+        (RunCall(UPGRADE), ""),
+        (fitted, "--fit"),
+        (RunCall(UPGRADE, no_aa=True), "--no-aa"),
+        (replace(fitted, no_aa=True), "--no-aa"),
+    ):
+        assert {case.study.aa_refused_by for case in requested_study(call).request.cases} == {who}
     assert why_no_aa(make_study(aa=False, aa_refused_by="--no-aa")) == "disabled by --no-aa"
 
 

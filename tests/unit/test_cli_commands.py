@@ -45,7 +45,8 @@ BEFORE_A_STUDY = {"scipy.special", "jinja2", "pgdyno.analysis.case_findings", "p
 OPTIONAL = {
     "pgdyno.features.crash.crash_test",
     "pgdyno.features.own_data.loading",
-    "pgdyno.features.fleet",
+    "pgdyno.features.fitting.fit",
+    "pgdyno.features.fleet.command",
     "pgdyno.features.own_data.dump",
 }
 

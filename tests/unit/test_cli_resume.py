@@ -27,6 +27,9 @@ from pgdyno.results.records import StudyEnd
         ("compare --resume e.sqlite --evidence f.sqlite", "--evidence"),
         ("run --resume e.sqlite --nearest", "--nearest"),
         ("run --resume e.sqlite --no-aa", "--no-aa"),
+        ("run --resume e.sqlite --drivers 2", "--drivers"),
+        ("run --resume e.sqlite --fit=anyway", "--fit"),
+        ("run --resume e.sqlite --data shop.dump", "--data"),
     ],
 )
 def test_options_that_a_resume_does_not_read_are_rejected(
@@ -45,13 +48,13 @@ def test_cuts_are_added_to_a_complete_study_without_measuring_on(
     write_study(path, Synthetic(effects=(1, 1.2), blocks=6, ended=StudyEnd.VERDICT))
     cut: list[Path] = []
 
-    def run(_: DurabilityOptions, of: Path, *_rest: object, **_options: object) -> None:
+    def follow(_: DurabilityOptions, of: Path, *_rest: object, **_options: object) -> None:
         cut.append(of)
         if fails:
             raise ServerError("the disk did not answer")
 
     monkeypatch.setattr(study_runner, "resume_study", lambda *_: pytest.fail("it went on"))
-    monkeypatch.setattr(DurabilityOptions, "run", run)
+    monkeypatch.setattr(DurabilityOptions, "follow", follow)
     monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: [])
     assert run_command(["compare", "--resume", str(path), "--durability", "--cuts", "7"]) == int(fails)
     assert cut == [path]
@@ -67,11 +70,11 @@ def test_ctrl_c_during_the_cuts_keeps_the_study_and_says_how_to_continue(
     path = tmp_path / "e.sqlite"
     write_study(path, Synthetic(effects=(1, 1.2), blocks=6, ended=StudyEnd.VERDICT))
 
-    def run(_: DurabilityOptions, _path: Path, interruption: Interruption, **_options: object) -> None:
+    def follow(_: DurabilityOptions, _path: Path, interruption: Interruption, **_options: object) -> None:
         signal.raise_signal(signal.SIGINT)
         interruption.check()
 
-    monkeypatch.setattr(DurabilityOptions, "run", run)
+    monkeypatch.setattr(DurabilityOptions, "follow", follow)
     monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: [])
     assert run_command(["compare", "--resume", str(path), "--durability"]) == 128 + signal.SIGINT
     shown = capsys.readouterr()

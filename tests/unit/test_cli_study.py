@@ -9,7 +9,7 @@ import pytest
 from pgdyno.cli import options
 from pgdyno.cli import run as cli_run
 from pgdyno.cli.main import run_command
-from pgdyno.features.planning import command as cli_study
+from pgdyno.features.fitting import options as fit_options
 from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.sizing import MachineSize
 
@@ -54,8 +54,7 @@ MOPPEL_2022 = "moppel-2022-a-billion-transactions"
 @pytest.fixture
 def a_machine_of_24_gb(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "machine_size", lambda: MachineSize(2, 24 * 2**30))
-    monkeypatch.setattr(cli_run, "free_bytes", lambda _: 50 * 2**30)
-    monkeypatch.setattr(cli_study, "free_bytes", lambda _: 50 * 2**30)
+    monkeypatch.setattr(fit_options, "free_bytes", lambda _: 50 * 2**30)
 
 
 @pytest.mark.usefixtures("a_machine_of_24_gb")

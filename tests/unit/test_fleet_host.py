@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.cli import run
 from pgdyno.errors import UsageError
+from pgdyno.features.fitting import options as fit_options
 from pgdyno.features.fitting.fit import FitMachine
 from pgdyno.features.fleet import host_process
 from pgdyno.features.fleet.host import (
@@ -181,7 +181,7 @@ def started(
         return StudyEnd.BUDGET
 
     monkeypatch.setattr(host_process, "start_study", start)
-    monkeypatch.setattr(run, "fit_machine", lambda _: machine)
+    monkeypatch.setattr(fit_options, "fit_machine", lambda: machine)
     monkeypatch.setattr(host_process.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
     of = task(LEVELS).model_copy(update={"choices": choices, "cases": cases})
     assert host_process.run_task(of) == StudyEnd.BUDGET

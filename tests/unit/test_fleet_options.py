@@ -15,16 +15,17 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from pgdyno.cli import console
+from pgdyno.cli.options import RunCall
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import UsageError
 from pgdyno.features.cluster import ray
 from pgdyno.features.cluster.ray import NodeFacts, RayNode
-from pgdyno.features.fitting.fit import with_address
 from pgdyno.features.fleet import view as fleet_view
 from pgdyno.features.fleet.command import require_own_servers
 from pgdyno.features.fleet.coordinator import file_part, hosts_of, new_works, paths_of
 from pgdyno.features.fleet.host import HostStatus
-from pgdyno.features.fleet.records import HostState, HostWork, StudyChoices
+from pgdyno.features.fleet.options import FleetOptions
+from pgdyno.features.fleet.records import HostState, HostWork
 from pgdyno.features.fleet.view import FleetView
 
 STUDY = """
@@ -81,7 +82,7 @@ def test_wrong_options_are_refused_before_a_connection(
 def test_a_server_that_all_hosts_would_share_is_refused(tmp_path: Path, server: str, is_shared: bool) -> None:
     servers = f'{{a = "{server} dbname=a", b = "{server} dbname=b"}}'
     (tmp_path / "d.toml").write_text(STUDY.format(servers=servers))
-    cases = requested_study(tmp_path / "d.toml", StudyChoices(), "").request.cases
+    cases = requested_study(RunCall(tmp_path / "d.toml")).request.cases
     if is_shared:
         with pytest.raises(UsageError, match="is on db1"):
             require_own_servers(cases)
@@ -98,10 +99,14 @@ def test_an_address_without_a_cluster_is_an_error_at_once(refusal: Callable[...,
 
 
 def test_an_address_is_optional() -> None:
-    assert with_address(["--fleet"]) == ["--fleet=auto"]
-    assert with_address(["--fleet", "s.toml"]) == ["--fleet=auto", "s.toml"]
-    assert with_address(["s.toml", "--fleet", "10.0.0.1:6379"]) == ["s.toml", "--fleet", "10.0.0.1:6379"]
-    assert with_address(["--fleet", "auto"]) == ["--fleet", "auto"]
+    assert FleetOptions.spelled(["--fleet"]) == ["--fleet=auto"]
+    assert FleetOptions.spelled(["--fleet", "s.toml"]) == ["--fleet=auto", "s.toml"]
+    assert FleetOptions.spelled(["s.toml", "--fleet", "10.0.0.1:6379"]) == [
+        "s.toml",
+        "--fleet",
+        "10.0.0.1:6379",
+    ]
+    assert FleetOptions.spelled(["--fleet", "auto"]) == ["--fleet", "auto"]
 
 
 def test_without_ray_the_error_has_a_remedy(

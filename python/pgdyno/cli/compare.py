@@ -21,9 +21,11 @@ from typer.core import TyperCommand
 from pgdyno.cli import options
 from pgdyno.cli.completion import complete_arm
 from pgdyno.cli.console import say
-from pgdyno.cli.execution import refuse_ignored_options, run_and_report
+from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import (
+    NOTHING_ADDED,
+    Added,
     ClientOptions,
     Output,
     parse_slice_s,
@@ -39,8 +41,6 @@ from pgdyno.cli.options import (
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
-from pgdyno.features.crash.options import DurabilityOptions
-from pgdyno.features.drivers.options import DriverOptions
 from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
 from pgdyno.study.cases import Request, choose_arms, only_case
 from pgdyno.study.plan import OnFailure, Stop, Study
@@ -237,7 +237,6 @@ def compare(
     design: DesignOptions,
     load: ClientOptions,
     workload: WorkloadOptions,
-    drivers: DriverOptions,
     evidence: Annotated[
         Path | None,
         typer.Option(
@@ -255,7 +254,7 @@ def compare(
     ] = None,
     output: Output,
     gating: GateOptions,
-    durability: DurabilityOptions,
+    added: Added,
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
 
@@ -292,10 +291,8 @@ def compare(
     if resume is not None:
         if arms:
             raise UsageError(f"--resume takes the arms from the results file: remove {' '.join(arms)!r}")
-        refuse_ignored_options(context)
-        return run_and_report(
-            resume, None, more_minutes=minutes, output=output, gating=gating, durability=durability
-        )
+        refuse_ignored_options(context, (*READ, *added.read_on_resume))
+        return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating, added=added)
     # After --, sysbench's own spelling of its options: --name=value.
     of_script = [text for text in arms or () if text.startswith("--")]
     arms = [text for text in arms or () if text not in of_script]
@@ -310,7 +307,7 @@ def compare(
         require_no_password(arm.server)
     with_options = with_build_options(chosen.arms, design.build_options)
     complete = tuple(with_extensions(with_options, design.extension or ()))
-    study = study_of(complete, clients, minutes, design, load, workload, drivers)
+    study = study_of(complete, clients, minutes, design, load, workload, added)
     if chosen.server:
         study = study.model_copy(update={"title": f"{chosen.server}: {study.title}"})
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
@@ -325,7 +322,7 @@ def compare(
         heading=describe_sizes(study),
         output=output,
         gating=gating,
-        durability=durability,
+        added=added,
     )
 
 
@@ -336,7 +333,7 @@ def study_of(
     design: DesignOptions,
     load: ClientOptions,
     workload: WorkloadOptions,
-    drivers: DriverOptions | None = None,
+    added: Added = NOTHING_ADDED,
 ) -> Study:
     """Return the study, with sizes that suit this machine where they are not given.
 
@@ -347,11 +344,12 @@ def study_of(
     if design.capacity is not None and load.rate is not None:
         raise UsageError("--capacity and --rate exclude each other: remove one of them")
     machine = options.machine_size()
-    on_nodes = drivers and drivers.plan()
+    own_fields = added.study_fields()
+    drivers = own_fields.get("drivers")
     is_whole = requests_whole_window(design.window, design.transactions, design.slice_length)
     schedule = design.schedule or (
         Schedule.SLICES  # a duet measures no capacities, and its driver runs on this machine
-        if is_whole or design.capacity is not None or on_nodes is not None
+        if is_whole or design.capacity is not None or drivers is not None
         else default_schedule(machine.cores, arms)
     )
     if schedule == "duet":
@@ -359,7 +357,7 @@ def study_of(
     n_clients = default_clients(machine) if clients is None else clients
     parameters = workload.parameters(lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(arms)))
     if design.slice_length is None:
-        slice_s = default_slice_s(machine, n_clients, on_nodes.n if on_nodes else 1)
+        slice_s = default_slice_s(machine, n_clients, drivers.n if drivers else 1)
     else:
         slice_s = parse_slice_s(design.slice_length)
     budget_s = 60 * (BUDGET_MIN if minutes is None else minutes)
@@ -408,9 +406,9 @@ def study_of(
         "on_failure": design.on_failure,
         "nearest": design.nearest,
         "into_existing": design.into_existing,
-        "drivers": on_nodes,
         "aa": not design.no_aa,
         "aa_refused_by": "--no-aa" if design.no_aa else "",
+        **own_fields,
     }
     return Study.model_validate(fields)
 

@@ -13,10 +13,9 @@ import typer
 
 from pgdyno.cli.console import say
 from pgdyno.cli.gate_options import GATE_FAILED, NO_GATE, GateOptions
-from pgdyno.cli.options import Output
+from pgdyno.cli.options import NOTHING_ADDED, Added, Output, StudyOptions
 from pgdyno.cli.output_files import require_writable_page
 from pgdyno.errors import PgdynoError, UsageError, in_one_line
-from pgdyno.features.crash.options import DurabilityOptions
 from pgdyno.interruption import Interruption
 from pgdyno.study.cases import Request
 from pgdyno.study.plan import Study
@@ -28,14 +27,12 @@ if TYPE_CHECKING:
 OUTPUT = Output()
 """The HTML report beside the results file, and the verdict on the terminal."""
 
-NO_CRASHES = DurabilityOptions()
-
-READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary", "durability", "cuts")
-"""Parameters of ``compare`` and ``run`` that a resume reads."""
+READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary")
+"""Parameters of ``compare`` and ``run`` that a resume reads, without those of features."""
 
 
 def refuse_ignored_options(
-    context: typer.Context, read: Sequence[str] = READ, place: str = "the results file"
+    context: typer.Context, read: Sequence[str], place: str = "the results file"
 ) -> None:
     """Raise UsageError if the command line has an option or argument that a resume does not ``read``."""
     for parameter in context.command.params:
@@ -59,12 +56,12 @@ def run_and_report(
     more_minutes: float | None = None,
     output: Output = OUTPUT,
     gating: GateOptions = NO_GATE,
-    durability: DurabilityOptions = NO_CRASHES,
+    added: Added = NOTHING_ADDED,
 ) -> int:
     """Run a new study, or resume one (``request`` None); then report. Return the exit status.
 
-    ``heading`` announces the study; ``resumed_by`` is the command that resumes it. The crash test of
-    ``durability`` follows a study that was neither interrupted nor failed.
+    ``heading`` announces the study; ``resumed_by`` is the command that resumes it. The follow-up of an option
+    in ``added`` follows a study that was neither interrupted nor failed.
 
     The heading appears, and errors of the request are raised, before the modules of the lab are imported; the
     modules of the report are imported after the last block.
@@ -72,32 +69,31 @@ def run_and_report(
     html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
     require_writable_page(html, path, force=force)
     gating.check(path)
-    if request is not None:
-        durability.check([case.study for case in request.cases])
-    else:
-        durability.check(_studies(path) if durability.durability else ())
+    for one in added:
+        one.check(lambda: [case.study for case in request.cases] if request else _studies(path))
+    follow_ups = [one for one in added if one.follow_up]
     if heading and not quiet:
         say(heading)
     from pgdyno.cli.live_view import LiveView  # noqa: PLC0415
     from pgdyno.measure.study_runner import resume_study, start_study  # noqa: PLC0415
     from pgdyno.results.records import StudyEnd  # noqa: PLC0415
 
-    again = shlex.join([*resumed_by.split(), str(path), *durability.on_resume()])
-    crash_failure = ""
+    again = shlex.join([*resumed_by.split(), str(path), *(word for one in added for word in one.on_resume())])
+    failures: list[str] = []
 
     with Interruption() as interruption:
 
         def watch_for(names: Sequence[str]) -> LiveView:
             return LiveView(names, quiet, interruption)
 
-        if request is None and durability.durability and more_minutes is None and (end := _complete(path)):
+        if request is None and follow_ups and more_minutes is None and (end := _complete(path)):
             ending = end
         elif request is None:
             ending = resume_study(path, more_minutes, watch_for, interruption)
         else:
             ending = start_study(path, request, watch_for, interruption)
-        if durability.durability and ending not in (StudyEnd.INTERRUPTED, StudyEnd.FAILED):
-            crash_failure = _crash_failure(durability, path, interruption, quiet=quiet)
+        if follow_ups and ending not in (StudyEnd.INTERRUPTED, StudyEnd.FAILED):
+            failures = _followed(follow_ups, path, interruption, quiet=quiet)
             ending = StudyEnd.INTERRUPTED if interruption.requested else ending
     from pgdyno.cli.report import print_report, read_report, write_html  # noqa: PLC0415
 
@@ -114,24 +110,25 @@ def run_and_report(
     if why := why_no_valid_block(path):
         say(f"pgdyno: no result, because no block is valid: {why}")
         return 1
-    if durability.durability and ending is StudyEnd.FAILED:
-        say("pgdyno: no crash test, because the study failed")
+    for one in follow_ups if ending is StudyEnd.FAILED else ():
+        say(f"pgdyno: no {one.follow_up}, because the study failed")
+    for failure in failures:
+        say(f"pgdyno: {failure}; to continue: {again}")
     status = 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
-    if crash_failure:
-        say(f"pgdyno: the crash test ended early: {crash_failure}; to continue: {again}")
-        return status if status == GATE_FAILED else 1
-    return status
+    return 1 if failures and status != GATE_FAILED else status
 
 
-def _crash_failure(
-    durability: DurabilityOptions, path: Path, interruption: Interruption, *, quiet: bool
-) -> str:
-    """Run the crash test. Return the reason if it failed, because the study is reported in any case."""
-    try:
-        durability.run(path, interruption, quiet=quiet)
-    except (PgdynoError, OSError, psycopg.Error) as error:
-        return in_one_line(error)
-    return ""
+def _followed(
+    options: Sequence[StudyOptions], path: Path, interruption: Interruption, *, quiet: bool
+) -> list[str]:
+    """Let each option follow the study. Return failures, because the study is reported in any case."""
+    failures = []
+    for one in options:
+        try:
+            one.follow(path, interruption, quiet=quiet)
+        except (PgdynoError, OSError, psycopg.Error) as error:
+            failures.append(f"the {one.follow_up} ended early: {in_one_line(error)}")
+    return failures
 
 
 def _studies(path: Path) -> Sequence[Study]:

@@ -70,6 +70,8 @@ FEATURES = (
     "doctor",
     "drivers",
     "factors",
+    "fitting",
+    "fleet",
     "history",
     "hosts",
     "own_data",

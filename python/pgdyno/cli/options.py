@@ -1,6 +1,7 @@
 """Options shared by commands: groups of fields that become options, clients, and durations.
 
 - Options shared by several commands, and groups of options: fields of a dataclass become options.
+- Options of ``compare`` and ``run`` that are features, and what they do with a study.
 - Options of the clients: pacing, rate, retries, driver threads.
 - Parsing of --slice, --warmup and --window, which accept more than a duration.
 """
@@ -12,19 +13,32 @@ import functools
 import inspect
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    Self,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import psutil
 import typer
 from psycopg import ProgrammingError
 from pydantic import BaseModel
 
+from pgdyno.cli.gate_options import NO_GATE, GateOptions
 from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
+from pgdyno.interruption import Interruption
 from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import read_limits
 from pgdyno.study.arm_spec import ArmSpec, has_secrets
@@ -50,7 +64,7 @@ from pgdyno.study.sizing import (
     block_overhead_s,
     whole_rounds,
 )
-from pgdyno.study.study_file import Drive, Run
+from pgdyno.study.study_file import Drive, Run, StudyFile
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import S_PER_MIN, counted, format_duration, parse_duration_s
@@ -67,20 +81,34 @@ from pgdyno.units import S_PER_MIN, counted, format_duration, parse_duration_s
 
 
 def expanded(command: Callable[..., int]) -> Callable[..., int]:
-    """Return the command with the fields of its groups as parameters."""
+    """Return the command with the fields of its groups as parameters.
+
+    The parameter ``added`` stands for the options that features add to the command.
+    """
     own = inspect.signature(command, eval_str=True)
+    takes_added = "added" in own.parameters
+    kinds = added_to(command.__name__) if takes_added else []
     groups: dict[str, Any] = {
         p.name: p.annotation for p in own.parameters.values() if _is_group(p.annotation)
     }
     flat = [
-        one for p in own.parameters.values() for one in (_options(p.annotation) if p.name in groups else [p])
+        one
+        for p in own.parameters.values()
+        if p.name != "added"
+        for one in (_options(p.annotation) if p.name in groups else [p])
     ]
+    for kind in kinds:
+        following = kind.COMMANDS[command.__name__]
+        place = [p.name for p in flat].index(following) if following else len(flat)
+        flat[place:place] = _options(kind)
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat]
 
     @functools.wraps(command)
     def with_groups(*values: Any, **given: Any) -> int:
         given |= zip((p.name for p in flat), values, strict=False)
         made = {name: _made(group, given) for name, group in groups.items()}
+        if takes_added:
+            made["added"] = Added(_made(kind, given) for kind in kinds)
         return command(**given, **made)
 
     with_groups.__signature__ = own.replace(parameters=keyword)  # type: ignore[attr-defined]
@@ -309,6 +337,121 @@ def require_minutes(minutes: float | None) -> None:
     """Raise UsageError for a value of --minutes out of range; it may be nan."""
     if minutes is not None and not 0 < minutes <= MINUTES_MAX:
         raise UsageError(f"--minutes must be greater than 0 and at most {MINUTES_MAX:.0f} (got {minutes:g})")
+
+
+# ----------------------------------------------------------------------
+# Options of ``compare`` and ``run`` that are features, and what they do with a study.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FittedFile:
+    """A study file with the sizes with which it runs.
+
+    ``changes``: what the results file keeps of them. ``warnings``, ``changed``: lines that announce them.
+    ``aa_refused_by``: the option that disabled A/A blocks.
+    """
+
+    file: StudyFile
+    changes: Sequence[Mapping[str, str]] = ()
+    warnings: Sequence[str] = ()
+    changed: Sequence[str] = ()
+    aa_refused_by: str = ""
+
+
+class StudyOptions:
+    """Base class of a dataclass of options that a feature adds to ``compare``, ``run`` or both.
+
+    The commands call each method at one point of a study. The methods of this class change nothing.
+    """
+
+    COMMANDS: ClassVar[Mapping[str, str]]
+    """The commands, each with the parameter before which its help has the options; empty: after the last."""
+
+    READ_ON_RESUME: ClassVar[bool] = False
+    """Whether the options apply to a resumed study. Others cannot be combined with --resume."""
+
+    @classmethod
+    def spelled(cls, args: list[str]) -> list[str]:
+        """Return the arguments of ``run`` in spellings that the parser of options has."""
+        return args
+
+    def run_elsewhere(self, call: RunCall) -> int | None:  # noqa: ARG002
+        """Run or resume the study elsewhere, and report it. Return the exit status; None: not asked for."""
+        return None
+
+    def changed(self, file: StudyFile) -> StudyFile:
+        """Return the study file of ``run`` with other values. Raises UsageError."""
+        return file
+
+    def fitted(self, file: StudyFile, minutes: float | None) -> FittedFile | None:  # noqa: ARG002
+        """Return the study file of ``run``, scaled to this machine and time; None: as it is."""
+        return None
+
+    def study_fields(self, in_file: Study | None) -> dict[str, Any]:  # noqa: ARG002
+        """Return the fields of the study that the options set. ``in_file``: the study without them."""
+        return {}
+
+    def check(self, studies: Callable[[], Sequence[Study]]) -> None:
+        """Raise UsageError for options that do not suit each other, or the studies of the cases."""
+
+    @property
+    def follow_up(self) -> str:
+        """Name of what follows the study; empty for nothing."""
+        return ""
+
+    def follow(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:
+        """Do what follows a study that was neither interrupted nor failed. Raises PgdynoError."""
+
+    def on_resume(self) -> list[str]:
+        """Return the options that the command has that resumes the study."""
+        return []
+
+
+STUDY_OPTIONS: Hooks[type[StudyOptions]] = Hooks("options")
+
+
+def added_to(command: str) -> list[type[StudyOptions]]:
+    """Return the options that features add to a command."""
+    return [kind for kind in STUDY_OPTIONS if command in kind.COMMANDS]
+
+
+Kind = TypeVar("Kind", bound=StudyOptions)
+
+
+class Added(tuple[StudyOptions, ...]):
+    """The options of all features for one call of a command."""
+
+    def of(self, kind: type[Kind]) -> Kind:
+        """Return those of one kind."""
+        return next(one for one in self if isinstance(one, kind))
+
+    def study_fields(self, in_file: Study | None = None) -> dict[str, Any]:
+        """Return the fields of the study that the options set."""
+        return {name: value for one in self for name, value in one.study_fields(in_file).items()}
+
+    @property
+    def read_on_resume(self) -> list[str]:
+        """Names of the options that apply to a resumed study."""
+        return [field.name for one in self if one.READ_ON_RESUME for field in fields(one)]  # type: ignore[arg-type]
+
+
+NOTHING_ADDED = Added()
+
+
+@dataclass(frozen=True)
+class RunCall:
+    """A call of ``run``. ``study``: a new study; None: that of ``results`` continues."""
+
+    study: Path | None
+    results: Path = Path()
+    minutes: float | None = None
+    nearest: bool = False
+    no_aa: bool = False
+    command: str = ""
+    output: Output = Output()
+    gating: GateOptions = NO_GATE
+    added: Added = NOTHING_ADDED
 
 
 # ----------------------------------------------------------------------

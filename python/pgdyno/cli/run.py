@@ -5,35 +5,25 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
+from typer.core import TyperCommand
 
 from pgdyno.cli import options
 from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import Output, shortage
+from pgdyno.cli.options import Added, FittedFile, Output, RunCall, added_to, shortage
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.features.crash.options import DurabilityOptions
-from pgdyno.features.drivers.options import DriverOptions
-from pgdyno.features.fitting.fit import ANYWAY, FitCommand, FitMachine, Fitted, needs_of
-from pgdyno.features.fitting.fit import fit_study as fit_to
-from pgdyno.features.fitting.levels import FitChange
-from pgdyno.features.fleet.command import FLEET_READ, FleetOptions, resume_on_fleet, run_on_fleet
-from pgdyno.features.fleet.records import StudyChoices
-from pgdyno.features.own_data.options import PG_UPGRADE
-from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.server.builds import is_version, parse_version_spec
-from pgdyno.server.cache_directory import Cache
-from pgdyno.server.directories import free_bytes
 from pgdyno.server.settings import profile_named, refuse_reserved
 from pgdyno.study.cases import Case, Request, cases_of, own_settings_of, setting_of
 from pgdyno.study.plan import Study
@@ -44,7 +34,18 @@ from pgdyno.study.study_file_reader import examine_text, study_path, text_of, te
 from pgdyno.study.values import Settings, plain_message
 from pgdyno.units import counted, format_duration
 
-AS_COMMAND = {"run": {"cls": FitCommand}}
+
+class RunCommand(TyperCommand):
+    """The command ``run``, whose options may have spellings that the parser does not have."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        for kind in added_to("run"):
+            args = kind.spelled(args)
+        return super().parse_args(ctx, args)
+
+
+AS_COMMAND = {"run": {"cls": RunCommand}}
 
 
 def run(
@@ -58,15 +59,6 @@ def run(
         ),
     ] = None,
     *,
-    fit: Annotated[
-        bool,
-        typer.Option(
-            "--fit",
-            help="Scale the study to this machine and to --minutes, and report the changes. A fit that loses "
-            "the question of the source is refused, except with --fit=anyway.",
-        ),
-    ] = False,
-    fit_anyway: Annotated[bool, typer.Option(ANYWAY, hidden=True)] = False,
     minutes: Annotated[
         float | None,
         typer.Option(
@@ -78,15 +70,6 @@ def run(
     ] = None,
     nearest: options.Nearest = False,
     no_aa: options.NoAa = False,
-    data: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SOURCE|pg_upgrade:OLD",
-            help="Data of your own instead of those of the study (pgbench only), or data that the server OLD "
-            "loads and pg_upgrade upgrades.",
-        ),
-    ] = None,
-    drivers: DriverOptions,
     evidence: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Results file to write. [default: STUDY-TIME.sqlite]"),
@@ -97,8 +80,7 @@ def run(
     ] = None,
     output: Output,
     gating: GateOptions,
-    durability: DurabilityOptions,
-    fleet: FleetOptions,
+    added: Added,
 ) -> int:
     """Run a study file: all cases, with telemetry, next to published results.
 
@@ -112,217 +94,118 @@ def run(
     """
     options.require_minutes(minutes)
     gating.check()
-    fleet.check()
-    if fleet.fleet is not None and durability.durability:
-        raise UsageError("--durability cannot be combined with --fleet: run pgdyno crash on a host instead")
     if output.html is not None:
         require_writable_page(output.html, force=output.force)
-    fit = fit or fit_anyway
     if resume is not None:
-        if study is not None or fit:
-            raise UsageError(
-                "--resume takes the study from the results file: remove "
-                + ("--fit" if study is None else f"the study {study!r}")
-            )
-        if fleet.fleet is not None:
-            refuse_ignored_options(context, (*READ, *FLEET_READ))
-            return resume_on_fleet(fleet, resume, minutes, output, gating)
-        refuse_ignored_options(context)
-        return run_and_report(
-            resume,
-            None,
-            more_minutes=minutes,
-            output=output,
-            resumed_by=RESUMED_BY,
-            gating=gating,
-            durability=durability,
-        )
-    if study is None:
+        if study is not None:
+            raise UsageError(f"--resume takes the study from the results file: remove the study {study!r}")
+        refuse_ignored_options(context, (*READ, *added.read_on_resume))
+    elif study is None:
         raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
-    path = study_path(study)
-    choices = StudyChoices(
-        fit=fit, anyway=fit_anyway, minutes=minutes, nearest=nearest, no_aa=no_aa, data=data
-    )
+    path = None if study is None else study_path(study)
+    new = evidence or Path(f"{path.stem if path else ''}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
     command = shlex.join(["pgdyno", *sys.argv[1:]])
-    target = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
-    if fleet.fleet is not None:
-        # Each host fits the study to itself.
-        plain = choices.model_copy(update={"fit": False, "minutes": None}) if fit else choices
-        requested = requested_study(path, plain, command)
-        if fit:
-            _require_fittable(requested.fitted.file, minutes)
-        request = requested.driven_by(drivers).request
-        return run_on_fleet(
-            fleet,
-            study=path,
-            text=request.file,
-            title=request.title,
-            cases=request.cases,
-            choices=choices,
-            command=command,
-            evidence=target,
-            output=output,
-            gating=gating,
-        )
-    requested = requested_study(path, choices, command).driven_by(drivers)
-    file, cases = requested.fitted.file, requested.request.cases
-    require_writable(target)
-    machine = options.machine_size()
+    call = RunCall(path, resume or new, minutes, nearest, no_aa, command, output, gating, added)
+    for one in added:
+        if (status := one.run_elsewhere(call)) is not None:
+            return status
+    return run_here(call)
+
+
+def run_here(call: RunCall) -> int:
+    """Run or resume the study on this machine, and report it. Return the exit status."""
+    execute = partial(
+        run_and_report,
+        call.results,
+        resumed_by="pgdyno run --resume",
+        output=call.output,
+        gating=call.gating,
+        added=call.added,
+    )
+    if call.study is None:
+        return execute(None, more_minutes=call.minutes)
+    asked = requested_study(call)
+    require_writable(call.results)
+    machine, cases = options.machine_size(), asked.request.cases
     if short := next(filter(None, (shortage(case.study, machine, len(cases)) for case in cases)), ""):
         say(short, wrap=True)
-    fitted = requested.fitted
-    lost = [f"{NOT_THE_QUESTION}:", *(f"  {one.sentence}" for one in fitted.lost)] if fitted.lost else []
-    changed = (f"  {change.sentence}" for change in fitted.changes)
-    heading = "\n".join([*lost, describe_study(file, tuple(cases)), *changed])
-    return run_and_report(
-        target,
-        requested.request,
-        heading=heading,
-        output=output,
-        resumed_by=RESUMED_BY,
-        gating=gating,
-        durability=durability,
-    )
-
-
-RESUMED_BY = "pgdyno run --resume"
+    return execute(asked.request, heading=asked.heading)
 
 
 @dataclass(frozen=True)
 class RequestedStudy:
     """A study file with the options of the command: as fitted, and as the request that runs it."""
 
-    fitted: Fitted
+    fitted: FittedFile
     request: Request
 
-    def driven_by(self, options: DriverOptions) -> RequestedStudy:
-        """Return the study with the load generators of the command. Raises UsageError."""
-        cases, file = self.request.cases, self.fitted.file
-        plan = options.plan(cases[0].study.drivers)
-        if plan == cases[0].study.drivers:
-            return self
-        try:
-            driven = [
-                replace(case, study=Study.model_validate({**dict(case.study), "drivers": plan}))
-                for case in cases
-            ]
-        except ValidationError as error:
-            message = plain_message(error.errors()[0]["msg"])
-            raise UsageError(file.as_keys(message, options=("drivers",))) from None
-        return replace(self, request=replace(self.request, cases=driven))
+    @property
+    def heading(self) -> str:
+        """The lines that announce the study."""
+        fitted = self.fitted
+        return "\n".join(
+            [*fitted.warnings, describe_study(fitted.file, tuple(self.request.cases)), *fitted.changed]
+        )
 
 
-def requested_study(
-    path: Path, choices: StudyChoices, command: str, only: Sequence[str] = ()
-) -> RequestedStudy:
-    """Return the study of a file with these options. ``only``: names of its cases; empty for all.
+def requested_study(call: RunCall, only: Sequence[str] = ()) -> RequestedStudy:
+    """Return the study of a file with the options. ``only``: names of its cases; empty for all.
 
     Raises UsageError, StudyFileError.
     """
-    fitted = _as_requested(
-        _with_data(read_study(str(path)), choices.data),
-        fit=choices.fit,
-        anyway=choices.anyway,
-        minutes=choices.minutes,
-        nearest=choices.nearest,
-        no_aa=choices.no_aa,
-    )
-    file, changes = fitted.file, fitted.changes
-    cases = _naming_who_refused_aa(cases_of(file, only), changes, no_aa=choices.no_aa)
-    lost = [replace(one, key=LOST + one.key) for one in fitted.lost]
-    described = [
-        {"key": change.key, "before": change.before, "after": change.after, "why": change.why}
-        for change in [*lost, *changes]
-    ]
-    notes = file.fit.notes if changes else ()
-    described += [{"key": "", "before": "", "after": "", "why": note} for note in notes]
+    assert call.study is not None
+    file = read_study(str(call.study))
+    for one in call.added:
+        file = one.changed(file)
+    if call.nearest:
+        file = _with_run(file, nearest=True)
+    if call.no_aa:
+        file = _with_run(file, aa=False)
+    found = (one.fitted(file, call.minutes) for one in call.added)
+    fitted = next(filter(None, found), None) or FittedFile(_within(file, call.minutes))
+    file, cases = fitted.file, cases_of(fitted.file, only)
+    fields = call.added.study_fields(cases[0].study)
+    if who := "--no-aa" if call.no_aa else fitted.aa_refused_by:
+        fields["aa_refused_by"] = who
     request = Request(
         title=file.title,
-        cases=cases,
-        command=command,
-        file=text_with_files(text_of(path), file),
-        changes=described,
+        cases=_with_fields(file, cases, fields),
+        command=call.command,
+        file=text_with_files(text_of(call.study), file),
+        changes=fitted.changes,
         published=file.published,
         is_part=bool(only),
     )
     return RequestedStudy(fitted, request)
 
 
-def _with_data(file: StudyFile, source: str | None) -> StudyFile:
-    """Return the study with other data of its workload. Raises UsageError."""
-    if source is None:
-        return file
-    if source.startswith(PG_UPGRADE):
-        if "upgrade_from" in file.factors:
-            raise UsageError(
-                f"--data {source} requires a study in which upgrade_from is no factor: remove it"
-            )
-        return _changed(file, upgrade_from=source.removeprefix(PG_UPGRADE))
-    if file.workload["kind"] != "pgbench" or "data" in file.factors:
-        raise UsageError("--data requires a study of pgbench scripts in which data is no factor: remove it")
-    return _changed(file, data=source)
+def _with_run(file: StudyFile, **values: object) -> StudyFile:
+    return file.model_copy(update={"run": file.run.model_copy(update=values)})
 
 
-def _changed(file: StudyFile, **parameters: str) -> StudyFile:
-    changed = file.model_copy(update={"workload": {**file.workload, **parameters}})
-    cases_of(changed)  # reports what does not fit the data
-    return changed
-
-
-def _naming_who_refused_aa(
-    cases: tuple[Case, ...], changes: Sequence[FitChange], *, no_aa: bool
-) -> tuple[Case, ...]:
-    """Record which option disabled A/A blocks, if it was not the study file."""
-    who = "--no-aa" if no_aa else "--fit" if any(change.key == "run.aa" for change in changes) else ""
-    if not who:
-        return cases
-    return tuple(replace(case, study=case.study.model_copy(update={"aa_refused_by": who})) for case in cases)
-
-
-def _as_requested(
-    file: StudyFile, *, fit: bool, anyway: bool = False, minutes: float | None, nearest: bool, no_aa: bool
-) -> Fitted:
-    """Raises UsageError: --fit without --minutes, a disk that is too small, a question that is lost."""
-    if nearest:
-        file = file.model_copy(update={"run": file.run.model_copy(update={"nearest": True})})
-    if no_aa:
-        file = file.model_copy(update={"run": file.run.model_copy(update={"aa": False})})
-    if fit:
-        minutes = _require_fittable(file, minutes)
-        machine = fit_machine(Cache.open())
-        fitted = fit_to(file, machine, minutes)
-        if fitted.lost and not anyway:
-            lost = "; ".join(one.sentence for one in fitted.lost)
-            needs = ", or ".join(need.sentence for need in needs_of(file, machine, minutes, fitted))
-            raise UsageError(
-                f"--fit --minutes {minutes:g} loses the question of the source: {lost}: "
-                f"{f'use {needs}, or ' if needs else ''}use --fit=anyway"
-            )
-        return fitted
-    if minutes is not None:
-        if file.run.schedule == "sequential":
-            raise UsageError(
-                f"--minutes {minutes:g} cannot limit a study with the schedule sequential, which measures "
-                "all "
-                "blocks of one arm before the next: change repeats in the study file, or add --fit"
-            )
-        file = file.model_copy(update={"run": file.run.model_copy(update={"budget_s": 60 * minutes})})
-    return Fitted(file, ())
-
-
-def _require_fittable(file: StudyFile, minutes: float | None) -> float:
-    """Return the minutes. Raises UsageError for a study that cannot be fitted to any machine."""
-    if "data" in file.workload or "data" in file.factors:
-        raise UsageError("--fit cannot scale data of your own: remove --fit")
+def _within(file: StudyFile, minutes: float | None) -> StudyFile:
+    """Return the study with this budget, if it is given. Raises UsageError for a sequential study."""
     if minutes is None:
-        raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
-    return minutes
+        return file
+    if file.run.schedule == "sequential":
+        raise UsageError(
+            f"--minutes {minutes:g} cannot limit a study with the schedule sequential, which measures all "
+            "blocks of one arm before the next: change repeats in the study file, or add --fit"
+        )
+    return _with_run(file, budget_s=60 * minutes)
 
 
-def fit_machine(cache: Cache) -> FitMachine:
-    """Return the machine to which studies are fitted."""
-    machine = options.machine_size()
-    return FitMachine(machine.cores, machine.memory_bytes, free_bytes(cache.root))
+def _with_fields(file: StudyFile, cases: tuple[Case, ...], fields: Mapping[str, Any]) -> tuple[Case, ...]:
+    """Return the cases with fields that options set in their studies. Raises UsageError."""
+    if not fields:
+        return cases
+    try:
+        return tuple(
+            replace(case, study=Study.model_validate({**dict(case.study), **fields})) for case in cases
+        )
+    except ValidationError as error:
+        message = plain_message(error.errors()[0]["msg"])
+        raise UsageError(file.as_keys(message, options=fields)) from None
 
 
 def describe_study(file: StudyFile, cases: tuple[Case, ...]) -> str:

@@ -10,6 +10,7 @@ from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
     from pgdyno.analysis.study_findings import StudyFindings
+    from pgdyno.cli.options import StudyOptions
     from pgdyno.report.document import FileReport, Section
     from pgdyno.report.json_format import Result
     from pgdyno.results.reader import Evidence
@@ -47,8 +48,15 @@ def _documents() -> Iterable[type]:
     yield CrashDocument
 
 
+def _options() -> Iterable[type[StudyOptions]]:
+    from pgdyno.features.crash.options import DurabilityOptions
+
+    yield DurabilityOptions
+
+
 FEATURE = Feature(
     "crash",
+    options=_options,
     findings=_findings,
     results=_results,
     sections=_sections,

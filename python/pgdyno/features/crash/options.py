@@ -5,14 +5,15 @@ from __future__ import annotations
 import secrets
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
 from pgdyno.cli.console import say
+from pgdyno.cli.options import StudyOptions
 from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.study.plan import Study
@@ -23,8 +24,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class DurabilityOptions:
+class DurabilityOptions(StudyOptions):
     """Options of commands that run a study."""
+
+    COMMANDS: ClassVar = {"compare": "", "run": ""}
+    READ_ON_RESUME = True
 
     durability: Annotated[
         bool,
@@ -45,13 +49,14 @@ class DurabilityOptions:
         ),
     ] = None
 
-    def check(self, studies: Sequence[Study]) -> None:
+    def check(self, studies: Callable[[], Sequence[Study]]) -> None:
         """Raise UsageError if the arms of these cases cannot crash on this machine, or differ by case."""
         if not self.durability:
             if self.cuts is not None:
                 raise UsageError("--cuts requires --durability: add it, or remove --cuts")
             return
-        if any(study.arms != studies[0].arms for study in studies):
+        first, *others = studies()
+        if any(study.arms != first.arms for study in others):
             raise UsageError(
                 "--durability requires the same servers and settings in all cases: remove it, and use pgdyno "
                 "crash"
@@ -59,9 +64,14 @@ class DurabilityOptions:
         from pgdyno.features.crash.crash_test import require_possible  # noqa: PLC0415
         from pgdyno.features.crash.plan import CrashPlan  # noqa: PLC0415
 
-        require_possible(CrashPlan(arms=studies[0].arms))
+        require_possible(CrashPlan(arms=first.arms))
 
-    def run(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:
+    @property
+    def follow_up(self) -> str:
+        """The crash test, if it was asked for."""
+        return "crash test" if self.durability else ""
+
+    def follow(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:
         """Run or continue the crash test of the study in a results file, with the builds and settings that
         were measured. Raises PgdynoError.
         """

@@ -9,9 +9,16 @@ from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
     from pgdyno.analysis.case_findings import Findings
+    from pgdyno.cli.options import StudyOptions
     from pgdyno.measure.trial import OpenSession
     from pgdyno.report.document import Section
     from pgdyno.report.json_format import Result
+
+
+def _options() -> Iterable[type[StudyOptions]]:
+    from pgdyno.features.drivers.options import DriverOptions
+
+    yield DriverOptions
 
 
 def _session() -> Iterable[OpenSession]:
@@ -38,4 +45,6 @@ def _case_sections() -> Iterable[Callable[[Findings], Iterable[Section]]]:
     yield sections
 
 
-FEATURE = Feature("drivers", session=_session, results=_results, case_sections=_case_sections)
+FEATURE = Feature(
+    "drivers", options=_options, session=_session, results=_results, case_sections=_case_sections
+)

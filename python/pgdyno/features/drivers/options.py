@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pgdyno.cli.options import option_from
+from pgdyno.cli.options import StudyOptions, option_from
 from pgdyno.errors import UsageError
-from pgdyno.study.plan import DriversPlan
+from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.study_file import Fleet
 
 
@@ -22,8 +22,10 @@ def parse_drivers(text: str) -> DriversPlan:
 
 
 @dataclass(frozen=True)
-class DriverOptions:
+class DriverOptions(StudyOptions):
     """Options of the nodes that generate the load. They need Ray, the extra fleet of the wheel."""
+
+    COMMANDS: ClassVar = {"compare": "evidence", "run": "evidence"}
 
     drivers: Annotated[
         str | None,
@@ -31,6 +33,12 @@ class DriverOptions:
     ] = None
     cluster: Annotated[str | None, option_from(Fleet, "address")] = None
     on_node_loss: Annotated[Literal["stop", "continue"] | None, option_from(Fleet, "on_node_loss")] = None
+
+    def study_fields(self, in_file: Study | None) -> dict[str, Any]:
+        """Return the load generators, if the options change them. Raises UsageError."""
+        before = in_file.drivers if in_file else None
+        plan = self.plan(before)
+        return {} if plan == before else {"drivers": plan}
 
     def plan(self, in_file: DriversPlan | None = None) -> DriversPlan | None:
         """Return the drivers of a study, also those of its file; None: this machine. Raises UsageError."""

@@ -1,25 +1,27 @@
-"""Options of ``pgdyno run`` for a fleet of hosts, and the run and report of a fleet study."""
+"""The run and report of a study on a fleet of hosts."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-import typer
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.cli.console import say
 from pgdyno.cli.gate_options import GateOptions
-from pgdyno.cli.options import Output
+from pgdyno.cli.options import Added, Output, RunCall
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.report import print_report, write_html
+from pgdyno.cli.run import requested_study
 from pgdyno.errors import FleetError, UsageError
+from pgdyno.features.fitting.options import FitOptions
 from pgdyno.features.fleet.records import SUFFIX, FleetRecord, HostState, StudyChoices, read_fleet
 from pgdyno.features.hosts.sections import read_fleet_report
+from pgdyno.features.own_data.options import OtherData
 from pgdyno.interruption import Interruption
 from pgdyno.study.cases import Case, has_password
 from pgdyno.units import counted
@@ -30,44 +32,6 @@ if TYPE_CHECKING:
 
 
 RESUMED_BY = "pgdyno run --fleet --resume"
-
-FLEET_READ = ("fleet", "spread", "share_machines")
-"""Parameters that a resume reads, too, or refuses itself."""
-
-
-@dataclass(frozen=True)
-class FleetOptions:
-    """Options that run a study on the nodes of a Ray cluster."""
-
-    fleet: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[ADDRESS]",
-            help="Run the study on every node of a Ray cluster at once, and pool the results. ADDRESS: "
-            "HOST:PORT of its head. [default: the cluster of this machine]",
-        ),
-    ] = None
-    spread: Annotated[
-        Literal["cases"] | None,
-        typer.Option(
-            help="With --fleet, distribute the cases over the hosts. Without it, each host has all."
-        ),
-    ] = None
-    share_machines: Annotated[
-        bool,
-        typer.Option(
-            "--share-machines",
-            help="With --fleet, use all nodes of a machine at once. They disturb each other.",
-        ),
-    ] = False
-
-    def check(self) -> None:
-        """Raise UsageError for options that require --fleet."""
-        if self.fleet is None and (self.spread is not None or self.share_machines):
-            option = "--spread" if self.spread is not None else "--share-machines"
-            raise UsageError(f"{option} requires --fleet: add --fleet, or remove {option}")
-        if self.fleet is not None and self.fleet.startswith("ray://"):
-            raise UsageError(f"--fleet {self.fleet} is a Ray client: give HOST:PORT of the head")
 
 
 def require_own_servers(cases: Sequence[Case]) -> None:
@@ -84,86 +48,91 @@ def require_own_servers(cases: Sequence[Case]) -> None:
                 )
 
 
-def run_on_fleet(
-    options: FleetOptions,
-    *,
-    study: Path,
-    text: str,
-    title: str,
-    cases: Sequence[Case],
-    choices: StudyChoices,
-    command: str,
-    evidence: Path,
-    output: Output,
-    gating: GateOptions,
-) -> int:
+def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: bool) -> int:
     """Run a new study on the hosts of the cluster, and report it. Return the exit status."""
     from pgdyno.features.fleet.coordinator import new_works, paths_of, require_new  # noqa: PLC0415
 
+    assert call.study is not None
+    fit, data = call.added.of(FitOptions), call.added.of(OtherData).data
+    others = Added(one for one in call.added if one is not fit)
+    # Each host fits the study to itself.
+    plain = replace(call, minutes=None, added=others) if fit.fit else call
+    asked = requested_study(plain)
+    if fit.fit:
+        fit.require_fittable(asked.fitted.file, call.minutes)
+    cases, output = asked.request.cases, call.output
     require_own_servers(cases)
     if cases[0].study.drivers is not None:
         raise UsageError(
             "--drivers and [fleet] in a study file cannot be combined with --fleet: each host generates its "
             "own load"
         )
-    if choices.data is not None and has_password(choices.data):
+    if data is not None and has_password(data):
         raise UsageError("--data with --fleet must not contain a password: put it in ~/.pgpass of each host")
-    if options.spread is not None and choices.fit:
+    if spread and fit.fit:
         raise UsageError("--spread cannot be combined with --fit: each host would fit its cases differently")
-    if options.spread is not None and len(cases) < 2:
+    if spread and len(cases) < 2:
         raise UsageError("--spread cases requires a study of several cases (got 1): remove --spread")
-    path, stem = paths_of(evidence)
+    path, stem = paths_of(call.results)
     require_writable(path)
     html = output.html or path.with_name(f"{stem}.html")
     require_writable_page(html, path, force=output.force)
-    gating.check(path)
-    with _connected(options) as cluster:
-        hosts = _hosts(cluster, options)
-        works = new_works(list(hosts.nodes), stem, [case.name for case in cases] if options.spread else ())
+    call.gating.check(path)
+    with _connected(address) as cluster:
+        hosts = _hosts(cluster, share_machines=share_machines)
+        works = new_works(list(hosts.nodes), stem, [case.name for case in cases] if spread else ())
         require_new(path, works)
         record = FleetRecord(
-            title=title, study=study.name, text=text, choices=choices, command=command, works=works
+            title=asked.request.title,
+            study=call.study.name,
+            text=asked.request.file,
+            choices=StudyChoices(
+                fit=fit.fit,
+                anyway=fit.fit_how is not None,
+                minutes=call.minutes,
+                nearest=call.nearest,
+                no_aa=call.no_aa,
+                data=data,
+            ),
+            command=call.command,
+            works=works,
         )
-        return _run(cluster, hosts, path, record, html, output, gating)
+        return _run(cluster, hosts, path, record, html, output, call.gating)
 
 
-def resume_on_fleet(
-    options: FleetOptions, path: Path, more_minutes: float | None, output: Output, gating: GateOptions
-) -> int:
+def resume_on_fleet(call: RunCall, address: str, *, share_machines: bool) -> int:
     """Continue a fleet study on its hosts, and report it. Return the exit status."""
     from pgdyno.features.fleet.coordinator import resumed  # noqa: PLC0415
 
+    path, more_minutes, output = call.results, call.minutes, call.output
     if not path.name.endswith(SUFFIX):
         raise UsageError(
             f"--fleet --resume continues a file NAME{SUFFIX} (got {path}): name that of the study"
         )
-    if options.spread is not None:
-        raise UsageError("--spread cannot be combined with --resume, which keeps the cases of each host")
     record = read_fleet(path)
     html = output.html or path.with_name(f"{path.name.removesuffix(SUFFIX)}.html")
     require_writable_page(html, path, force=output.force)
-    gating.check(path)
-    with _connected(options) as cluster:
-        hosts = _hosts(cluster, options)
+    call.gating.check(path)
+    with _connected(address) as cluster:
+        hosts = _hosts(cluster, share_machines=share_machines)
         record = resumed(record, list(hosts.nodes), more_minutes)
         return _run(
-            cluster, hosts, path, record, html, output, gating, resume=True, more_minutes=more_minutes
+            cluster, hosts, path, record, html, output, call.gating, resume=True, more_minutes=more_minutes
         )
 
 
-def _connected(options: FleetOptions) -> AbstractContextManager[RayCluster]:
+def _connected(address: str) -> AbstractContextManager[RayCluster]:
     from pgdyno.features.cluster.ray import RayCluster  # noqa: PLC0415 - imports Ray
 
-    assert options.fleet is not None
-    return RayCluster(options.fleet)
+    return RayCluster(address)
 
 
-def _hosts(cluster: RayCluster, options: FleetOptions) -> Hosts:
+def _hosts(cluster: RayCluster, *, share_machines: bool) -> Hosts:
     """Return the hosts of a cluster after the checks of all nodes. Raises FleetError."""
     from pgdyno.features.fleet.coordinator import hosts_of  # noqa: PLC0415
 
     nodes = cluster.nodes()
-    hosts = hosts_of(nodes, cluster.check(nodes), share_machines=options.share_machines)
+    hosts = hosts_of(nodes, cluster.check(nodes), share_machines=share_machines)
     for sentence in hosts.unused:
         say(f"! {sentence}; --share-machines uses it, too", wrap=True)
     return hosts

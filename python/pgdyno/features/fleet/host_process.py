@@ -22,10 +22,13 @@ import psycopg
 
 from pgdyno.cli.error_reporting import as_pgdyno_error
 from pgdyno.cli.features import features
+from pgdyno.cli.options import Added, RunCall
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.features.cluster.ray import undo_limits_of_ray
+from pgdyno.features.fitting.options import ANYWAY, FitOptions
 from pgdyno.features.fleet.host import HostFiles, HostTask, StatusOfProgress, take_snapshot
+from pgdyno.features.own_data.options import OtherData
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import BlockEnded, LoadProgress, Progress, Running, Warned
 from pgdyno.measure.study_runner import resume_study, start_study
@@ -96,7 +99,16 @@ def run_task(task: HostTask) -> str:
         threading.Thread(target=_stop_on_request, daemon=True).start()
         if task.is_resumed and files.evidence.exists():
             return resume_study(files.evidence, task.more_minutes, watch_for, interruption).value
-        request = requested_study(files.study, task.choices, task.command, task.cases).request
+        given = task.choices
+        call = RunCall(
+            files.study,
+            minutes=given.minutes,
+            nearest=given.nearest,
+            no_aa=given.no_aa,
+            command=task.command,
+            added=Added([FitOptions(given.fit, ANYWAY if given.anyway else None), OtherData(given.data)]),
+        )
+        request = requested_study(call, task.cases).request
         return start_study(files.evidence, request, watch_for, interruption).value
 
 

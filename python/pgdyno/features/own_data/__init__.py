@@ -8,10 +8,17 @@ from typing import TYPE_CHECKING
 from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
+    from pgdyno.cli.options import StudyOptions
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.prepare import Preparation
     from pgdyno.server.cache_directory import Leftovers
     from pgdyno.workloads.workload import TrialCheck
+
+
+def _options() -> Iterable[type[StudyOptions]]:
+    from pgdyno.features.own_data.options import OtherData
+
+    yield OtherData
 
 
 def _leftovers() -> Iterable[Leftovers]:
@@ -42,4 +49,11 @@ def _trial_checks() -> Iterable[TrialCheck]:
     yield preflight.check_after_trial
 
 
-FEATURE = Feature("own_data", leftovers=_leftovers, data=_data, prepare=_prepare, trial_checks=_trial_checks)
+FEATURE = Feature(
+    "own_data",
+    options=_options,
+    leftovers=_leftovers,
+    data=_data,
+    prepare=_prepare,
+    trial_checks=_trial_checks,
+)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import typer
 
+from pgdyno.cli.options import StudyOptions
 from pgdyno.errors import UsageError
+from pgdyno.study.cases import cases_of
+from pgdyno.study.study_file import StudyFile
 from pgdyno.study.workload_parameters import AGE_MAX, read_script
 
 PG_UPGRADE = "pg_upgrade:"
@@ -120,3 +123,39 @@ def _only(given: Sequence[str], what: str) -> str | None:
     if len(given) > 1:
         raise UsageError(f"--data names more than one {what} ({', '.join(given)}): keep one")
     return given[0] if given else None
+
+
+@dataclass(frozen=True)
+class OtherData(StudyOptions):
+    """The option of ``run`` for other data than those of the study."""
+
+    COMMANDS: ClassVar = {"run": "evidence"}
+
+    data: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE|pg_upgrade:OLD",
+            help="Data of your own instead of those of the study (pgbench only), or data that the server OLD "
+            "loads and pg_upgrade upgrades.",
+        ),
+    ] = None
+
+    def changed(self, file: StudyFile) -> StudyFile:
+        """Return the study with other data of its workload. Raises UsageError."""
+        if self.data is None:
+            return file
+        if self.data.startswith(PG_UPGRADE):
+            if "upgrade_from" in file.factors:
+                raise UsageError(
+                    f"--data {self.data} requires a study in which upgrade_from is no factor: remove it"
+                )
+            other = {"upgrade_from": self.data.removeprefix(PG_UPGRADE)}
+        elif file.workload["kind"] != "pgbench" or "data" in file.factors:
+            raise UsageError(
+                "--data requires a study of pgbench scripts in which data is no factor: remove it"
+            )
+        else:
+            other = {"data": self.data}
+        changed = file.model_copy(update={"workload": {**file.workload, **other}})
+        cases_of(changed)  # reports what does not fit the data
+        return changed

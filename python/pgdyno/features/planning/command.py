@@ -13,18 +13,19 @@ from typing import Annotated, Any
 import typer
 from pydantic import BaseModel
 from rich.table import Table
+from typer.core import TyperCommand
 
 from pgdyno.cli import options
 from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.run import examined, read_study, size_of
 from pgdyno.errors import UsageError
-from pgdyno.features.fitting.fit import FitMachine, PlanCommand, fit_study, needs_of
+from pgdyno.features.fitting.fit import fit_study, needs_of
 from pgdyno.features.fitting.levels import FitChange
+from pgdyno.features.fitting.options import fit_machine
 from pgdyno.features.planning.forecast import StudyForecast, study_forecast
 from pgdyno.results.records import NOT_THE_QUESTION
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.directories import free_bytes
 from pgdyno.study.cases import cases_of
 from pgdyno.study.sizing import FIT_MIN
 from pgdyno.study.study_file import Drive, Fleet, Run, StudyFile
@@ -304,6 +305,17 @@ def check(
     return status
 
 
+class PlanCommand(TyperCommand):
+    """The command ``study plan``, which shows a fit that loses the question in any case."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises UsageError for another value of ``--fit`` than that of ``run``."""
+        for arg in args:
+            if not ctx.resilient_parsing and arg.startswith("--fit=") and arg != "--fit=anyway":
+                raise UsageError(f"{arg} is invalid: use --fit, or --fit=anyway")
+        return super().parse_args(ctx, ["--fit" if arg == "--fit=anyway" else arg for arg in args])
+
+
 @app.command("plan", cls=PlanCommand)
 def plan(
     file: Annotated[
@@ -345,7 +357,7 @@ def plan(
     changes: tuple[FitChange, ...] = ()
     lost: list[str] = []
     if fit_it:
-        to = FitMachine(machine.cores, machine.memory_bytes, free_bytes(cache.root))
+        to = fit_machine()
         fitted = fit_study(study, to, minutes or FIT_MIN)
         if fitted.lost:
             lost = [NOT_THE_QUESTION, *(one.sentence for one in fitted.lost)]
