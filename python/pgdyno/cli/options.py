@@ -412,8 +412,9 @@ STUDY_OPTIONS: Hooks[type[StudyOptions]] = Hooks("options")
 
 
 def added_to(command: str) -> list[type[StudyOptions]]:
-    """Return the options that features add to a command."""
-    return [kind for kind in STUDY_OPTIONS if command in kind.COMMANDS]
+    """Return the options that features add to a command, in an order that does not depend on theirs."""
+    found = (kind for kind in STUDY_OPTIONS if command in kind.COMMANDS)
+    return sorted(found, key=lambda kind: kind.__name__)
 
 
 Kind = TypeVar("Kind", bound=StudyOptions)
