@@ -141,6 +141,11 @@ def quantity(name: str, text: str) -> float | None:
     return number * factor
 
 
+def value_or_default(settings: Mapping[str, str], name: str) -> float:
+    """Return a setting with a rule in bytes, seconds or processes; PostgreSQL's default if it is not set."""
+    return quantity(name, settings.get(name, "")) or RULES[name].default
+
+
 def scaled(name: str, value: float, factor: float, *, contrasted: bool) -> float:
     """Return the value multiplied by the factor, rounded, and not below the minimum of its rule.
 
@@ -182,8 +187,7 @@ def written(name: str, value: float) -> str:
 
 def wal_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
     """Return the WAL size of a server at a factor of the data."""
-    names = ("max_wal_size", "min_wal_size")
-    values = {name: quantity(name, arm.settings.get(name, "")) or RULES[name].default for name in names}
+    values = {name: value_or_default(arm.settings, name) for name in ("max_wal_size", "min_wal_size")}
     return round(max(scaled(name, of, factor, contrasted=name in contrasted) for name, of in values.items()))
 
 
@@ -207,8 +211,7 @@ def contrasted_of(costs: Costs) -> frozenset[str]:
 def smallest(costs: Costs, name: str) -> float | None:
     """Return the smallest value of a setting over the arms; None if a profile determines all."""
     arms = [arm for case in costs for arm in case if name in arm.settings or not arm.has_profile]
-    values = [quantity(name, arm.settings.get(name, "")) or RULES[name].default for arm in arms]
-    return min(values, default=None)
+    return min((value_or_default(arm.settings, name) for arm in arms), default=None)
 
 
 def fit_settings(
@@ -329,11 +332,8 @@ def _with_wal_buffers_of_all(before: StudyFile, after: StudyFile, changes: list[
 
 
 def _automatic_wal_buffers(values: Mapping[str, str]) -> str:
-    buffers = quantity("shared_buffers", values.get("shared_buffers", ""))
-    size = (buffers or RULES["shared_buffers"].default) * WAL_BUFFERS_SHARE
-    return format_setting_size(
-        int(min(RULES["wal_buffers"].default, max(64 * KB, size))) // (8 * KB) * 8 * KB
-    )
+    size = max(64 * KB, value_or_default(values, "shared_buffers") * WAL_BUFFERS_SHARE)
+    return format_setting_size(int(min(RULES["wal_buffers"].default, size)) // (8 * KB) * 8 * KB)
 
 
 def _texts(level: Level) -> dict[str, str]:
@@ -439,8 +439,7 @@ def _why(rule: Rule, value: float, factor: float, found: float, *, contrasted: b
 
 def shared_buffers_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
     """Return the shared buffers of a server at a factor of the data; PostgreSQL's default if not set."""
-    text = arm.settings.get("shared_buffers", "")
-    value = quantity("shared_buffers", text) or RULES["shared_buffers"].default
+    value = value_or_default(arm.settings, "shared_buffers")
     return int(scaled("shared_buffers", value, factor, contrasted="shared_buffers" in contrasted))
 
 
@@ -601,12 +600,7 @@ def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitCh
         return units_at(units, factor.value)
 
     if name in file.factors:
-        before = file.factors[name]
-        mapped = changed_values(before, fitted)
-        if [level.value for level in mapped.levels] == [level.value for level in before]:
-            return file, []
-        change = FitChange(f"factors.{name}", _listed(before), _listed(mapped.levels), why)
-        return with_levels(file, name, mapped), [change]
+        return _fit_levels(file, name, fitted, why)
     if name not in file.workload:
         raise UsageError(f"a fit requires the size of the data: set {name} in the table workload")
     units = file.workload[name]
@@ -617,8 +611,17 @@ def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitCh
     return file.model_copy(update={"workload": workload}), [change]
 
 
-def _listed(levels: tuple[object, ...]) -> str:
-    return ", ".join(str(getattr(level, "value", level)) for level in levels)
+def _fit_levels(
+    file: StudyFile, name: str, change: Callable[[Any], Any], why: str, if_merged: str = ""
+) -> tuple[StudyFile, list[FitChange]]:
+    """Return the file with changed levels of a factor. ``if_merged`` follows the reason if levels merged."""
+    before = file.factors[name]
+    mapped = changed_values(before, change)
+    if [level.value for level in mapped.levels] == [level.value for level in before]:
+        return file, []
+    then, now = (", ".join(f"{level.value:.15g}" for level in levels) for levels in (before, mapped.levels))
+    why += if_merged if len(mapped.levels) < len(before) else ""
+    return with_levels(file, name, mapped), [FitChange(f"factors.{name}", then, now, why)]
 
 
 SHARED_MEMORY_SHARE_MAX = 0.6
@@ -711,8 +714,16 @@ def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[FitChang
     changes: list[FitChange] = []
     if cores == 1:
         return file, changes
+    why = "same number per core as at the source"
     for name in ("clients", "threads", "rate"):
-        file = _fit_one(file, name, _scaled_by(name, cores), changes)
+        scaled = _scaled_by(name, cores)
+        fixed = getattr(file.drive, name)
+        if fixed is not None and scaled(fixed) != fixed:
+            changes.append(FitChange(f"drive.{name}", f"{fixed:g}", f"{scaled(fixed):g}", why))
+            file = file.model_copy(update={"drive": file.drive.model_copy(update={name: scaled(fixed)})})
+        if name in file.factors:
+            file, found = _fit_levels(file, name, scaled, why, "; equal levels merged")
+            changes += found
     return file, changes
 
 
@@ -724,30 +735,6 @@ def _scaled_by(name: str, cores: float) -> Callable[[Any], Any]:
         return float(f"{number * cores:.3g}")
 
     return rate if name == "rate" else whole
-
-
-def _fit_one(file: StudyFile, name: str, scaled: Callable[[Any], Any], changes: list[FitChange]) -> StudyFile:
-    why = "same number per core as at the source"
-    fixed = getattr(file.drive, name)
-    if fixed is not None and scaled(fixed) != fixed:
-        changes.append(FitChange(f"drive.{name}", f"{fixed:g}", f"{scaled(fixed):g}", why))
-        file = file.model_copy(update={"drive": file.drive.model_copy(update={name: scaled(fixed)})})
-    if name in file.factors:
-        before = file.factors[name]
-        mapped = changed_values(before, scaled)
-        if [level.value for level in mapped.levels] == [level.value for level in before]:
-            return file
-        if len(mapped.levels) < len(before):
-            why += "; equal levels merged"
-        changes.append(
-            FitChange(f"factors.{name}", _listed_numbers(before), _listed_numbers(mapped.levels), why)
-        )
-        file = with_levels(file, name, mapped)
-    return file
-
-
-def _listed_numbers(levels: Any) -> str:
-    return ", ".join(f"{level.value:g}" for level in levels)
 
 
 BLOCKS_MIN = 2
@@ -1019,6 +1006,4 @@ def checkpoints_of(file: StudyFile) -> list[float]:
 def _timeouts_s(file: StudyFile) -> list[float]:
     """Return the values of checkpoint_timeout of the arms, shortest first."""
     arms = (arm for case in costs_of(cases_of(file)) for arm in case if not arm.has_profile)
-    texts = {arm.settings.get("checkpoint_timeout", "") for arm in arms}
-    default = RULES["checkpoint_timeout"].default
-    return sorted({quantity("checkpoint_timeout", text) or default for text in texts})
+    return sorted({value_or_default(arm.settings, "checkpoint_timeout") for arm in arms})
