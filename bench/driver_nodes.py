@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from bench import many_clients
-from bench.drivers import LocalLink, run_engine
+from bench.drivers import SAME_CLOCK, LocalLink, run_engine
 from bench.environment import SMOKE, benchmark_environment
 from bench.ray_messages import ACTORS, ray_actors, share_of_waiting, us_per_message
 from bench.stopping import table
 from bench.tpcc import load_specification
-from pgdyno.features.cluster.ray import SAME_CLOCK, ClockOffset
+from pgdyno.features.cluster.ray import ClockOffset
 from pgdyno.features.drivers import group as drivers_group
 from pgdyno.features.drivers.group import DriverGroup, NodeUsage, own_usage
 from pgdyno.features.drivers.pool import gather_s

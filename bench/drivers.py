@@ -16,11 +16,14 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict
 
 from bench.measure import Cost, run
-from pgdyno.features.cluster.ray import SAME_CLOCK, ClockOffset
+from pgdyno.features.cluster.ray import ClockOffset
 from pgdyno.features.drivers.group import NodeUsage, own_usage, packed
 from pgdyno.server.engine import Engine, Event, find_engine
 
 ACCOUNTS_PER_SCALE = 100_000
+
+SAME_CLOCK = ClockOffset(0, 0)
+"""Offset of a process on this machine."""
 
 
 @dataclass(frozen=True)

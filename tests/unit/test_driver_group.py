@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pgdyno.errors import EngineError, FleetError
-from pgdyno.features.cluster.ray import GUARD_S, SAME_CLOCK, ClockOffset
+from pgdyno.features.cluster.ray import GUARD_S, ClockOffset
 from pgdyno.features.drivers import group as drivers_group
 from pgdyno.features.drivers.group import LATE, NODE_LOST, OPEN_S_PER_NODE, DriverGroup, NodeUsage, own_usage
 from pgdyno.features.drivers.pool import DriverActor, gather_s, loss, rounds_of
@@ -172,7 +172,7 @@ def test_a_clock_that_is_too_inexact_is_refused() -> None:
     with pytest.raises(FleetError, match=r"its clock is 200 ms \(limit 100 ms\)"):
         events_of(link)
     assert link.is_closed
-    assert SAME_CLOCK.spread_s(SAME_CLOCK) == 0
+    assert ClockOffset(0, 0).spread_s(ClockOffset(0, 0)) == 0
 
 
 def test_at_most_a_third_of_the_nodes_measure_select_1_at_once() -> None:

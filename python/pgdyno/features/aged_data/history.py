@@ -189,10 +189,10 @@ class _Aging:
     def _drawing(self, workload: WorkloadParameters, connection: Connection) -> WorkloadParameters:
         """Return the workload with the values that its scripts sample. Raises UsageError, WorkloadError."""
         assert isinstance(workload, PgbenchParameters)
-        commands = {of.source: of for of in sample_commands(workload)}
+        commands = sample_commands(workload)
         interruption = self.maker.interruption
         with interruption.tell(lambda: cancel(connection)):
-            found = read_samples(connection, commands.values(), len(commands), interruption)
+            found = read_samples(connection, commands, len(commands), interruption)
         return draw_from(workload, found)
 
     def _age(self, workload: WorkloadParameters, target: tuple[str, str]) -> dict[str, int]:

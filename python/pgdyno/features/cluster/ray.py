@@ -53,10 +53,6 @@ class ClockOffset:
         return (abs(later.offset_ns - self.offset_ns) + max(self.error_ns, later.error_ns)) / 1e9
 
 
-SAME_CLOCK = ClockOffset(0, 0)
-"""Offset of a process on this machine."""
-
-
 def measure_offset(
     read_ns: Callable[[], int], now_ns: Callable[[], int] = time.monotonic_ns, rounds: int = ROUND_TRIPS
 ) -> ClockOffset:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -147,29 +147,19 @@ def _check(conn: psycopg.Connection[tuple[int, ...]], name: str, query: str) -> 
 # ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class SampleCommand:
-    r"""A command ``\sample`` of a script. ``source`` is its text after FROM, and ``column`` its meaning."""
-
-    script: str
-    text: str
-    source: str
-    column: ColumnSample
-
-    def __str__(self) -> str:
-        """Return script and command, for messages."""
-        return f"{self.script}: {self.text}"
+Sampled = Mapping[str, tuple[str, ColumnSample]]
+r"""Columns of commands ``\sample`` by source, which is the text after FROM, each with script and command."""
 
 
-def sample_commands(parameters: PgbenchParameters) -> list[SampleCommand]:
-    r"""Return the commands ``\sample`` of all scripts. Raises UsageError."""
-    found = []
+def sample_commands(parameters: PgbenchParameters) -> Sampled:
+    """Return the columns that the scripts sample. Raises UsageError."""
+    found = {}
     for of in checked_scripts(parameters)["samples"]:
+        command = f"{of['script']}: {of['command']}"
         try:
-            column = ColumnSample.parse(of["source"])
+            found[of["source"]] = command, ColumnSample.parse(of["source"])
         except ValueError as error:
-            raise UsageError(f"{of['script']}: {of['command']}: {error}") from error
-        found.append(SampleCommand(of["script"], of["command"], of["source"], column))
+            raise UsageError(f"{command}: {error}") from error
     return found
 
 
@@ -180,6 +170,12 @@ BYTES_MAX = 64 << 20
 """Maximum size of the values of all columns. Each block sends them to the driver."""
 
 _SQL = resources.files(__package__).joinpath("sql")
+KIND_OF_COLUMN = (
+    "SELECT relkind IN ('r', 'p', 'm'), typcategory = 'N' FROM pg_class AS c"
+    " JOIN pg_attribute ON attrelid = c.oid JOIN pg_type AS t ON t.oid = atttypid"
+    " WHERE c.oid = %s::regclass AND attname = %s"
+)
+"""Whether rows have a ctid, as those of tables and materialized views have, and the type is a number."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -220,8 +216,9 @@ def read_sample(conn: Connection, of: ColumnSample, seed: int, bytes_max: int = 
     size_bytes = 0
     try:
         with conn.transaction():
-            is_number = _is_number(conn, table, column)
-            if of.weighting == "frequency" and not _has_row_addresses(conn, table):
+            row = conn.execute(KIND_OF_COLUMN, (table.as_string(conn), of.column)).fetchone()
+            has_addresses, is_number = row or (True, False)  # the next statement fails without a row
+            if of.weighting == "frequency" and not has_addresses:
                 raise DatasetError(f"{of.table[-1]} is no table: use uniform")
             with conn.cursor(name="pgdyno_sample") as cursor:
                 cursor.itersize = 1000
@@ -239,23 +236,8 @@ def read_sample(conn: Connection, of: ColumnSample, seed: int, bytes_max: int = 
     return SampledValues(values, is_number, is_part=False)
 
 
-def _is_number(conn: Connection, table: sql.Identifier, column: sql.Identifier) -> bool:
-    """Return whether the type of the column is a number, or a domain over one."""
-    described = conn.execute(sql.SQL("SELECT {} FROM {} LIMIT 0").format(column, table)).description
-    assert described is not None
-    row = conn.execute("SELECT typcategory FROM pg_type WHERE oid = %s", (described[0].type_code,)).fetchone()
-    return row is not None and row[0] == "N"
-
-
-def _has_row_addresses(conn: Connection, table: sql.Identifier) -> bool:
-    """Return whether rows have a ctid: those of tables and materialized views, not of views."""
-    name = table.as_string(conn)
-    row = conn.execute("SELECT relkind FROM pg_class WHERE oid = %s::regclass", (name,)).fetchone()
-    return row is not None and row[0] in {"r", "p", "m"}
-
-
 def read_samples(
-    connection: Connection, commands: Iterable[SampleCommand], columns: int, interruption: Interruption
+    connection: Connection, commands: Sampled, columns: int, interruption: Interruption
 ) -> dict[str, SampledValues]:
     """Return the values by source, and make the session read-only. ``columns`` share the memory.
 
@@ -264,12 +246,12 @@ def read_samples(
     connection.execute("SET default_transaction_read_only = on")
     connection.execute("SET client_encoding = 'UTF8'")
     found = {}
-    for of in commands:
+    for source, (command, column) in commands.items():
         try:
-            found[of.source] = read_sample(connection, of.column, DATASET_SEED, BYTES_MAX // columns)
+            found[source] = read_sample(connection, column, DATASET_SEED, BYTES_MAX // columns)
         except DatasetError as error:
             interruption.check()
-            raise WorkloadError(f"{of}: {error}; correct the script or the data") from error
+            raise WorkloadError(f"{command}: {error}; correct the script or the data") from error
     return found
 
 
@@ -365,7 +347,7 @@ class _Samples:
 
     watch: Watch
     interruption: Interruption
-    commands: dict[str, list[SampleCommand]] = field(default_factory=dict)
+    commands: dict[str, Sampled] = field(default_factory=dict)
     found: dict[tuple[str, str], SampledValues] = field(default_factory=dict)
 
     def of(self, workload: Workload, arm: BuildArm) -> dict[str, SampledValues]:
@@ -375,8 +357,8 @@ class _Samples:
         key, data = workload.model_dump_json(), str(sorted(workload.shape().items()))
         if key not in self.commands:
             self.commands[key] = sample_commands(workload)
-        commands = {of.source: of for of in self.commands[key]}
-        if missing := [of for source, of in commands.items() if (data, source) not in self.found]:
+        commands = self.commands[key]
+        if missing := {source: of for source, of in commands.items() if (data, source) not in self.found}:
             self.interruption.check()
             self.watch(PreparationStep(f"sampling columns on {arm.name}"))
             arm.restore(0)
