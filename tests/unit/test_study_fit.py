@@ -304,14 +304,6 @@ def test_published_figures_follow_the_levels_they_belong_to() -> None:
     assert found["500"] == (None, None)  # its level was dropped
 
 
-def test_every_change_has_a_reason() -> None:
-    for name in (EDB, MOPPEL_2019, MOPPEL_2022, PERCONA):
-        for change in small(name).changes:
-            assert change.before != change.after
-            assert change.why
-            assert change.sentence == f"{change.key}: {change.before} → {change.after} ({change.why})"
-
-
 def test_searches_for_the_capacity_are_fitted_into_the_time() -> None:
     """By hand: 2 cores answer 600 transactions per second, so a step for p99 takes at least 1300 / 420 s."""
     text = (STUDIES / "templates" / "upgrade.toml").read_text()
