@@ -34,11 +34,18 @@ INCONSISTENT = {
         select t.trial, t.transactions, sum(c.ok + c.rolled_back + c.failed) n
         from trial t join interval i using (trial) join interval_count c using (trial, from_s)
         where t.status = 'ok' and i.role = 'measure' group by t.trial having n <> t.transactions""",
+    # The count has what ends in the counted part of a slice, the histogram what starts in it. So each client
+    # of a closed loop may have one more in the histogram per slice: its last one, if it had none in flight at
+    # the start of the counted part (crates/driver/src/tests/clients.rs).
     "the histograms of a trial that is ok do not hold its counted transactions": """
-        select t.trial from trial t where t.status = 'ok'
-        and (select sum(n) from histogram h where h.trial = t.trial and measure = 'latency')
-        is not (select sum(ok) from slice_count c join slice s using (trial, position)
-            where c.trial = t.trial and s.role = 'measure')""",
+        select t.trial, t.timed, t.counted, t.slices, a.clients
+        from (select trial, case_id, arm,
+                (select sum(n) from histogram h where h.trial = t.trial and measure = 'latency') timed,
+                (select sum(ok) from slice_count c join slice s using (trial, position)
+                    where c.trial = t.trial and s.role = 'measure') counted,
+                (select count(*) from slice s where s.trial = t.trial and s.role = 'measure') slices
+            from trial t where status = 'ok') t join arm a using (case_id, arm)
+        where (timed - counted between 0 and slices * clients) is not 1""",
     "a trial that is ok failed a check, or had none": """
         select trial, name from trial left join check_result using (trial)
         where status = 'ok' and passed is not 1""",

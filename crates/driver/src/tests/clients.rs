@@ -220,6 +220,22 @@ fn a_transaction_in_flight_at_the_close_is_timed_but_not_counted() {
 }
 
 #[test]
+fn a_client_that_first_sends_after_the_discarded_part_times_one_more_than_it_counts() {
+    let timed_and_counted = |opens_late| {
+        let mut play = Play::new(vec![Reply::Ok(30 * MS)]);
+        (play.discard, play.opens_late) = (20 * MS, opens_late);
+        let kind = &play.run().record.measured[0];
+        (kind.timed, kind.counts.ok)
+    };
+    assert_eq!(
+        timed_and_counted(0),
+        (3, 3),
+        "one in flight at either end: counted at the first, timed at the last"
+    );
+    assert_eq!(timed_and_counted(25 * MS), (3, 2), "none in flight at the start of the counted part");
+}
+
+#[test]
 fn a_slice_that_is_closed_early_sends_nothing_more() {
     let mut play = Play::new(vec![Reply::Ok(30 * MS)]);
     play.close_at = Some(40 * MS);

@@ -250,6 +250,10 @@ pub struct Play {
     pub rules: ClientRules,
     /// Start and end in ns; the first one counts from 0.
     pub slices: Vec<(u64, u64)>,
+    /// Discarded part of each slice in ns.
+    pub discard: u64,
+    /// How long after its start each slice reaches the clients, in ns.
+    pub opens_late: u64,
     /// Transaction limit of each slice.
     pub transactions: Option<u64>,
     /// Server of a second client.
@@ -274,6 +278,8 @@ impl Play {
             user: Counting::default(),
             rules: ClientRules { pacing: Pacing::None, retries_max: 3, connect_timeout: Nanos(1_000 * MS) },
             slices: vec![(0, 100 * MS)],
+            discard: 0,
+            opens_late: 0,
             transactions: None,
             beside: None,
             schedule: None,
@@ -331,7 +337,7 @@ impl Play {
         }
         let director = async {
             for (serial, &(from, to)) in self.slices.iter().enumerate() {
-                reactor.sleep_until(Nanos(from)).await;
+                reactor.sleep_until(Nanos(from + self.opens_late)).await;
                 let (opened, closes) = (Nanos(from), Nanos(to));
                 let (serial, share) = (serial as u32, self.transactions.unwrap_or(u64::MAX));
                 let window = Window {
@@ -340,7 +346,7 @@ impl Play {
                     is_measured: true,
                     is_last: serial as usize + 1 == self.slices.len(),
                     opened,
-                    counted_from: opened,
+                    counted_from: opened + Nanos(self.discard),
                     closes,
                     share,
                 };
