@@ -38,7 +38,6 @@ from pgdyno.cli.features import features
 from pgdyno.cli.main import app
 from pgdyno.features.crash import records as crash_records
 from pgdyno.features.planning.command import schema
-from pgdyno.features.runs.command import NAME
 from pgdyno.report import json_format
 from pgdyno.results import records
 from pgdyno.results.codec import definition
@@ -180,7 +179,7 @@ def _page_of_workload(words: str) -> str:
 
 def _pgbench_help() -> str:
     """Return the options that pgbench does not have."""
-    text = PGBENCH_HELP.read_text("utf-8").replace("pgbench-program", NAME)
+    text = PGBENCH_HELP.read_text("utf-8").replace("pgbench-program", "pgdyno pgbench")
     own = text.partition("Options that pgbench does not have:\n")[2].partition("\n\n")[0]
     return f"  Run pgbench benchmarks with the pgdyno engine. Options that pgbench does not have:\n\n{own}"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pgdyno.analysis.case_findings import Findings
     from pgdyno.analysis.study_findings import StudyFindings
-    from pgdyno.cli.options import SearchTime, StudyOptions
+    from pgdyno.cli.options import SearchTime, StudyOptions, WorkloadGroup
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.drive import BeforeDrive
     from pgdyno.measure.prepare import Preparation
@@ -40,6 +40,7 @@ class Feature:
     file_parts: Callable[[], Iterable[FilePart]] = tuple
     parameters: Callable[[], Iterable[type[WorkloadParameters]]] = tuple
     workloads: Callable[[], Iterable[WorkloadKind]] = tuple
+    workload_options: Callable[[], Iterable[type[WorkloadGroup]]] = tuple
     servers: Callable[[], Iterable[OpenSource]] = tuple
     leftovers: Callable[[], Iterable[Leftovers]] = tuple
     data: Callable[[], Iterable[DataKind]] = tuple

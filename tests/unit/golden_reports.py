@@ -53,6 +53,8 @@ from pgdyno.report.why_section import why_sentences
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.study_file_reader import examine_text
 
+features()  # before golden_commands imports the modules of commands, whose options include those of features
+
 FOLDER = Path(__file__).parents[1] / "data" / "golden"
 WIDTH = 80
 ROUNDED_TO = 5
@@ -468,7 +470,6 @@ def require_golden(texts: dict[str, str]) -> None:
 def main() -> None:
     """Write every golden file, and remove files of former studies."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    features()
     texts = dict(golden_texts())
     for path in FOLDER.glob("*.*"):
         if path.name not in texts:

@@ -22,11 +22,10 @@ from pgdyno.cli.workload_options import (
     TpccData,
     Which,
     chosen_parameters,
-    definitions,
-    scripts_of,
 )
 from pgdyno.errors import UsageError
 from pgdyno.study.sizing import DEFAULT_PROBES, requested_probes
+from pgdyno.workloads.pgbench.parameters import definitions, scripts_of
 
 
 def asked(which: Which, **options: Any) -> Any:

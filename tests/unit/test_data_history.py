@@ -59,7 +59,7 @@ def test_an_arm_has_data_of_its_own_history() -> None:
     assert arm.settings == {"work_mem": "8MB"}
     options = OwnDataOptions(data=["shop.dump"], age=100).of_arm(arm.load)
     assert options.history() == {"age": 500, "upgrade_from": "17", "upgrade_analyze": False}
-    assert options.of_pgbench()["data"] == {"source": "shop.dump", "analyze": False}
+    assert options.values()["data"] == {"source": "shop.dump", "analyze": False}
     every = OwnDataOptions(data=["pg_upgrade:17"])
     assert (every.source, every.history()) == (None, {"upgrade_from": "17", "upgrade_analyze": True})
 
@@ -80,7 +80,7 @@ def test_wrong_options_are_refused(message: str) -> None:
     options, load = WRONG[message]
     with pytest.raises(UsageError, match=message):
         own = options.of_arm(load)
-        own.of_pgbench(), own.history()
+        own.values(), own.history()
 
 
 def test_data_are_aged_only_by_workloads_that_write() -> None:

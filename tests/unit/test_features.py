@@ -88,7 +88,10 @@ def test_a_registry_raises_in_a_process_without_features(monkeypatch: pytest.Mon
 def test_every_registry_has_the_name_of_a_kind_of_hook() -> None:
     program = (
         "import gc\n"
-        "import pgdyno.cli.report, pgdyno.measure.study_runner, pgdyno.report.json_format\n"
+        "from pgdyno.cli.features import features\n"
+        "features()\n"
+        "import pgdyno.cli.report, pgdyno.cli.workload_options, pgdyno.measure.study_runner\n"
+        "import pgdyno.report.json_format\n"
         "import pgdyno.server.cache_directory\n"
         "from pgdyno.hooks import Hooks\n"
         "print(*sorted(one._field for one in gc.get_objects() if isinstance(one, Hooks)))"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from pgdyno.cli.workload_options import scripts_of
 from pgdyno.errors import UsageError
 from pgdyno.workloads.pgbench.parameters import (
     LIST,
@@ -14,6 +13,7 @@ from pgdyno.workloads.pgbench.parameters import (
     PgbenchParameters,
     Script,
     require_directory,
+    scripts_of,
     write_directory,
 )
 

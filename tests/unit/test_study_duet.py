@@ -17,18 +17,10 @@ from pgdyno.cli import options as cli_options
 from pgdyno.cli.compare import DesignOptions, study_of
 from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.workload_options import (
-    PgbenchCalls,
-    PgbenchData,
-    PgbenchScripts,
-    SysbenchOptions,
-    TpccCalls,
-    TpccData,
-    TpccDialect,
     Which,
     WorkloadOptions,
 )
 from pgdyno.errors import UsageError
-from pgdyno.features.own_data.options import OwnDataOptions
 from pgdyno.measure.engine_runs import Pinning, drive_specification
 from pgdyno.measure.prepare import with_cpu_partition
 from pgdyno.server.settings import usable_cores
@@ -199,11 +191,7 @@ def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(cli_options, "machine_size", lambda: MachineSize(cores, 2**34))
-    tpcc, pgbench = (
-        (TpccData(), TpccCalls(), TpccDialect()),
-        (PgbenchData(), PgbenchScripts(), PgbenchCalls()),
-    )
-    workload = WorkloadOptions(Which(), *tpcc, *pgbench, OwnDataOptions(), SysbenchOptions())
+    workload = WorkloadOptions(Which(), *(of() for of in WorkloadOptions.types()[1:]))
     study = study_of(tuple(parse_arms(arms)), None, None, DesignOptions(**options), ClientOptions(), workload)
     assert study.schedule == schedule
     whole_clients = default_clients(MachineSize(cores, 2**34))

@@ -11,10 +11,11 @@ import pytest
 from pydantic import ValidationError
 
 from pgdyno.cli.compare import command_of
-from pgdyno.cli.workload_options import SysbenchOptions, Which, chosen_parameters
+from pgdyno.cli.workload_options import Which, chosen_parameters
 from pgdyno.errors import DatasetError, UsageError
 from pgdyno.features.sysbench import data
 from pgdyno.features.sysbench.data import Sysbench, check_row_count
+from pgdyno.features.sysbench.options import SysbenchOptions
 from pgdyno.features.sysbench.parameters import STOCK, SysbenchParameters, script_fields
 from pgdyno.interruption import Interruption
 from pgdyno.measure import engine_runs
@@ -155,7 +156,7 @@ def test_unreadable_scripts_are_rejected(tmp_path: Path) -> None:
 
 def test_options_of_the_command_line_reach_the_script() -> None:
     options = SysbenchOptions(script="oltp_read_only", options=["point-selects=5"])
-    found = chosen_parameters(Which("sysbench"), options.with_options(["--tables=3", "--skip_trx"]))
+    found = chosen_parameters(Which("sysbench"), options.with_arguments(["--tables=3", "--skip_trx"]))
     assert isinstance(found, SysbenchParameters)
     assert (found.script.name, found.tables) == ("oltp_read_only", 3)
     assert found.options == {"point-selects": "5", "skip-trx": "on"}

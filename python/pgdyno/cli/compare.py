@@ -296,7 +296,7 @@ def compare(
     # After --, sysbench's own spelling of its options: --name=value.
     of_script = [text for text in arms or () if text.startswith("--")]
     arms = [text for text in arms or () if text not in of_script]
-    workload = replace(workload, sysbench=workload.sysbench.with_options(of_script))
+    workload = workload.with_arguments(of_script)
     if len(arms) < 2 and not sweep:
         raise UsageError(
             f"compare requires at least 2 arms, baseline first (got {len(arms)}); "

@@ -118,6 +118,8 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
 
 def _options(group: Any) -> list[inspect.Parameter]:
     """Return the parameters of a group; a field that is a group itself gives all of its own."""
+    if issubclass(group, OptionGroups):
+        return [one for of in group.types() for one in _options(of)]
     if issubclass(group, ModelOptions):
         return [_parameter(group.MODEL, name) for name in group.FIELDS]
     hints = get_type_hints(group, include_extras=True)
@@ -134,6 +136,8 @@ def _options(group: Any) -> list[inspect.Parameter]:
 
 def _made(group: Any, given: dict[str, Any]) -> Any:
     """Return the group with its values, which leave ``given``; absent ones have their defaults."""
+    if issubclass(group, OptionGroups):
+        return group(*[_made(of, given) for of in group.types()])
     if issubclass(group, ModelOptions):
         return group(**{name: given.pop(name) for name in group.FIELDS if name in given})
     hints = get_type_hints(group)
@@ -146,10 +150,60 @@ def _made(group: Any, given: dict[str, Any]) -> Any:
 
 
 def _is_group(annotation: object) -> bool:
-    return isinstance(annotation, type) and (is_dataclass(annotation) or issubclass(annotation, ModelOptions))
+    if not isinstance(annotation, type):
+        return False
+    return is_dataclass(annotation) or issubclass(annotation, ModelOptions | OptionGroups)
 
 
-class ModelOptions:
+class OptionGroups:
+    """Base class of a list of groups, which is complete when a command is declared: features add to it.
+
+    It is made from a group of each of the types.
+    """
+
+    @classmethod
+    def types(cls) -> Sequence[Any]:
+        """Return the types of the groups, in the order of the help."""
+        raise NotImplementedError
+
+
+class WorkloadGroup:
+    """Base class of a group of options of the workload KIND.
+
+    IN_COMPARISONS_ONLY: the commands for single runs do not have the options.
+    """
+
+    KIND: ClassVar[str]
+    IN_COMPARISONS_ONLY: ClassVar[bool] = False
+
+    def values(self) -> Mapping[str, Any]:
+        """Return the values that were given, by name. Raises UsageError."""
+        raise NotImplementedError
+
+    def option(self, name: str) -> str:
+        """Return the long spelling of an option."""
+        return f"--{name}"
+
+    def is_kind_implied(self) -> bool:
+        """Return whether the values choose the workload, if no other one is named."""
+        return False
+
+    def history(self) -> Mapping[str, Any]:
+        """Return the parameters of any workload about the history of its data. Raises UsageError."""
+        return {}
+
+    def of_arm(self, load: Mapping[str, str]) -> Self:
+        """Return the options with the parameters of an arm (``ArmSpec.load``). Raises UsageError."""
+        del load
+        return self
+
+    def with_arguments(self, texts: Sequence[str]) -> Self:
+        """Return the options with ``--name=value`` after ``--`` on the command line."""
+        del texts
+        return self
+
+
+class ModelOptions(WorkloadGroup):
     """Base class of a group whose options are fields of a model, with the metadata ``Option``.
 
     ``class TpccData(ModelOptions, model=TpccParameters, fields="warehouses")`` has the option --warehouses.
@@ -162,9 +216,18 @@ class ModelOptions:
     def __init_subclass__(cls, *, model: type[BaseModel], fields: str) -> None:
         """Declare the model and its fields, in the order of the help."""
         cls.MODEL, cls.FIELDS = model, fields.split()
+        cls.KIND = model.model_fields["kind"].default
 
     def __init__(self, **given: Any) -> None:
         self.given = {name: value for name, value in given.items() if value not in (None, [], ())}
+
+    def values(self) -> Mapping[str, Any]:
+        """Return the values that were given, by field."""
+        return self.given
+
+    def option(self, name: str) -> str:
+        """Return the long spelling of an option."""
+        return option_name(self.MODEL, name)
 
     def with_(self, **given: Any) -> Self:
         """Return the options with other values."""

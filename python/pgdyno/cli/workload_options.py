@@ -1,76 +1,32 @@
-"""Options that choose a workload and its scripts; each command takes the groups that it needs."""
+"""Options that choose a workload and its scripts; each command takes the groups that it needs.
+
+The module is imported in a process with features only (``cli/features.py``).
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import typer
 
-from pgdyno.cli.options import ModelOptions, option_name
+from pgdyno.cli.options import ModelOptions, OptionGroups, WorkloadGroup
 from pgdyno.errors import UsageError
-from pgdyno.features.own_data.options import OwnDataOptions
-from pgdyno.features.sysbench.parameters import (
-    SysbenchParameters,
-    canonical_option,
-    script_fields,
-)
-from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.workloads.pgbench.parameters import (
-    BUILTINS,
-    PgbenchParameters,
-    Script,
-    script_files,
-    variant_of,
-    weighted,
-)
+from pgdyno.hooks import Hooks
+from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
+if TYPE_CHECKING:
+    Kind = str
+else:
+    Kind = Literal[tuple(parameters_by_kind())]
 
-def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:
-    """Return the scripts, built-in ones first. Raises UsageError: unknown name or file, invalid weight.
+DEFAULT_WORKLOAD = "tpcc"
 
-    Scripts of several recordings have the mean of their coverages.
-    """
-    found = [script_files(text) for text in files]
-    recordings = sum(any(script.share is not None for script in scripts) for scripts in found)
-    return (
-        *map(_builtin, builtins),
-        *(
-            script.model_copy(update={"share": script.share / recordings}) if script.share else script
-            for scripts in found
-            for script in scripts
-        ),
-    )
-
-
-def definitions(texts: Iterable[str]) -> dict[str, str]:
-    """Parse ``NAME=VALUE``; the last value of a name applies. Raises UsageError."""
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not (name and equals and value):
-            raise UsageError(f"--define must have the form NAME=VALUE (got {text!r})")
-        if re.search("[\udc80-\udcff]", text):
-            raise UsageError(f"--define {name} is not UTF-8: {value}")
-        found[name] = value
-    return found
-
-
-def _builtin(text: str) -> Script:
-    prefix, weight = weighted(text)
-    found = [name for name in BUILTINS if name.startswith(prefix)]
-    if len(found) != 1:
-        how = "is ambiguous" if found else "is unknown"
-        raise UsageError(f"--builtin: the script {prefix!r} {how}; available: {', '.join(BUILTINS)}")
-    return Script(name=found[0], weight=weight)
-
-
-Kind = Literal["tpcc", "pgbench", "sysbench"]
-DEFAULT_WORKLOAD: Kind = "tpcc"
+WORKLOAD_OPTIONS: Hooks[type[WorkloadGroup]] = Hooks("workload_options")
+"""Groups of options of features: of workloads of their own, or for a workload of the core."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +55,10 @@ class TpccCalls(ModelOptions, model=TpccParameters, fields="calls pipeline isola
 class TpccDialect(ModelOptions, model=TpccParameters, fields="dialect deviate table_sets"):
     """Options of the deviations from TPC-C, of data and transactions."""
 
+    def of_arm(self, load: Mapping[str, str]) -> Self:
+        """Return the options with dialect and deviations of an arm."""
+        return self.with_(**{name: load[name] for name in ("dialect", "deviate") if name in load})
+
 
 class PgbenchData(
     ModelOptions,
@@ -109,8 +69,10 @@ class PgbenchData(
 
 
 @dataclass(frozen=True)
-class PgbenchScripts:
+class PgbenchScripts(WorkloadGroup):
     """Options of the pgbench scripts."""
+
+    KIND = "pgbench"
 
     builtin: Annotated[
         list[str] | None,
@@ -132,125 +94,113 @@ class PgbenchScripts:
         ),
     ] = None
 
+    def values(self) -> Mapping[str, Any]:
+        """Return the scripts that were named."""
+        return {name: value for name, value in asdict(self).items() if value}
+
 
 class PgbenchCalls(ModelOptions, model=PgbenchParameters, fields="protocol define"):
     """Options of how the pgbench scripts run."""
 
 
-class SysbenchOptions(
-    ModelOptions,
-    model=SysbenchParameters,
-    fields="script tables table_size options prepare_threads allow_os",
-):
-    """Options of sysbench: script and data."""
-
-    def with_options(self, texts: Iterable[str]) -> SysbenchOptions:
-        """Return the options with ``--name=value`` of sysbench's command line."""
-        return self.with_(options=[*self.given.get("options", ()), *texts])
-
-
-@dataclass(frozen=True)
-class WorkloadOptions:
+class WorkloadOptions(OptionGroups):
     """All options of a workload: which one, its data and its transactions."""
 
-    which: Which
-    tpcc_data: TpccData
-    tpcc_calls: TpccCalls
-    tpcc_dialect: TpccDialect
-    pgbench_data: PgbenchData
-    pgbench_scripts: PgbenchScripts
-    pgbench_calls: PgbenchCalls
-    own_data: OwnDataOptions
-    sysbench: SysbenchOptions
+    OWN: ClassVar[Sequence[type[WorkloadGroup]]] = (
+        *(TpccData, TpccCalls, TpccDialect),
+        *(PgbenchData, PgbenchScripts, PgbenchCalls),
+    )
 
-    def parameters(self, default_size: Callable[[Kind], int]) -> WorkloadParameters:
-        """Return the parameters as ``parameters_of`` does."""
-        groups = (
-            *(self.tpcc_data, self.tpcc_calls, self.tpcc_dialect),
-            *(self.pgbench_data, self.pgbench_scripts, self.pgbench_calls, self.own_data, self.sysbench),
-        )
-        implied = self.own_data.source is not None and self.which.workload == DEFAULT_WORKLOAD
-        which = replace(self.which, workload="pgbench") if implied else self.which
-        loaded = chosen_parameters(which, *groups, default_size=default_size)
-        history = self.own_data.history()
+    def __init__(self, which: Which, *groups: WorkloadGroup) -> None:
+        """Take which workload, and groups of options of workloads."""
+        self.which, self.of_workloads = which, groups
+
+    @classmethod
+    def types(cls) -> Sequence[Any]:
+        """Return the types of the groups: those of features follow."""
+        return Which, *cls.OWN, *WORKLOAD_OPTIONS
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The values that were given, by name."""
+        return {name: value for group in self.of_workloads for name, value in group.values().items()}
+
+    def parameters(self, default_size: Callable[[str], int]) -> WorkloadParameters:
+        """Return the parameters as ``chosen_parameters`` does, with the history of the data."""
+        which = self.which
+        implied = [group.KIND for group in self.of_workloads if group.is_kind_implied()]
+        if implied and which.workload == DEFAULT_WORKLOAD:
+            which = replace(which, workload=implied[0])
+        loaded = chosen_parameters(which, *self.of_workloads, default_size=default_size)
+        history = {name: value for group in self.of_workloads for name, value in group.history().items()}
         return type(loaded).model_validate({**dict(loaded), **history}) if history else loaded
 
     def of_arm(self, load: Mapping[str, str]) -> WorkloadOptions:
         """Return the options with dialect, deviations and data of an arm. Raises UsageError."""
-        dialect: dict[str, Any] = {name: load[name] for name in ("dialect", "deviate") if name in load}
-        own = replace(self, own_data=self.own_data.of_arm(load))
-        return replace(own, tpcc_dialect=self.tpcc_dialect.with_(**dialect))
+        return type(self)(self.which, *(group.of_arm(load) for group in self.of_workloads))
+
+    def with_arguments(self, texts: Sequence[str]) -> WorkloadOptions:
+        """Return the options with ``--name=value`` after ``--`` on the command line."""
+        return type(self)(self.which, *(group.with_arguments(texts) for group in self.of_workloads))
+
+
+class SingleRunOptions(WorkloadOptions):
+    """Base class of the options of single runs."""
+
+    @classmethod
+    def types(cls) -> Sequence[Any]:
+        """Return the types of the groups without those of comparisons only."""
+        return Which, *cls.OWN, *(group for group in WORKLOAD_OPTIONS if not group.IN_COMPARISONS_ONLY)
+
+
+class LoadOptions(SingleRunOptions):
+    """Options of the data of a workload."""
+
+    OWN = (TpccData, TpccDialect, PgbenchData)
+
+
+class DriveOptions(SingleRunOptions):
+    """Options of the transactions of a workload."""
+
+    OWN = (TpccCalls, TpccDialect, PgbenchScripts, PgbenchCalls)
+
+
+class CheckOptions(WorkloadOptions):
+    """Options of the checks of data."""
+
+    OWN = (TpccDialect, PgbenchScripts, PgbenchCalls)
+
+    @classmethod
+    def types(cls) -> Sequence[Any]:
+        """Return the types of the groups; workloads of features have no checks of this kind."""
+        return Which, *cls.OWN
 
 
 OF_ANOTHER_WORKLOAD = {("script", "pgbench"): "file", ("file", "sysbench"): "script"}
 """Options by the option of another workload with the same purpose, and the workload."""
 
 
-WorkloadGroup = ModelOptions | PgbenchScripts | OwnDataOptions
-
-
 def chosen_parameters(
-    which: Which, *groups: WorkloadGroup, default_size: Callable[[Kind], int] = lambda _: 1
+    which: Which, *groups: WorkloadGroup, default_size: Callable[[str], int] = lambda _: 1
 ) -> WorkloadParameters:
     """Return the workload parameters given by the options.
 
     ``default_size`` supplies warehouses or scale if none is given. Raises UsageError, ValidationError.
     """
+    given: dict[str, Any] = {}
     for group in groups:
-        kind = group.MODEL.model_fields["kind"].default if isinstance(group, ModelOptions) else "pgbench"
-        if kind != which.workload and (stray := _given(group)):
-            name = next(iter(stray))
-            message = f"{_option(group, name)} requires --workload {kind} (got --workload {which.workload})"
+        values = group.values()
+        if which.workload != group.KIND and values:
+            name = next(iter(values))
+            message = (
+                f"{group.option(name)} requires --workload {group.KIND} (got --workload {which.workload})"
+            )
             own = OF_ANOTHER_WORKLOAD.get((name, which.workload))
             raise UsageError(f"{message}: use --{own}" if own else message)
-    given = {name: value for group in groups for name, value in _given(group).items()}
-    if which.variant is not None and which.workload != "pgbench":
-        raise UsageError(f"--variant requires --workload pgbench (got --workload {which.workload})")
-    if which.workload == "sysbench":
-        return _sysbench(given)
-    if which.workload == "tpcc":
-        return TpccParameters.model_validate({"warehouses": default_size("tpcc"), **given})
-    if asked := scripts_of(given.pop("builtin", ()), given.pop("file", ())):
-        given["scripts"] = asked
-    if "define" in given:
-        given["define"] = definitions(given["define"])
-    variant = variant_of(which.variant or "default")
-    wanted = {**variant.data, **variant.transactions, **given}
-    if "scale" not in wanted and "data" not in wanted:
-        wanted["scale"] = default_size("pgbench")
-    return PgbenchParameters.model_validate(wanted)
-
-
-def _sysbench(given: dict[str, Any]) -> SysbenchParameters:
-    """Return the parameters of sysbench; reads the script and its modules. Raises UsageError."""
-    if "options" in given:
-        given["options"] = options_of(given["options"])
-    if "script" in given:
-        given |= script_fields(given["script"], Path())
-    return SysbenchParameters.model_validate(given)
-
-
-def options_of(texts: Iterable[str]) -> dict[str, str]:
-    """Parse ``NAME=VALUE`` and ``--NAME=VALUE``; a name without value is on. Raises UsageError."""
-    found = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        name = canonical_option(name)
-        if not name or name.startswith("-"):
-            raise UsageError(f"--opt must have the form NAME=VALUE (got {text!r})")
-        found[name] = value if equals else "on"
-    return found
-
-
-def _given(group: WorkloadGroup) -> dict[str, Any]:
-    if isinstance(group, ModelOptions):
-        return group.given
-    if isinstance(group, OwnDataOptions):
-        return group.of_pgbench()
-    return {name: value for name, value in asdict(group).items() if value}
-
-
-def _option(group: WorkloadGroup, name: str) -> str:
-    if isinstance(group, ModelOptions):
-        return option_name(group.MODEL, name)
-    return "--check" if name == "checks" else f"--{name}"
+        given |= values
+    parameters = parameters_by_kind()[which.workload]
+    if which.variant is not None:
+        if not parameters.HAS_VARIANTS:
+            raise UsageError(f"--variant requires --workload pgbench (got --workload {which.workload})")
+        given["variant"] = which.variant
+    return workload_from({"kind": which.workload, **parameters.from_options(given, default_size)})

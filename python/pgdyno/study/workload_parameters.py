@@ -7,7 +7,7 @@ on servers.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
@@ -203,6 +203,15 @@ class WorkloadParameters(BaseModel):
         """Return the caveats of scripts that the engine has checked, from its answer. Raises UsageError."""
         del checked
         return []
+
+    @classmethod
+    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+        """Return the parameters that options give. Raises UsageError.
+
+        ``given``: their values by name. ``default_size``: warehouses or scale by kind, if none is given.
+        """
+        del default_size
+        return given
 
     @classmethod
     def variant(cls, name: str) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
-    from pgdyno.cli.options import StudyOptions
+    from pgdyno.cli.options import StudyOptions, WorkloadGroup
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.prepare import Preparation
     from pgdyno.server.cache_directory import Leftovers
@@ -49,6 +49,12 @@ def _trial_checks() -> Iterable[TrialCheck]:
     yield preflight.check_after_trial
 
 
+def _workload_options() -> Iterable[type[WorkloadGroup]]:
+    from pgdyno.features.own_data.options import OwnDataOptions
+
+    yield OwnDataOptions
+
+
 FEATURE = Feature(
     "own_data",
     options=_options,
@@ -56,4 +62,5 @@ FEATURE = Feature(
     data=_data,
     prepare=_prepare,
     trial_checks=_trial_checks,
+    workload_options=_workload_options,
 )

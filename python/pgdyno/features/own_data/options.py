@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import typer
 
-from pgdyno.cli.options import StudyOptions
+from pgdyno.cli.options import StudyOptions, WorkloadGroup
 from pgdyno.errors import UsageError
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
@@ -22,8 +22,11 @@ SWITCHES = {"on": True, "true": True, "yes": True, "off": False, "false": False,
 
 
 @dataclass(frozen=True)
-class OwnDataOptions:
+class OwnDataOptions(WorkloadGroup):
     """Options of data of the user, for pgbench scripts, and of the history of any data."""
+
+    KIND = "pgbench"
+    IN_COMPARISONS_ONLY = True
 
     data: Annotated[
         list[str] | None,
@@ -75,7 +78,7 @@ class OwnDataOptions:
             raise UsageError(f"--data {PG_UPGRADE} names no server: for example {PG_UPGRADE}17")
         return _only(given, "server to upgrade from")
 
-    def of_pgbench(self) -> dict[str, Any]:
+    def values(self) -> Mapping[str, Any]:
         """Return the parameters of pgbench. Raises UsageError."""
         found: dict[str, Any] = {}
         if self.source is not None:
@@ -85,6 +88,14 @@ class OwnDataOptions:
         if self.check:
             found["checks"] = [{"name": str(path), "text": read_script(path)} for path in self.check]
         return found
+
+    def option(self, name: str) -> str:
+        """Return the long spelling of an option."""
+        return "--check" if name == "checks" else f"--{name}"
+
+    def is_kind_implied(self) -> bool:
+        """Return whether data of the user are named."""
+        return self.source is not None
 
     def history(self) -> dict[str, Any]:
         """Return the parameters of any workload about the history of its data. Raises UsageError."""

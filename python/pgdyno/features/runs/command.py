@@ -28,17 +28,7 @@ from pgdyno.analysis.telemetry.percentiles import Latencies
 from pgdyno.cli import options
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.options import ClientOptions
-from pgdyno.cli.workload_options import (
-    PgbenchCalls,
-    PgbenchData,
-    PgbenchScripts,
-    SysbenchOptions,
-    TpccCalls,
-    TpccData,
-    TpccDialect,
-    Which,
-    chosen_parameters,
-)
+from pgdyno.cli.workload_options import CheckOptions, DriveOptions, LoadOptions
 from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in_one_line
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import require_room
@@ -83,11 +73,7 @@ from pgdyno.workloads.tpcc.parameters import TpccParameters
 def load(
     dsn: options.Dsn,
     *,
-    which: Which,
-    tpcc_data: TpccData,
-    tpcc_dialect: TpccDialect,
-    pgbench_data: PgbenchData,
-    sysbench: SysbenchOptions,
+    workload: LoadOptions,
     seed: Annotated[
         int | None,
         typer.Option(
@@ -125,17 +111,15 @@ def load(
       pgdyno load postgresql://localhost/sbtest --workload sysbench --tables 8 --table-size 100000
     """
     target = Dsn(dsn)
-    if seed is not None and which.workload == "pgbench":
+    if seed is not None and workload.which.workload == "pgbench":
         raise UsageError(f"--seed {seed} requires --workload tpcc: pgbench tables contain no random data")
-    if replace and not (into_existing and which.workload == "pgbench"):
+    if replace and not (into_existing and workload.which.workload == "pgbench"):
         raise UsageError(
             "--replace requires --into-existing and --workload pgbench; "
             "other tables are replaced only if pgdyno loaded them"
         )
-    sets = tpcc_dialect.given.get("table_sets", 1)  # at most one per warehouse
-    parameters = chosen_parameters(
-        which, tpcc_data, tpcc_dialect, pgbench_data, sysbench, default_size=lambda _: sets
-    )
+    sets = workload.given.get("table_sets", 1)  # at most one per warehouse
+    parameters = workload.parameters(lambda _: sets)
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
@@ -225,10 +209,7 @@ def load_summary(result: Event) -> str:
 def check(
     dsn: options.Dsn,
     *,
-    which: Which,
-    dialect: TpccDialect,
-    scripts: PgbenchScripts,
-    calls: PgbenchCalls,
+    workload: CheckOptions,
     as_json: options.Json = False,
 ) -> int:
     """Check the consistency of the data of a workload.
@@ -242,10 +223,10 @@ def check(
       pgdyno check postgresql://localhost/tpcc
       pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
-    if which.workload == "sysbench":
+    if workload.which.workload == "sysbench":
         raise UsageError("--workload sysbench: its data have no invariants; use tpcc or pgbench")
-    sets = dialect.given.get("table_sets", 1)  # at most one per warehouse
-    parameters = chosen_parameters(which, dialect, scripts, calls, default_size=lambda _: sets)
+    sets = workload.given.get("table_sets", 1)  # at most one per warehouse
+    parameters = workload.parameters(lambda _: sets)
     # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters):
@@ -328,7 +309,7 @@ def pgbench(context: typer.Context) -> None:
 # ----------------------------------------------------------------------
 
 
-def size_of_data(connection: Connection, kind: str, dialect: TpccDialect) -> int:
+def size_of_data(connection: Connection, kind: str, given: Mapping[str, Any]) -> int:
     """Return the scale or the number of warehouses of the loaded data.
 
     Data of the dialect sysbench may be those of sysbench-tpcc itself, which has no ownership marker. Raises
@@ -336,8 +317,8 @@ def size_of_data(connection: Connection, kind: str, dialect: TpccDialect) -> int
     """
     if kind == "pgbench":
         return read_scale(connection)
-    if dialect.given.get("dialect") == "sysbench" and marker_or_none(connection) is None:
-        create_views(connection, dialect.given.get("table_sets", 1))
+    if given.get("dialect") == "sysbench" and marker_or_none(connection) is None:
+        create_views(connection, given.get("table_sets", 1))
         return require_warehouses(connection)
     return read_marker(connection).scale
 
@@ -355,12 +336,7 @@ def drive(
         str, typer.Option(metavar="DURATION", help="Length of the warm-up before the window, not measured.")
     ] = "5s",
     *,
-    which: Which,
-    tpcc_calls: TpccCalls,
-    tpcc_dialect: TpccDialect,
-    pgbench_scripts: PgbenchScripts,
-    pgbench_calls: PgbenchCalls,
-    sysbench: SysbenchOptions,
+    options_of_workload: DriveOptions,
     load: ClientOptions,
     seed: Annotated[
         int | None,
@@ -391,14 +367,8 @@ def drive(
     with Interruption() as interruption:
         remote = Remote(Dsn(dsn))
         with remote.connect() as connection:
-            workload = chosen_parameters(
-                which,
-                tpcc_calls,
-                tpcc_dialect,
-                pgbench_scripts,
-                pgbench_calls,
-                sysbench,
-                default_size=lambda kind: size_of_data(connection, kind, tpcc_dialect),
+            workload = options_of_workload.parameters(
+                lambda kind: size_of_data(connection, kind, options_of_workload.given)
             )
             name, version = connection.info.dbname, version_of(connection)
         if not into_existing and name not in remote.own_databases():

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pgdyno.feature import Feature
 
 if TYPE_CHECKING:
+    from pgdyno.cli.options import WorkloadGroup
     from pgdyno.study.workload_parameters import WorkloadParameters
     from pgdyno.workloads.registry import WorkloadKind
 
@@ -25,4 +26,12 @@ def _workloads() -> Iterable[WorkloadKind]:
     yield SysbenchParameters, Sysbench
 
 
-FEATURE = Feature("sysbench", parameters=_parameters, workloads=_workloads)
+def _workload_options() -> Iterable[type[WorkloadGroup]]:
+    from pgdyno.features.sysbench.options import SysbenchOptions
+
+    yield SysbenchOptions
+
+
+FEATURE = Feature(
+    "sysbench", parameters=_parameters, workloads=_workloads, workload_options=_workload_options
+)

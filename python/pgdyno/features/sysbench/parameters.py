@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import UsageError
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters, read_script
 from pgdyno.units import counted, group_digits
@@ -103,6 +104,18 @@ def script_fields(name: str, directory: Path) -> dict[str, Any]:
             modules[stem] = read_script(beside[stem])
             waiting.append(modules[stem])
     return {"script": {"name": path.name, "text": text}, "modules": modules}
+
+
+def options_of(texts: Iterable[str]) -> dict[str, str]:
+    """Parse ``NAME=VALUE`` and ``--NAME=VALUE``; a name without value is on. Raises UsageError."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = canonical_option(name)
+        if not name or name.startswith("-"):
+            raise UsageError(f"--opt must have the form NAME=VALUE (got {text!r})")
+        found[name] = value if equals else "on"
+    return found
 
 
 class SysbenchScript(BaseModel):
@@ -209,6 +222,15 @@ class SysbenchParameters(WorkloadParameters):
             if name == "rand-seed" and not value.isdecimal():
                 raise ValueError(f"rand-seed must be a whole number (got {value!r})")
         return options
+
+    @classmethod
+    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+        """Return the parameters that options give; reads the script and its modules. Raises UsageError."""
+        del default_size
+        own = dict(given)
+        if "options" in own:
+            own["options"] = options_of(own["options"])
+        return own | script_fields(own["script"], Path()) if "script" in own else own
 
     @property
     def _is_bulk_insert(self) -> bool:

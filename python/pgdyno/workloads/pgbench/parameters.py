@@ -11,7 +11,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -389,6 +389,19 @@ class PgbenchParameters(WorkloadParameters):
         return [script.name for script in self.scripts]
 
     @classmethod
+    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+        """Return the parameters that options give; they override parts of a variant. Raises UsageError."""
+        own = dict(given)
+        if asked := scripts_of(own.pop("builtin", ()), own.pop("file", ())):
+            own["scripts"] = asked
+        if "define" in own:
+            own["define"] = definitions(own["define"])
+        wanted = {**cls.variant(own.pop("variant", "default")), **own}
+        if "scale" not in wanted and "data" not in wanted:
+            wanted["scale"] = default_size("pgbench")
+        return wanted
+
+    @classmethod
     def variant(cls, name: str) -> Mapping[str, Any]:
         """Return the parameters of a variant. Raises UsageError with a list of the known variants."""
         found = variant_of(name)
@@ -535,6 +548,45 @@ def script_files(text: str) -> tuple[Script, ...]:
     if Path(name).is_dir():
         raise UsageError(f"{text!r}: the directory has weights in its {LIST}: remove @{weight}")
     return (Script(name=name, weight=weight, text=_edited(Path(name))),)
+
+
+def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:
+    """Return the scripts, built-in ones first. Raises UsageError: unknown name or file, invalid weight.
+
+    Scripts of several recordings have the mean of their coverages.
+    """
+    found = [script_files(text) for text in files]
+    recordings = sum(any(script.share is not None for script in scripts) for scripts in found)
+    return (
+        *map(_builtin, builtins),
+        *(
+            script.model_copy(update={"share": script.share / recordings}) if script.share else script
+            for scripts in found
+            for script in scripts
+        ),
+    )
+
+
+def definitions(texts: Iterable[str]) -> dict[str, str]:
+    """Parse ``NAME=VALUE``; the last value of a name applies. Raises UsageError."""
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"--define must have the form NAME=VALUE (got {text!r})")
+        if re.search("[\udc80-\udcff]", text):
+            raise UsageError(f"--define {name} is not UTF-8: {value}")
+        found[name] = value
+    return found
+
+
+def _builtin(text: str) -> Script:
+    prefix, weight = weighted(text)
+    found = [name for name in BUILTINS if name.startswith(prefix)]
+    if len(found) != 1:
+        how = "is ambiguous" if found else "is unknown"
+        raise UsageError(f"--builtin: the script {prefix!r} {how}; available: {', '.join(BUILTINS)}")
+    return Script(name=found[0], weight=weight)
 
 
 def _edited(path: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
@@ -226,6 +226,11 @@ class TpccParameters(WorkloadParameters):
     def work(self) -> str:
         """Return the mix of the transactions."""
         return self.mix
+
+    @classmethod
+    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+        """Return the parameters that options give."""
+        return {"warehouses": default_size("tpcc"), **given}
 
     def specification_caveats(self) -> list[Caveat]:
         """Return that the mix does not meet the minima of TPC-C."""
