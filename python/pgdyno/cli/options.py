@@ -15,6 +15,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
+from enum import StrEnum
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -248,7 +249,7 @@ def option_from(model: type[BaseModel], name: str, default: object = None) -> An
     """Return the ``typer.Option`` of a field. ``default``: added to the help, if the field names no other."""
     field, option = model.model_fields[name], option_of(model, name)
     text = re.sub(r"(--[a-z-]+)=", r"\1 ", option.help or field.description or "")
-    if "kind" in model.model_fields:
+    if issubclass(model, WorkloadParameters):
         of = option.of or model.model_fields["kind"].default
         text = f"{of}: {text[:1].lower()}{text[1:]}"
     parts = [text, "May be repeated."] if option.is_repeated else [text]
@@ -270,9 +271,11 @@ def _parameter(model: type[BaseModel], name: str) -> inspect.Parameter:
     annotation = field.annotation
     if get_origin(annotation) in (Union, UnionType):
         annotation = get_args(annotation)[0]
-    kind: Any = annotation if annotation in (bool, int, float) or get_origin(annotation) is Literal else str
+    is_enum = isinstance(annotation, type) and issubclass(annotation, StrEnum)
+    is_known = annotation in (bool, int, float) or get_origin(annotation) is Literal or is_enum
+    kind: Any = annotation if is_known else str
     kind = list[str] if option_of(model, name).is_repeated else kind
-    default = field.default if type(field.default) in (int, float, str) else None
+    default = field.default if type(field.default) in (int, float, str) or is_enum else None
     hint = Annotated[kind | None, option_from(model, name, default)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 

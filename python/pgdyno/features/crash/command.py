@@ -13,6 +13,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import say
+from pgdyno.cli.options import ModelOptions, expanded
 from pgdyno.cli.output_files import require_writable
 from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
@@ -23,23 +24,26 @@ from pgdyno.features.crash.plan import (
     DISK_BLOCK_BYTES,
     DISK_BYTES_MAX,
     DISK_BYTES_MIN,
-    CrashKind,
-    CrashMoment,
     CrashPlan,
-    CrashWorkload,
-    DiskBehavior,
-    FileSystem,
-    StandbyCrash,
-    Survivors,
 )
 from pgdyno.features.crash.records import Crash, has_study, read_crash_test
 from pgdyno.features.crash.sections import progress_line, read_crash_report
 from pgdyno.interruption import Interruption
 from pgdyno.study.arm_spec import parse_arms, with_build_options
-from pgdyno.study.sizing import CUTS, CUTS_MAX
 from pgdyno.units import parse_duration_s, parse_size_bytes
 
 
+class HowToCrash(
+    ModelOptions, model=CrashPlan, fields="kind cuts real disk file_system survivors at standby"
+):
+    """What crashes, and when."""
+
+
+class CrashLoadOptions(ModelOptions, model=CrashPlan, fields="workload scale clients"):
+    """The load until a crash."""
+
+
+@expanded
 def crash(
     arms: Annotated[
         list[str],
@@ -49,59 +53,7 @@ def crash(
         ),
     ],
     *,
-    kind: Annotated[
-        CrashKind,
-        typer.Option(
-            help="What ends. backend: one backend. server: all processes of the server. power: the power of "
-            "the machine; needs root, /dev/fuse and a loop device."
-        ),
-    ] = CrashKind.POWER,
-    cuts: Annotated[
-        int, typer.Option(metavar="N", min=1, max=CUTS_MAX, help="Number of crashes per arm.")
-    ] = CUTS,
-    real: Annotated[
-        bool,
-        typer.Option(
-            "--real",
-            help="The arm is a running server on another machine, as a DSN, and you cut the power of that "
-            "machine. pgdyno counts what is lost when the server is back.",
-        ),
-    ] = False,
-    disk: Annotated[
-        DiskBehavior,
-        typer.Option(
-            help="Behavior of the simulated disk of --kind power. lying: it acknowledges flushes and ignores "
-            "them. failing: a write or flush fails, and the power is cut up to 2 s later. full: no space is "
-            "left from a moment up to 2 s before the power cut."
-        ),
-    ] = DiskBehavior.HONEST,
-    file_system: Annotated[
-        FileSystem, typer.Option(help="File system on the simulated disk; needs its mkfs.")
-    ] = FileSystem.EXT4,
-    survivors: Annotated[
-        Survivors | None,
-        typer.Option(
-            help="What survives a power cut of writes that were not flushed: nothing, all, a random subset "
-            "of blocks of 4 KiB (pieces), or the same with blocks torn at 512 bytes. "
-            "[default: a random one per cut]",
-        ),
-    ] = None,
-    at: Annotated[
-        CrashMoment,
-        typer.Option(
-            help="Moment of a crash, from 1 s after the first transaction until --within. "
-            "any: at random. commit: a power cut at the next flush, before it takes effect. checkpoint, "
-            "vacuum: during a forced checkpoint or a VACUUM; a power cut then waits for unflushed writes."
-        ),
-    ] = CrashMoment.ANY,
-    standby: Annotated[
-        StandbyCrash | None,
-        typer.Option(
-            help="Add a synchronous standby on the same machine, with its own disk, and audit it after its "
-            "promotion. primary: the primary crashes. both: both crash at the same time. standby: it crashes "
-            "alone, starts again and catches up. [default: no standby]",
-        ),
-    ] = None,
+    how: HowToCrash,
     within: Annotated[
         str | None,
         typer.Option(
@@ -110,19 +62,7 @@ def crash(
             "writes data back after about 30 s. [default: 5s]",
         ),
     ] = None,
-    workload: Annotated[
-        CrashWorkload,
-        typer.Option(
-            help="Transactions of the clients. ledger: two changes that the audit checks. tpcc, pgbench: the "
-            "transactions of the workload with these changes added; its consistency is checked as well."
-        ),
-    ] = CrashWorkload.LEDGER,
-    scale: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1000, help="Warehouses of tpcc, or scale of pgbench.")
-    ] = 1,
-    clients: Annotated[
-        int, typer.Option(metavar="N", min=1, max=80, help="Number of client connections.")
-    ] = 8,
+    load: CrashLoadOptions,
     disk_size: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Size of the simulated disk, at least 1GB. [default: 4GB]"),
@@ -162,6 +102,7 @@ def crash(
       pgdyno crash 18 --workload tpcc --scale 10
       pgdyno crash --real postgresql://postgres@10.0.0.7/postgres --cuts 3
     """
+    real = "real" in how.given
     if real and (given := "--within" if within else "--disk-size" if disk_size else ""):
         raise UsageError(f"{given} does not apply to --real, where you cause the crash: remove it")
     chosen = with_build_options(parse_arms(arms), build_options)
@@ -175,18 +116,9 @@ def crash(
     path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
     plan = CrashPlan(
         arms=tuple(chosen),
-        kind=kind,
-        real=real,
-        disk=disk,
-        file_system=file_system,
-        at=at,
-        standby=standby,
-        survivors=survivors,
-        workload=workload,
-        scale=scale,
+        **how.given,
+        **load.given,
         active_s_max=ACTIVE_S_LIMIT if real else _active_s_max(within or "5s"),
-        cuts=cuts,
-        clients=clients,
         disk_bytes=_disk_bytes(disk_size or "4GB"),
         seed=_seed(path, seed),
     )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.sizing import CUTS, CUTS_MAX
+from pgdyno.study.values import Option
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -139,22 +141,57 @@ class CrashPlan(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     arms: tuple[ArmSpec, ...] = Field(min_length=1)
-    kind: CrashKind = CrashKind.POWER
-    real: bool = False
-    """True if the user cuts the power of the server's machine; the arm is its connection string."""
-    disk: DiskBehavior = DiskBehavior.HONEST
-    file_system: FileSystem = FileSystem.EXT4
-    at: CrashMoment = CrashMoment.ANY
-    standby: StandbyCrash | None = None
-    """None: there is no standby."""
-    survivors: Survivors | None = None
-    """None: a random one for each cut."""
-    workload: CrashWorkload = CrashWorkload.LEDGER
-    scale: int = Field(default=1, gt=0, le=1000)
-    """Warehouses of tpcc, or scale of pgbench."""
+    kind: Annotated[CrashKind, Option()] = Field(
+        default=CrashKind.POWER,
+        description="What ends. backend: one backend. server: all processes of the server. power: the power "
+        "of the machine; needs root, /dev/fuse and a loop device.",
+    )
+    real: Annotated[bool, Option()] = Field(
+        default=False,
+        description="The arm is a running server on another machine, as a DSN, and you cut the power of that "
+        "machine. pgdyno counts what is lost when the server is back.",
+    )
+    disk: Annotated[DiskBehavior, Option()] = Field(
+        default=DiskBehavior.HONEST,
+        description="Behavior of the simulated disk of --kind power. lying: it acknowledges flushes and "
+        "ignores them. failing: a write or flush fails, and the power is cut up to 2 s later. full: no space "
+        "is left from a moment up to 2 s before the power cut.",
+    )
+    file_system: Annotated[FileSystem, Option()] = Field(
+        default=FileSystem.EXT4, description="File system on the simulated disk; needs its mkfs."
+    )
+    at: Annotated[CrashMoment, Option()] = Field(
+        default=CrashMoment.ANY,
+        description="Moment of a crash, from 1 s after the first transaction until --within. any: at random. "
+        "commit: a power cut at the next flush, before it takes effect. checkpoint, vacuum: during a forced "
+        "checkpoint or a VACUUM; a power cut then waits for unflushed writes.",
+    )
+    standby: Annotated[StandbyCrash | None, Option(default="no standby")] = Field(
+        default=None,
+        description="Add a synchronous standby on the same machine, with its own disk, and audit it after "
+        "its promotion. primary: the primary crashes. both: both crash at the same time. standby: it crashes "
+        "alone, starts again and catches up.",
+    )
+    survivors: Annotated[Survivors | None, Option(default="a random one per cut")] = Field(
+        default=None,
+        description="What survives a power cut of writes that were not flushed: nothing, all, a random "
+        "subset of blocks of 4 KiB (pieces), or the same with blocks torn at 512 bytes.",
+    )
+    workload: Annotated[CrashWorkload, Option()] = Field(
+        default=CrashWorkload.LEDGER,
+        description="Transactions of the clients. ledger: two changes that the audit checks. tpcc, pgbench: "
+        "the transactions of the workload with these changes added; its consistency is checked as well.",
+    )
+    scale: Annotated[int, Option("N", has_range=True)] = Field(
+        default=1, ge=1, le=1000, description="Warehouses of tpcc, or scale of pgbench."
+    )
     active_s_max: float = Field(default=ACTIVE_S_MAX, ge=ACTIVE_S_MIN, le=ACTIVE_S_LIMIT)
-    cuts: int = Field(default=CUTS, gt=0, le=CUTS_MAX)
-    clients: int = Field(default=8, gt=0, le=80)
+    cuts: Annotated[int, Option("N", has_range=True)] = Field(
+        default=CUTS, ge=1, le=CUTS_MAX, description="Number of crashes per arm."
+    )
+    clients: Annotated[int, Option("N", has_range=True)] = Field(
+        default=8, ge=1, le=80, description="Number of client connections."
+    )
     slots: int = Field(default=2000, gt=0, le=1_000_000)
     disk_bytes: int = Field(
         default=4 << 30, ge=DISK_BYTES_MIN, le=DISK_BYTES_MAX, multiple_of=DISK_BLOCK_BYTES
