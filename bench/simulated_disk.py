@@ -21,7 +21,7 @@ from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared
 from pgdyno.features.crash.plan import FileSystem
 from pgdyno.features.crash_disk.disk import FORMAT, FaultyDisk, create_image, missing_for_power_cuts
-from pgdyno.server.directories import run_step
+from pgdyno.features.crash_disk.mounts import run_step
 
 IMAGE_BYTES = 2 << 30
 CHUNK_BYTES = 1 << 20

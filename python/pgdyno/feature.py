@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pgdyno.results.reader import Evidence
     from pgdyno.server.build_store import OpenSource
     from pgdyno.server.cache_directory import Leftovers
+    from pgdyno.server.processes import ReleaseDisks
     from pgdyno.study.study_file import FilePart
     from pgdyno.study.workload_parameters import WorkloadParameters
     from pgdyno.workloads.registry import WorkloadKind
@@ -43,6 +44,7 @@ class Feature:
     workload_options: Callable[[], Iterable[type[WorkloadGroup]]] = tuple
     servers: Callable[[], Iterable[OpenSource]] = tuple
     leftovers: Callable[[], Iterable[Leftovers]] = tuple
+    disks: Callable[[], Iterable[ReleaseDisks]] = tuple
     data: Callable[[], Iterable[DataKind]] = tuple
     prepare: Callable[[], Iterable[Preparation]] = tuple
     examinations: Callable[[], Iterable[Examine]] = tuple

@@ -330,10 +330,12 @@ def test_a_process_of_the_disk_that_dies_is_an_error_and_leaves_nothing(server_d
 HOLDER = """
 import sys
 from pathlib import Path
+from pgdyno.cli.features import features
 from pgdyno.features.crash_disk.disk import FaultyDisk, create_image
 from pgdyno.server.processes import Runs
 from pgdyno.server.directories import server_account
 
+features()
 with Runs(Path(sys.argv[1]), server_account()).open("crash") as run:
     create_image(run.path / "x.img", 1 << 30)
     with FaultyDisk.attach(run.path, run.path / "x.img") as disk:

@@ -12,8 +12,10 @@ from hypothesis import strategies as st
 
 from pgdyno.errors import ServerError
 from pgdyno.features.crash.load import _segments_of
+from pgdyno.features.crash_disk import mounts
+from pgdyno.features.crash_disk.mounts import loops_below, mounts_below, run_step
 from pgdyno.server import directories
-from pgdyno.server.directories import Mount, loops_below, mount_of, mounts_below, mounts_of, run_step
+from pgdyno.server.directories import Mount, mount_of, mounts_of
 
 MOUNTINFO = rb"""
 22 1 254:0 / / rw,relatime - ext4 /dev/root rw
@@ -71,7 +73,7 @@ def test_a_path_is_on_the_latest_of_the_deepest_mounts_above_it() -> None:
 def test_a_loop_device_is_found_by_any_path_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: bytes
 ) -> None:
-    monkeypatch.setattr(directories, "LOOPS", tmp_path)
+    monkeypatch.setattr(mounts, "LOOPS", tmp_path)
     (tmp_path / "loop7" / "loop").mkdir(parents=True)
     (tmp_path / "loop7" / "loop" / "backing_file").write_bytes(b"/nonesuch/%b/%b\n" % (name, name))
     (tmp_path / "loop8").mkdir()  # a device without a file

@@ -67,6 +67,7 @@ FEATURES = (
     "builds",
     "capacity",
     "crash",
+    "crash_disk",
     "doctor",
     "drivers",
     "factors",

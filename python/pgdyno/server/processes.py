@@ -32,11 +32,12 @@ import psycopg
 from psycopg.conninfo import make_conninfo
 
 from pgdyno.errors import ConnectError, ServerError, StartError, UsageError, in_one_line
+from pgdyno.hooks import Hooks
 from pgdyno.interruption import SIGNALS, stopping
 from pgdyno.server import child
 from pgdyno.server.builds import Build
 from pgdyno.server.connections import NoAnswer, connect
-from pgdyno.server.directories import Account, locked, locked_if_free, release_disks
+from pgdyno.server.directories import Account, locked, locked_if_free
 from pgdyno.server.settings import (
     BASE,
     base_settings,
@@ -464,6 +465,11 @@ def _parent(account: Account) -> Path:
     return Path("/tmp") if too_long or not account.can_reach(parent / "x") else parent
 
 
+ReleaseDisks = Callable[[Path], Sequence[str]]
+"""Removes the disks of a feature below a directory. Returns what remains."""
+
+DISKS: Hooks[ReleaseDisks] = Hooks("disks")
+
 OWNER = "owner.lock"
 PREFIX = "run-"
 END_TIMEOUT_MS = 20_000
@@ -526,10 +532,10 @@ class Runs:
 
 
 def _remove(path: Path) -> None:
-    """Delete a directory and its simulated disks. It stays if a disk cannot be removed: its files are in use,
-    and the next cleanup tries again.
+    """Delete a directory and the disks in it. It stays if a disk cannot be removed: its files are in use, and
+    the next cleanup tries again.
     """
-    if not release_disks(path):
+    if not [left for release in DISKS for left in release(path)]:
         shutil.rmtree(path, ignore_errors=True)
 
 

@@ -33,7 +33,7 @@ from typing import Any, Literal, Self
 
 from pgdyno.errors import DiskFullError, ServerError
 from pgdyno.features.crash.plan import DISK_BLOCK_BYTES, DiskOperation, FileSystem, Survivors
-from pgdyno.server.directories import (
+from pgdyno.features.crash_disk.mounts import (
     LOOPS,
     STEP_TIMEOUT_S,
     abort_connection,
