@@ -13,7 +13,7 @@ from report_forms import FORMS, plain, sections_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli.report import read_report
-from pgdyno.features.factors.scalability import Law, _peak, _peak_interval, _peaks_least, _peaks_most
+from pgdyno.features.factors.scalability import Law, _cell, _peak, _peaks_least, _peaks_most, _unsigned
 from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _fitting
@@ -71,5 +71,6 @@ def test_a_peak_whose_knee_may_be_out_of_range_has_no_upper_bound() -> None:
     assert np.isfinite(_peak(near, 128.0)).all() and np.isinf(_peak(far, 128.0)).all()
     assert _peaks_most(far, near, 128.0)[0] == np.inf and np.isfinite(_peaks_least(far, near, 128.0)[0])
     assert _peaks_least(near, far, 128.0)[0] == -100.0 and np.isfinite(_peaks_most(near, far, 128.0)[0])
-    assert _peak_interval(Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, np.inf)) == "[450.0, ∞]"
-    assert _peak_interval(Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, 550.0)) == "[450, 550]"
+    for high, text in ((np.inf, "500.0 [450.0, ∞]"), (550.0, "500 [450, 550]")):
+        peak = Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, high)
+        assert plain(_cell(peak, _unsigned(peak))) == text

@@ -318,14 +318,14 @@ class Effects:
         """Return the main effects of a factor."""
         return [contrast for contrast in self.main if contrast.change.factor == factor]
 
-    def with_factor(self, factor: str) -> list[Contrast]:
-        """Return the interactions of a factor, each from its point of view."""
+    def between(self, factor: str, other: str) -> list[Contrast]:
+        """Return the interactions of two factors, from the point of view of the first."""
         found = []
         for contrast in self.interactions:
             assert contrast.by is not None
-            if contrast.change.factor == factor:
+            if (contrast.change.factor, contrast.by.factor) == (factor, other):
                 found.append(contrast)
-            elif contrast.by.factor == factor:
+            elif (contrast.change.factor, contrast.by.factor) == (other, factor):
                 found.append(replace(contrast, change=contrast.by, by=contrast.change))
         return found
 
@@ -564,10 +564,7 @@ def _brief(effects: Effects, factor: str, plan: Study) -> str:
     depends = [
         factor_name(other)
         for other in others
-        if interaction_of(
-            [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other], plan
-        )
-        == "depends"
+        if interaction_of(effects.between(factor, other), plan) == "depends"
     ]
     metric = effects.design.metric.name
     text = f"Main effect of {factor_name(factor)} on {metric}: {'; '.join(changes) or NOT_RUN}"
@@ -633,7 +630,7 @@ def _interactions_text(effects: Effects, factor: str, others: Sequence[str], pla
     by_word: dict[str, list[str]] = {}
     sentences = []
     for other in others:
-        found = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
+        found = effects.between(factor, other)
         word = interaction_of(found, plan)
         by_word.setdefault(word, []).append(factor_name(other))
         if word == "depends":
@@ -699,15 +696,17 @@ def main_effects(effects: Effects, plan: Study) -> Table:
         for contrast in effects.main
     ]
     metric = effects.design.metric
+    title = f"Main effects: change of {metric.name} by factor ({metric.better.word} is better)"
+    note = "Averages with equal weights over the combinations of the other factors that have both levels. "
+    return _table(title, ["factor"], rows, note + _corrected(plan) + _over_time(effects))
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[list[str]], note: str) -> Table:
     return Table(
-        title=f"Main effects: change of {metric.name} by factor ({metric.better.word} is better)",
-        columns=("factor", *COLUMNS),
+        title=title,
+        columns=(*columns, *COLUMNS),
         rows=rows,
-        note=(
-            "Averages with equal weights over the combinations of the other factors that have both levels. "
-            + _corrected(plan)
-            + _over_time(effects)
-        ),
+        note=note,
         numeric=NUMERIC,
         dispensable=("passes", "combinations"),
         long=len(rows) > ROWS_MAX,
@@ -721,37 +720,22 @@ def interactions(effects: Effects, plan: Study) -> Table:
         assert contrast.by is not None
         names = [change_name(contrast.change), change_name(contrast.by)]
         rows.append([*names, *_effect_cells(contrast, INTERACTION_WORDS, effects, plan)])
-    return Table(
-        title="Interactions of factors",
-        columns=("factor", "by", *COLUMNS),
-        rows=rows,
-        note=(
-            "Change of the ratio of the first factor by the second factor; 0 means no interaction. "
-            + _corrected(plan)
-        ),
-        numeric=NUMERIC,
-        dispensable=("passes", "combinations"),
-        long=len(rows) > ROWS_MAX,
-    )
+    note = "Change of the ratio of the first factor by the second factor; 0 means no interaction. "
+    return _table("Interactions of factors", ["factor", "by"], rows, note + _corrected(plan))
 
 
 def effects_by_level(effects: Effects, plan: Study) -> Table:
     """Return the changes at each level, for compared factors with a significant interaction."""
     rows = []
     for (factor, other), found in effects.simple_effects.items():
-        between = [c for c in effects.with_factor(factor) if c.by is not None and c.by.factor == other]
-        if effects.design.factor(factor).compared and interaction_of(between, plan) == "depends":
+        depends = interaction_of(effects.between(factor, other), plan) == "depends"
+        if depends and effects.design.factor(factor).compared:
             for level, contrast in found:
                 cells = _effect_cells(contrast, HIGHER, effects, plan)
                 rows.append([change_name(contrast.change), f"{factor_name(other)} {level}", *cells])
-    return Table(
-        title="Effects by level of the interacting factor",
-        columns=("factor", "at", *COLUMNS),
-        rows=rows,
-        note="CIs are corrected over all levels of the interacting factor (Holm).",
-        numeric=NUMERIC,
-        dispensable=("passes", "combinations"),
-    )
+    note = "CIs are corrected over all levels of the interacting factor (Holm)."
+    table = _table("Effects by level of the interacting factor", ["factor", "at"], rows, note)
+    return replace(table, long=False)
 
 
 COLUMNS = ("change, %", "verdict", "combinations", "passes")

@@ -746,10 +746,13 @@ def _end(curve: Curve, plan: Study) -> str:
         )
     knee, peak = curve.knee, curve.peak
     ci = f"{given_percent(plan.confidence)} CI "
+    of_knee = (
+        f" ({ci}{_interval(knee, _clients, _beyond(curve))})" if knee.low is not None else " (no CI yet)"
+    )
+    of_peak = f" ({ci}{_interval(peak, _unsigned(peak))})" if peak.low is not None else ""
     claim = (
-        f"throughput is highest with about {group_digits(knee.value, _places(knee.value))} clients"
-        f"{f' ({ci}{_knee_interval(curve)})' if knee.low is not None else ' (no CI yet)'}: "
-        f"{peak.value_text}{f' ({ci}{_peak_interval(peak)})' if peak.low is not None else ''}."
+        f"throughput is highest with about {_clients(knee.value)} clients{of_knee}: "
+        f"{peak.value_text}{of_peak}."
     )
     if knee.value > largest:
         claim += f" This is an extrapolation: at most {largest} clients were measured."
@@ -769,18 +772,24 @@ def _losses(curve: Curve) -> str:
     )
 
 
-def _knee_interval(curve: Curve) -> str:
-    """Return the interval of the knee; an infinite end is shown as "more than" the range of the fit."""
-    knee, reach = curve.knee, REACH * curve.clients_max
-    assert knee is not None and knee.low is not None and knee.high is not None
-    low = group_digits(knee.low, _places(knee.low))
-    if not math.isfinite(knee.high):
-        return bracketed(low, f"more than {group_digits(reach, 0)}")
-    return bracketed(low, group_digits(knee.high, _places(knee.high)))
+def _clients(number: float) -> str:
+    return group_digits(number, 1 if number < 10 else 0)
 
 
-def _places(clients: float) -> int:
-    return 1 if clients < 10 else 0
+def _beyond(curve: Curve) -> str:
+    """Return the text of a knee beyond the range of the fit."""
+    return f"more than {group_digits(REACH * curve.clients_max, 0)}"
+
+
+def _unsigned(estimate: Estimate) -> Callable[[float], str]:
+    return partial(group_digits, decimals=estimate.decimals)
+
+
+def _interval(estimate: Estimate, number: Callable[[float], str], beyond: str = "∞") -> str:
+    """Return the interval, with ``beyond`` as an infinite end."""
+    assert estimate.low is not None and estimate.high is not None
+    high = number(estimate.high) if math.isfinite(estimate.high) else beyond
+    return bracketed(number(estimate.low), high)
 
 
 def _p(p_value: float | None) -> str:
@@ -794,11 +803,9 @@ def parameters(found: Scalability, plan: Study) -> Table:
     rows = [
         [
             curve.name,
-            _with_interval(curve.rate_of_one),
-            _with_interval(curve.sigma),
-            _with_interval(curve.kappa),
-            _knee(curve),
-            ABSENT if curve.peak is None else _peak_cell(curve.peak),
+            *(_cell(of, _unsigned(of)) for of in (curve.rate_of_one, curve.sigma, curve.kappa)),
+            ABSENT if curve.knee is None else _cell(curve.knee, _clients, _beyond(curve)),
+            ABSENT if curve.peak is None else _cell(curve.peak, _unsigned(curve.peak)),
             _p(curve.fitting.p_value).removeprefix("p = ").removeprefix("p "),
             str(len(curve.passes)),
         ]
@@ -834,36 +841,12 @@ def _as_if_fixed(plan: Study) -> str:
     return ", and assume a number of passes fixed in advance" if plan.needs_anytime_intervals else ""
 
 
-def _knee(curve: Curve) -> str:
-    if curve.knee is None:
-        return ABSENT
-    value = group_digits(curve.knee.value, _places(curve.knee.value))
-    return value if curve.knee.low is None else f"{value} {with_no_break_spaces(_knee_interval(curve))}"
-
-
-def _peak_cell(peak: Estimate) -> str:
-    value = group_digits(peak.value, peak.decimals)
-    return value if peak.low is None else f"{value} {with_no_break_spaces(_peak_interval(peak))}"
-
-
-def _with_interval(estimate: Estimate) -> str:
-    value = group_digits(estimate.value, estimate.decimals)
-    return (
-        value
-        if estimate.low is None
-        else f"{value} {with_no_break_spaces(_without_unit(estimate).interval_text)}"
-    )
-
-
-def _without_unit(estimate: Estimate) -> Estimate:
-    """Return the estimate without a unit, for a column with the unit in its head."""
-    return replace(estimate, unit="")
-
-
-def _peak_interval(peak: Estimate) -> str:
-    if peak.low is None or peak.high is None or math.isfinite(peak.high):
-        return peak.interval_text
-    return bracketed(group_digits(peak.low, peak.decimals), "∞")
+def _cell(estimate: Estimate, number: Callable[[float], str], beyond: str = "∞") -> str:
+    """Return the value with its interval, for a column with the unit in its head."""
+    value = number(estimate.value)
+    if estimate.low is None:
+        return value
+    return f"{value} {with_no_break_spaces(_interval(estimate, number, beyond))}"
 
 
 def curve_difference_table(found: Scalability, plan: Study) -> Table:
@@ -886,27 +869,20 @@ def curve_difference_table(found: Scalability, plan: Study) -> Table:
 
 
 def _signed(estimate: Estimate) -> str:
-    value = signed(estimate.value, estimate.decimals, "")
-    if estimate.low is None:
-        return value
-    if estimate.high is not None and math.isinf(estimate.high):
-        low = signed(estimate.low, estimate.decimals, "")
-        return f"{value} {with_no_break_spaces(bracketed(low, '∞'))}"
-    low, high = (signed(end, estimate.decimals, "") for end in (estimate.low, estimate.high or 0.0))
-    return f"{value} {with_no_break_spaces(bracketed(low, high))}"
+    return _cell(estimate, lambda value: signed(value, estimate.decimals, ""))
 
 
 def ratios(found: Scalability, plan: Study) -> Table:
     """Return the measured ratios, one row per curve and number of clients."""
     rows = [
         [
-            of.name if first else "",
+            of.name if i == 0 else "",
             str(clients),
             result_tables.with_interval(ratio, plan.confidence),
             str(ratio.n),
         ]
         for of in found.differences
-        for first, clients, ratio in _numbered(of)
+        for i, (clients, ratio) in enumerate(of.ratios.items())
     ]
     baselines = enumeration(list(dict.fromkeys(of.baseline for of in found.differences)))
     return Table(
@@ -921,10 +897,6 @@ def ratios(found: Scalability, plan: Study) -> Table:
         dispensable=("passes",),
         long=len(rows) > ROWS_MAX,
     )
-
-
-def _numbered(of: CurveDifference) -> list[tuple[bool, int, Estimate]]:
-    return [(i == 0, clients, ratio) for i, (clients, ratio) in enumerate(of.ratios.items())]
 
 
 def points(found: Scalability) -> Table:
