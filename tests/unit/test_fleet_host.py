@@ -112,15 +112,15 @@ def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
 
 
 def test_a_host_keeps_its_own_newer_file(cache: Path, tmp_path: Path) -> None:
-    with HostFiles.of("s-a").held():
-        HostFiles.of("s-a").evidence.write_bytes(b"own")
+    with HostFiles("s-a").held():
+        HostFiles("s-a").evidence.write_bytes(b"own")
     (tmp_path / "old").write_bytes(b"older")
     with_wrong_study(tmp_path / "old")
-    assert HostFiles.of("s-a").evidence.read_bytes() == b"own"
+    assert HostFiles("s-a").evidence.read_bytes() == b"own"
 
 
 def test_files_are_pruned_by_age_unless_their_agent_or_its_study_lives(cache: Path) -> None:
-    old = HostFiles.of("old")
+    old = HostFiles("old")
     with old.held():  # as the process of a study whose agent is lost
         old.evidence.write_bytes(b"x" * 9000)
         sent, _ = with_wrong_study()
@@ -136,7 +136,7 @@ def test_files_are_pruned_by_age_unless_their_agent_or_its_study_lives(cache: Pa
     assert prune(Cache.open()) == [], "not collected yet"
     assert [one.name for one in prune(Cache.open(), older_than_s=60.0)] == ["old"]
     assert not old.folder.exists()
-    assert HostFiles.of("s-a").study.exists()
+    assert HostFiles("s-a").study.exists()
     sent.remove_files()
 
 
@@ -208,7 +208,7 @@ def test_a_case_of_a_host_has_all_arms(cache: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("name", ["../x", "", "a/b", ".x"])
 def test_a_name_cannot_leave_the_directory(cache: Path, name: str) -> None:
     with pytest.raises(UsageError):
-        HostFiles.of(name)
+        HostFiles(name)
 
 
 def test_the_status_follows_the_progress() -> None:

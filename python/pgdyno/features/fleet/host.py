@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Protocol, Self
+from typing import IO, Any, BinaryIO, Protocol
 
 from pydantic import BaseModel
 
@@ -258,22 +258,21 @@ def write_chunks(chunks: Sequence[Chunk], path: Path) -> None:
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 
 
-@dataclass(frozen=True)
 class HostFiles:
     """Files of one work. They stay on the host until the coordinator has the results file.
 
-    ``held`` creates their directory.
+    ``held`` creates their directory. ``snapshot`` is the last one of the results file, and ``log`` has the
+    messages of the process of the study, for unexpected errors. Raises UsageError: invalid name, no cache.
     """
 
-    folder: Path
-    name: str
-
-    @classmethod
-    def of(cls, name: str) -> Self:
-        """Return the files of a work. Raises UsageError: invalid name, no cache."""
+    def __init__(self, name: str) -> None:
         if not NAME.fullmatch(name):
             raise UsageError(f"{name!r} cannot be the name of a results file: use letters, digits, - and _")
-        return cls(Cache.open().fleet / name, name)
+        self.folder = Cache.open().fleet / name
+        self.evidence = self.folder / f"{name}.sqlite"
+        self.snapshot = self.folder / f"{name}.snapshot"
+        self.study = self.folder / f"{name}.toml"
+        self.log = self.folder / f"{name}.log"
 
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
@@ -287,26 +286,6 @@ class HostFiles:
                 self.folder.mkdir(mode=0o700, exist_ok=True)
                 holding.enter_context(locked(self.folder / OWNER, shared=True))
             yield
-
-    @property
-    def evidence(self) -> Path:
-        """The results file."""
-        return self.folder / f"{self.name}.sqlite"
-
-    @property
-    def snapshot(self) -> Path:
-        """The last snapshot of the results file."""
-        return self.folder / f"{self.name}.snapshot"
-
-    @property
-    def study(self) -> Path:
-        """The study file."""
-        return self.folder / f"{self.name}.toml"
-
-    @property
-    def log(self) -> Path:
-        """Messages of the process of the study, for unexpected errors."""
-        return self.folder / f"{self.name}.log"
 
     def remove(self) -> None:
         """Remove all files."""
@@ -423,7 +402,7 @@ class HostAgent:
         which is as new as any copy, or newer.
         """
         try:
-            self._files = HostFiles.of(task.name)
+            self._files = HostFiles(task.name)
             self._held.enter_context(self._files.held())
             if evidence and not self._files.evidence.exists():
                 write_chunks(evidence, self._files.evidence)

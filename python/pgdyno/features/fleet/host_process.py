@@ -89,7 +89,7 @@ def _warn_of_niceness(niceness: int) -> None:
 
 def run_task(task: HostTask) -> str:
     """Run or resume the study. Return its StudyEnd. Raises PgdynoError, psycopg.Error, OSError."""
-    files = HostFiles.of(task.name)
+    files = HostFiles(task.name)
 
     def watch_for(_: Sequence[str]) -> AbstractContextManager[_Reporter]:
         return nullcontext(_Reporter(files, task.snapshot_s))
