@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
+import psutil
 from numpy.typing import ArrayLike, NDArray
 
 from pgdyno.errors import EngineError, FleetError, UsageError, in_one_line
@@ -178,7 +179,9 @@ class NodeUsage:
 def own_usage() -> NodeUsage:
     """Return the counters of this machine. Traffic of the loopback interface is not included."""
     cpu = machine_cpu()
-    received, sent = _traffic_bytes(Path("/proc/net/dev").read_text())
+    traffic = psutil.net_io_counters(pernic=True, nowrap=False)
+    received = sum(of.bytes_recv for name, of in traffic.items() if name != LOOPBACK)
+    sent = sum(of.bytes_sent for name, of in traffic.items() if name != LOOPBACK)
     cores = len(os.sched_getaffinity(0))
     segments = _segments(Path("/proc/net/snmp").read_text())
     return NodeUsage(time.monotonic(), cores, cpu.busy_s, cpu.steal_s, received, sent, *segments)
@@ -189,17 +192,6 @@ def _segments(text: str) -> tuple[int, int]:
     names, values = (line.split() for line in text.splitlines() if line.startswith("Tcp:"))
     found = dict(zip(names, values, strict=True))
     return int(found["OutSegs"]), int(found["RetransSegs"])
-
-
-def _traffic_bytes(text: str) -> tuple[int, int]:
-    """Return the received and sent bytes in a text of /proc/net/dev."""
-    received = sent = 0
-    for line in text.splitlines()[2:]:
-        interface, _, counters = line.partition(":")
-        if interface.strip() != LOOPBACK:
-            values = counters.split()
-            received, sent = received + int(values[0]), sent + int(values[8])
-    return received, sent
 
 
 def node_evidence(

@@ -1,4 +1,4 @@
-"""Own data in a study: found before its servers, tested before the first block, checked after trials.
+"""Own data in a study: read and tested before the first block, checked after each trial.
 
 - Removal of the values of rows from errors and logs of servers on data of the user.
 - Invariants of the user after a trial: queries that must return no row.
@@ -143,7 +143,7 @@ def _check(conn: psycopg.Connection[tuple[int, ...]], name: str, query: str) -> 
 
 
 # ----------------------------------------------------------------------
-# Values of columns for the commands ``\\sample`` of scripts: the same for the same data and seed.
+# Values of columns for the commands ``\sample`` of scripts: the same for the same data and seed.
 # ----------------------------------------------------------------------
 
 

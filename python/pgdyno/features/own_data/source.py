@@ -97,6 +97,7 @@ _COMPRESSIONS = (
     _Compression(b"7z\xbc\xaf\x27\x1c", "7z x"),
 )
 _PROGRAMS = frozenset({"zstd", "lz4"})
+"""Programs that unpack the files that Python cannot."""
 
 
 def is_archive(head: bytes) -> bool:
@@ -404,7 +405,7 @@ class Selection:
         return [*chosen, "--schema-only"] if self.schema_only else chosen
 
 
-class NamedData(BaseModel):
+class NamedData(BaseModel, frozen=True):
     """Data under a name, with the time at which they were added."""
 
     data: OwnData
