@@ -85,7 +85,7 @@ TCP connections have keepalives (30 s) and a `tcp_user_timeout` (60 s). The conn
 |---|---|
 | `PGDYNO_CACHE` | Directory of servers, datasets and live data directories ([Cache](arms.md#cache)) |
 | `PGDYNO_ENGINE` | Path of the engine, if it is not beside `pgdyno` |
-| `PGPASSWORD`, `PGPASSFILE`, `PGSSLMODE`, … | As in libpq, without service files |
+| `PGPASSWORD`, `PGPASSFILE`, `PGSSLMODE`, … | As in libpq |
 | `NO_COLOR` | No colors |
 """
 

@@ -1,7 +1,5 @@
 //! Errors of a specification, each one line for the user.
 
-use pgwire::conninfo::ConninfoError;
-
 /// An invalid specification.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecificationError {
@@ -13,14 +11,6 @@ pub enum SpecificationError {
     Value {
         /// The value and its problem.
         problem: String,
-    },
-    /// The connection string of a target is invalid.
-    #[error("target {target}: {source}")]
-    Conninfo {
-        /// The target's name.
-        target: String,
-        /// The error.
-        source: ConninfoError,
     },
     /// The workload of all targets.
     #[error(transparent)]

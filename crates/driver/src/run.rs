@@ -15,7 +15,6 @@ use super::messages::{Command, Input, Report};
 use super::spec::{Driving, Spec, TargetSpec};
 use super::worker::{Target, ThreadResult, Workers};
 use crate::record::{Finished, Histogram};
-use pgwire::conninfo::{self, Conninfo};
 use reactor::{Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
 
 /// Open files of a thread besides its connections, and of the process besides its threads.
@@ -58,9 +57,7 @@ pub fn run(
 ) -> End {
     let mut events = Events::new(out);
     match read(text, read_workload) {
-        Ok((spec, conninfos, workloads)) => {
-            Run { spec: &spec, conninfos: &conninfos, workloads: &workloads }.carry_out(inputs, events)
-        }
+        Ok((spec, workloads)) => Run { spec: &spec, workloads: &workloads }.carry_out(inputs, events),
         Err(error) => {
             let message = error.to_string();
             let body =
@@ -72,16 +69,9 @@ pub fn run(
     }
 }
 
-/// A specification, and by target its connection parameters and workload.
-type Read = (Spec, Vec<Conninfo>, Vec<AnyWorkload>);
-
-fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, SpecificationError> {
+/// Reads a specification, and the workload of each target.
+fn read(text: &str, read_workload: &ReadWorkload) -> Result<(Spec, Vec<AnyWorkload>), SpecificationError> {
     let spec = Spec::read(text)?;
-    let load = |target: &TargetSpec| {
-        let wrong = |source| SpecificationError::Conninfo { target: target.name.clone(), source };
-        conninfo::load(&target.conninfo).map_err(wrong)
-    };
-    let conninfos = spec.targets.iter().map(load).collect::<Result<Vec<_>, _>>()?;
     let read_one = |target: usize| {
         let TargetSpec { name, workload: own, .. } = &spec.targets[target];
         let wrong = |source| match own {
@@ -93,7 +83,7 @@ fn read(text: &str, read_workload: &ReadWorkload) -> Result<Read, SpecificationE
         read_workload(workload, context).map_err(wrong)
     };
     let workloads = (0..spec.targets.len()).map(read_one).collect::<Result<Vec<_>, _>>()?;
-    Ok((spec, conninfos, workloads))
+    Ok((spec, workloads))
 }
 
 /// Reason why a run ended, and the results of its threads.
@@ -101,7 +91,6 @@ type Ended = (Halt, Vec<ThreadResult>);
 
 struct Run<'a> {
     spec: &'a Spec,
-    conninfos: &'a [Conninfo],
     workloads: &'a [AnyWorkload],
 }
 
@@ -117,7 +106,7 @@ impl Run<'_> {
             "pid": std::process::id()});
         let _ = events.write("started", started);
         let entry = |target: usize| Target {
-            conninfo: &self.conninfos[target],
+            conninfo: &self.spec.targets[target].conninfo,
             workload: self.workloads[target].workload(),
             driving: spec.driving(target),
             first_thread: spec.first_thread_of(target),

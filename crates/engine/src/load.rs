@@ -9,7 +9,7 @@ use std::thread;
 
 use loader::{Emit, LoadError, LoadOptions, Replaceable, Stage, load};
 use pgbench::initialise::{Initialise, InitialiseError, PgbenchTables};
-use pgwire::conninfo;
+use pgwire::conninfo::Conninfo;
 use reactor::catch_termination;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -60,8 +60,7 @@ fn specified(mut input: impl BufRead + Send + 'static, out: &mut dyn Write) -> R
 /// `emit` receives the events up to `result`. A failure is returned after cleaning up. Setting `stop` ends the
 /// load as a failure.
 pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), LoadError> {
-    let conninfo = conninfo::load(&specification.conninfo)
-        .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
+    let conninfo = specification.conninfo.clone();
     let (connections, existing) = (specification.connections, specification.replaceable());
     let order = LoadOptions { conninfo, connections, existing, on_notice: None };
     match &specification.workload {
@@ -136,8 +135,8 @@ pub enum LoadSpecificationError {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Specification {
-    /// A connection string or URI of libpq.
-    pub conninfo: String,
+    /// Connection parameters.
+    pub conninfo: Conninfo,
     /// Dataset.
     pub workload: Workload,
     /// Seed of the population.
@@ -237,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_valid_specification_is_read() {
-        let text = json!({"conninfo": "host=/tmp", "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
+        let text = json!({"conninfo": {"host": "/tmp", "user": "u"}, "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
             "connections": 2, "into_existing": false});
         let read = Specification::read(&text.to_string()).expect("sound");
         assert_eq!(
@@ -251,12 +250,12 @@ mod tests {
         let read = |deviations: &[&str], table_sets: u32| {
             let workload =
                 json!({"kind": "tpcc", "warehouses": 3, "deviations": deviations, "table_sets": table_sets});
-            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": 1,
+            let text = json!({"conninfo": {"user": "u"}, "workload": workload, "seed": 1, "connections": 1,
                 "into_existing": false});
             Specification::read(&text.to_string()).map_err(|error| error.to_string())
         };
         assert!(read(&["sysbench-sql"], 3).is_ok());
-        let large = json!({"conninfo": "", "seed": 1, "connections": 1, "into_existing": false,
+        let large = json!({"conninfo": {"user": "u"}, "seed": 1, "connections": 1, "into_existing": false,
             "workload": {"kind": "tpcc", "warehouses": 70_000, "deviations": ["sysbench-sql"], "table_sets": 2}});
         assert!(
             Specification::read(&large.to_string()).expect_err("too many").to_string().contains("more sets")
@@ -269,7 +268,7 @@ mod tests {
     #[test]
     fn replace_is_only_valid_for_pgbench_tables_in_an_existing_database() {
         let read = |workload: Value, into_existing: bool| {
-            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": 1,
+            let text = json!({"conninfo": {"user": "u"}, "workload": workload, "seed": 1, "connections": 1,
                 "into_existing": into_existing, "replace": true});
             Specification::read(&text.to_string()).map(|read| read.replaceable())
         };
@@ -295,7 +294,7 @@ mod tests {
             (json!({"kind": "sysbench", "tables": 1, "table_size": 1, "scale": 1}), 1, "scale"),
         ];
         for (workload, connections, expected) in cases {
-            let text = json!({"conninfo": "", "workload": workload, "seed": 1, "connections": connections,
+            let text = json!({"conninfo": {"user": "u"}, "workload": workload, "seed": 1, "connections": connections,
                 "into_existing": false});
             let problem = Specification::read(&text.to_string()).expect_err(expected).to_string();
             assert!(problem.contains(expected), "{text}: {problem}");

@@ -106,7 +106,8 @@ mod tests {
         let folder = temp_dir().join(format!("pgdyno-watch-{}-{name}", process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).expect("a socket");
-        let conninfo = conninfo::load(&format!("host={} user=u", folder.display())).expect("sound");
+        let conninfo =
+            conninfo::load("test", &[], &format!("host={} user=u", folder.display())).expect("sound");
         let reactor = Reactor::new(Clock::fake()).expect("a loop");
         let stop = AtomicBool::new(stop);
         let watch = Watch { reactor: &reactor, conninfo: &conninfo, stops: &[&stop] };

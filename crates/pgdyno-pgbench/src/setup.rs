@@ -14,7 +14,7 @@ use pgbench::script::builtin::BUILTINS;
 use pgbench::script::command::Action;
 use pgbench::script::error::ScriptError;
 use pgbench::session::{Compat, OnUnprepared, Program};
-use pgwire::conninfo::{self, Conninfo, ConninfoError, SessionDefaults};
+use pgwire::conninfo::{self, Conninfo, ConninfoError};
 use reactor::{Clock, Connection, Error, Reactor, Shared, tell};
 
 use super::connect::connect_first;
@@ -168,9 +168,7 @@ pub fn conninfo(options: &Options) -> Result<Conninfo, ConninfoError> {
     let is_string = |name: &str| {
         ["postgres://", "postgresql://"].iter().any(|uri| name.starts_with(uri)) || name.contains('=')
     };
-    let load = |options: &[(&str, &str)], string: &str| {
-        conninfo::load_for(SessionDefaults::Libpq("pgbench"), options, string)
-    };
+    let load = |options: &[(&str, &str)], string: &str| conninfo::load("pgbench", options, string);
     let (string, name) = match dbname {
         Some(string) if is_string(&string) => (string, None),
         Some(name) => (String::new(), Some(name)),

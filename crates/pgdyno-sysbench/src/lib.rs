@@ -24,7 +24,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use arguments::{Arguments, Refusal, RunOptions};
 use bench::Bench;
-use pgwire::conninfo::{self, Conninfo, SessionDefaults};
+use pgwire::conninfo::{self, Conninfo};
 use reactor::{Shared, print, tell};
 use sysbench::general::{self, Section};
 use sysbench::options::{Definition, OptionValue, help};
@@ -196,8 +196,7 @@ fn conninfo(read: &Arguments) -> Result<Conninfo, Refusal> {
     });
     let given: Vec<_> =
         values.iter().filter(|(_, value)| !value.is_empty()).map(|(k, v)| (*k, v.as_str())).collect();
-    conninfo::load_for(SessionDefaults::Libpq("sysbench"), &given, "")
-        .map_err(|error| Refusal::Fatal(error.to_string()))
+    conninfo::load("sysbench", &given, "").map_err(|error| Refusal::Fatal(error.to_string()))
 }
 
 fn usage() -> String {

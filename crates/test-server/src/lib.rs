@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc)] // A failure here ends the test.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
@@ -70,6 +71,12 @@ impl Database {
     pub fn by_socket(&self) -> String {
         self.server.by_socket(&self.name)
     }
+
+    /// Connection parameters of the superuser over the Unix socket, as in a specification of the engine.
+    #[must_use]
+    pub fn values(&self) -> BTreeMap<&'static str, String> {
+        self.server.values(&self.name)
+    }
 }
 
 /// A server in its own directory. It is stopped and removed when the process of the tests ends.
@@ -133,7 +140,16 @@ impl Server {
     /// Connection string of the superuser over the Unix socket.
     #[must_use]
     pub fn by_socket(&self, database: &str) -> String {
-        format!("host={} port={} user=postgres dbname={database}", self.directory.display(), self.port)
+        self.values(database).iter().map(|(keyword, value)| format!("{keyword}={value} ")).collect()
+    }
+
+    /// See [`Database::values`].
+    #[must_use]
+    pub fn values(&self, database: &str) -> BTreeMap<&'static str, String> {
+        let host = self.directory.display().to_string();
+        let user = "postgres".to_owned();
+        [("host", host), ("port", self.port.to_string()), ("user", user), ("dbname", database.to_owned())]
+            .into()
     }
 
     /// Process ID of the postmaster.

@@ -1,6 +1,7 @@
 """Connections to servers: connection strings without passwords, limits of time and size.
 
 - Connection string that is printed without its password.
+- Parameters of a connection string, resolved by libpq for the engine.
 - Connections with a time limit on every wait and a size limit on every answer.
 """
 
@@ -17,12 +18,13 @@ import termios
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
 import psycopg
 from psycopg import waiting
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PGconn, TransactionStatus
 
 from pgdyno.errors import UsageError
 from pgdyno.interruption import stopping
@@ -82,6 +84,46 @@ class Dsn:
 
     def __repr__(self) -> str:
         return f"Dsn({self.shown!r})"
+
+
+# ----------------------------------------------------------------------
+# Parameters of a connection string, resolved by libpq for the engine.
+# ----------------------------------------------------------------------
+
+
+def resolved(conninfo: str) -> dict[str, Any]:
+    """Return libpq's keywords with their values, and ``passwords`` of the hosts in order, or None for none.
+
+    They come from the connection string, its service, the environment and the password file. Raises
+    psycopg.Error for a malformed string.
+    """
+    values, password = _resolved_by_libpq(conninfo)
+    lists = {name: values[name].split(",") for name in ("host", "hostaddr", "port") if name in values}
+    count = max((len(parts) for parts in lists.values()), default=1)
+    passwords = [password]
+    for nth in range(1, count):
+        one = {name: parts[nth % len(parts)] for name, parts in lists.items()}
+        passwords.append(_resolved_by_libpq(make_conninfo(conninfo, **one))[1])
+    given = conninfo_to_dict(conninfo)
+    values["gssencmode"] = str(given.get("gssencmode") or os.environ.get("PGGSSENCMODE") or "")
+    # The engine always uses UTF8, whatever the environment says, and accepts no other encoding in a string.
+    values["client_encoding"] = str(given.get("client_encoding") or "")
+    values.setdefault("sslrootcert", str(Path("~/.postgresql/root.crt").expanduser()))
+    return {**values, "passwords": passwords}
+
+
+def _resolved_by_libpq(conninfo: str) -> tuple[dict[str, str], str | None]:
+    """Return the values that libpq would use, and the password of the first host.
+
+    The invalid ``gssencmode`` stops libpq after it has read service and password file, and before it opens a
+    socket.
+    """
+    stopped = PGconn.connect_start(make_conninfo(conninfo, gssencmode="stop").encode())
+    values = {option.keyword.decode(): option.val.decode() for option in stopped.info if option.val}
+    password = (stopped.password or b"").decode() or None
+    for name in ("service", "servicefile", "passfile", "password"):
+        values.pop(name, None)
+    return values, password
 
 
 # ----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from pgdyno.errors import EngineError, in_one_line
+from pgdyno.server.connections import resolved
 
 PROGRAM = "pgdyno-engine"
 PGBENCH = "pgdyno-pgbench"
@@ -170,6 +171,16 @@ def dataset_format(workload: str) -> str:
         raise EngineError(f"{PROGRAM} is older than this pgdyno; {REMEDY}") from None
 
 
+def _with_resolved_conninfo(specification: Mapping[str, Any]) -> Event:
+    """Return the specification with the values of each connection string, resolved on this machine."""
+    found = dict(specification)
+    if "conninfo" in found:
+        found["conninfo"] = resolved(found["conninfo"])
+    if "targets" in found:
+        found["targets"] = [_with_resolved_conninfo(target) for target in found["targets"]]
+    return found
+
+
 class Engine:
     """One run of the engine. Use as a context manager: the process ends with the block.
 
@@ -180,6 +191,7 @@ class Engine:
     """
 
     def __init__(self, command: Literal["drive", "load", "check"], specification: Mapping[str, Any]) -> None:
+        resolved_specification = _with_resolved_conninfo(specification)
         # A file cannot fill up as a pipe would while this process reads events.
         self._stderr = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115
         self._killer: threading.Timer | None = None
@@ -193,7 +205,7 @@ class Engine:
             errors="replace",
             start_new_session=True,
         )
-        self.send(dict(specification))
+        self.send(resolved_specification)
 
     @property
     def pid(self) -> int:

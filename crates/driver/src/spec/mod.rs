@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use pgwire::conninfo::Conninfo;
 use reactor::{CORES_MAX, Io, Nanos};
 use serde::{Deserialize, Serialize};
 
@@ -72,8 +73,8 @@ pub struct Spec {
 pub struct TargetSpec {
     /// The user's name for it.
     pub name: String,
-    /// Connection string.
-    pub conninfo: String,
+    /// Connection parameters.
+    pub conninfo: Conninfo,
     /// Overrides [`Spec::workload`].
     #[serde(default)]
     pub workload: Option<serde_json::Value>,

@@ -64,7 +64,8 @@ fn conduct_as(role: &str, transactions: Option<u64>, handle_command: HandleComma
 }
 
 fn conduct_slice(slice: &Value, handle_command: HandleCommand) -> Conducted {
-    let targets = [json!({"name": "a", "conninfo": ""}), json!({"name": "b", "conninfo": ""})];
+    let targets =
+        [json!({"name": "a", "conninfo": {"user": "u"}}), json!({"name": "b", "conninfo": {"user": "u"}})];
     let spec = json!({"targets": targets, "workload": {}, "clients": 2, "threads": 2,
         "seed": 1, "retries_max": 0, "discard_s": 0, "interval_s": 0.001, "connect_timeout_s": 1, "drain_timeout_s": 60,
         "slices": [slice]});

@@ -6,7 +6,7 @@ use crate::spec::{CLIENTS_MAX, Pacing, Spec};
 use reactor::Nanos;
 
 fn sound() -> Value {
-    json!({"targets": [{"name": "a", "conninfo": ""}], "workload": {"kind": "select-only", "accounts": 1},
+    json!({"targets": [{"name": "a", "conninfo": {"user": "u"}}], "workload": {"kind": "select-only", "accounts": 1},
         "clients": 1, "threads": null, "seed": 1, "pacing": "none", "rate": null, "retries_max": 1,
         "slices": [{"target": 0, "role": "warm-up", "duration_s": 1}, {"target": 0, "role": "measure", "duration_s": 1.5, "transactions": null}],
         "discard_s": 0.05, "interval_s": 1, "barriers": true, "connect_timeout_s": 10, "drain_timeout_s": 5})
@@ -24,9 +24,9 @@ fn a_target_can_override_the_options_of_the_run() {
     let mut spec = sound();
     spec["rate"] = json!({"per_s": 5, "arrivals": "poisson"});
     spec["targets"] = json!([
-        {"name": "a", "conninfo": ""},
-        {"name": "b", "conninfo": "", "clients": 7, "retries_max": 3, "workload": {"kind": "tpcc"}},
-        {"name": "c", "conninfo": "", "rate": null, "pacing": "keying-and-thinking"},
+        {"name": "a", "conninfo": {"user": "u"}},
+        {"name": "b", "conninfo": {"user": "u"}, "clients": 7, "retries_max": 3, "workload": {"kind": "tpcc"}},
+        {"name": "c", "conninfo": {"user": "u"}, "rate": null, "pacing": "keying-and-thinking"},
     ]);
     let spec = Spec::read(&spec.to_string()).expect("sound");
     let [a, b, c] = [0, 1, 2].map(|target| spec.driving(target));
@@ -39,8 +39,8 @@ fn a_target_can_override_the_options_of_the_run() {
 #[test]
 fn a_target_has_the_requested_threads_but_no_more_than_clients() {
     let mut spec = sound();
-    spec["targets"] = json!([{"name": "a", "conninfo": ""}, {"name": "b", "conninfo": "", "clients": 9},
-        {"name": "c", "conninfo": "", "clients": 9, "threads": 3}]);
+    spec["targets"] = json!([{"name": "a", "conninfo": {"user": "u"}}, {"name": "b", "conninfo": {"user": "u"}, "clients": 9},
+        {"name": "c", "conninfo": {"user": "u"}, "clients": 9, "threads": 3}]);
     for (asked, of_targets, used) in [(4, [1, 4, 3], 4), (2, [1, 2, 3], 3), (20, [1, 9, 3], 9)] {
         spec["threads"] = json!(asked);
         let spec = Spec::read(&spec.to_string()).expect("sound");
@@ -55,8 +55,7 @@ fn the_target_with_the_most_clients_determines_the_default_threads() {
     (alone["clients"], alone["threads"]) = (json!(CLIENTS_MAX), Value::Null);
     let chosen = Spec::read(&alone.to_string()).expect("sound").threads_used();
     let mut spec = alone;
-    spec["targets"] =
-        json!([{"name": "a", "conninfo": "", "clients": chosen}, {"name": "b", "conninfo": ""}]);
+    spec["targets"] = json!([{"name": "a", "conninfo": {"user": "u"}, "clients": chosen}, {"name": "b", "conninfo": {"user": "u"}}]);
     let spec = Spec::read(&spec.to_string()).expect("sound");
     assert_eq!((spec.threads_of(0), spec.threads_of(1), spec.threads_used()), (chosen, chosen, chosen));
 }
@@ -75,9 +74,9 @@ fn an_invalid_target_is_rejected_with_its_name() {
     ];
     for (own, expected) in cases {
         let mut spec = sound();
-        let mut target = json!({"name": "b", "conninfo": ""});
+        let mut target = json!({"name": "b", "conninfo": {"user": "u"}});
         target.as_object_mut().expect("an object").extend(own.as_object().expect("an object").clone());
-        spec["targets"] = json!([{"name": "a", "conninfo": ""}, target]);
+        spec["targets"] = json!([{"name": "a", "conninfo": {"user": "u"}}, target]);
         let problem = Spec::read(&spec.to_string()).expect_err("a wrong target").to_string();
         assert!(problem.contains(expected), "{problem}");
     }
@@ -135,8 +134,8 @@ fn ninety_days_and_a_billion_transactions_are_allowed() {
 fn duet() -> Value {
     let mut spec = sound();
     (spec["clients"], spec["threads"]) = (json!(4), Value::Null);
-    spec["targets"] = json!([{"name": "a", "conninfo": "", "postmaster_pid": 7},
-        {"name": "b", "conninfo": "", "postmaster_pid": 8}]);
+    spec["targets"] = json!([{"name": "a", "conninfo": {"user": "u"}, "postmaster_pid": 7},
+        {"name": "b", "conninfo": {"user": "u"}, "postmaster_pid": 8}]);
     let slice =
         |role: &str, cores: Value| json!({"targets": [1, 0], "cores": cores, "role": role, "duration_s": 1});
     spec["slices"] = json!([slice("warm-up", json!([[0], [1]])), slice("measure", json!([[1], [0]]))]);
@@ -183,7 +182,11 @@ fn an_invalid_slice_of_several_targets_is_rejected_with_its_problem() {
             json!({"targets": [0, 1], "role": "measure", "duration_s": 1, "transactions": 9}),
             "slices[1]: transactions: not allowed",
         ),
-        ("/targets/1", json!({"name": "b", "conninfo": ""}), "target b: cores need postmaster_pid"),
+        (
+            "/targets/1",
+            json!({"name": "b", "conninfo": {"user": "u"}}),
+            "target b: cores need postmaster_pid",
+        ),
     ];
     for (place, value, expected) in cases {
         let mut spec = duet();
@@ -196,8 +199,7 @@ fn an_invalid_slice_of_several_targets_is_rejected_with_its_problem() {
 /// Two targets with seven and nine clients in four threads.
 fn part(first_thread: u32, threads: u32) -> Value {
     let mut spec = sound();
-    spec["targets"] =
-        json!([{"name": "a", "conninfo": "", "clients": 7}, {"name": "b", "conninfo": "", "clients": 9}]);
+    spec["targets"] = json!([{"name": "a", "conninfo": {"user": "u"}, "clients": 7}, {"name": "b", "conninfo": {"user": "u"}, "clients": 9}]);
     spec["threads"] = json!(4);
     spec["part"] = json!({"first_thread": first_thread, "threads": threads});
     spec

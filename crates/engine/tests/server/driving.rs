@@ -77,7 +77,7 @@ fn script(name: &str, text: &str, protocol: &str) -> Value {
 fn each_target_may_have_its_own_options(server: &Database) {
     let mut specification = specification(server);
     specification["threads"] = json!(2);
-    let conninfo = server.by_socket();
+    let conninfo = server.values();
     specification["targets"] = json!([{"name": "a", "conninfo": conninfo},
         {"name": "b", "conninfo": conninfo, "clients": 3, "rate": {"per_s": 1000.0, "arrivals": "constant"},
             "workload": script("two", "select 1;\nselect 2;", "prepared")},
@@ -121,7 +121,7 @@ fn transactions_limit_a_slice(server: &Database) {
     specification["threads"] = json!(1);
     specification["discard_s"] = json!(50.0);
     specification["targets"][0]["workload"] = script("one", "select 1;", "extended");
-    specification["targets"][1] = json!({"name": "b", "conninfo": server.by_socket(), "clients": 3, "threads": 2,
+    specification["targets"][1] = json!({"name": "b", "conninfo": server.values(), "clients": 3, "threads": 2,
         "workload": script("insert", "insert into done values (:client_id);", "prepared")});
     let slice = |target: u32, role: &str, transactions: u64| json!({"target": target, "role": role, "duration_s": 3600.0, "transactions": transactions});
     specification["slices"] =
@@ -239,7 +239,7 @@ fn two_targets_are_driven_at_the_same_time(server: &Database) {
 fn slices_include_the_backlog_of_an_overload(server: &Database) {
     let mut specification = specification(server);
     specification["discard_s"] = json!(0.05);
-    specification["targets"][0] = json!({"name": "a", "conninfo": server.by_socket(), "clients": 1,
+    specification["targets"][0] = json!({"name": "a", "conninfo": server.values(), "clients": 1,
         "rate": {"per_s": 60.0, "arrivals": "constant"}, "workload": script("slow", "select pg_sleep(0.05);", "simple")});
     let slice =
         |target: u32, duration_s: f64| json!({"target": target, "role": "measure", "duration_s": duration_s});
@@ -288,7 +288,7 @@ fn a_server_is_pinned_during_a_slice_and_unpinned(server: &Database) {
     let mut specification = specification(server);
     let one = json!([[core.parse::<u32>().unwrap()]]);
     specification["targets"] =
-        json!([{"name": "a", "conninfo": server.by_socket(), "postmaster_pid": postmaster}]);
+        json!([{"name": "a", "conninfo": server.values(), "postmaster_pid": postmaster}]);
     specification["slices"] = json!([{"target": 0, "role": "warm-up", "duration_s": 0.05, "cores": one},
         {"target": 0, "role": "measure", "duration_s": 0.1, "cores": one}]);
     let events = drive(&specification, &|_| {
@@ -353,10 +353,10 @@ fn a_lost_server_is_named(server: &Database) {
 
 /// Two clients on each of two databases, 0.1 s each, with barriers.
 pub fn specification(server: &Database) -> Value {
-    let conninfo = server.by_socket();
+    let conninfo = server.values();
     let slice = |target: u32| json!({"target": target, "role": "measure", "duration_s": 0.1});
     json!({"targets": [{"name": "a", "conninfo": conninfo},
-            {"name": "b", "conninfo": server.server.by_socket("other")}],
+            {"name": "b", "conninfo": server.server.values("other")}],
         "workload": {"kind": "select-only", "accounts": 1}, "clients": 2, "threads": 1, "seed": 1,
         "pacing": "none", "rate": null, "retries_max": 0, "slices": [slice(0), slice(1)], "discard_s": 0.05,
         "interval_s": 1.0, "barriers": true, "connect_timeout_s": 60.0, "drain_timeout_s": 60.0})
@@ -425,7 +425,7 @@ pub fn execute(server: &Database, sql: &str) {
 }
 
 pub fn ask(server: &Database, sql: &str) -> Vec<Vec<Option<String>>> {
-    let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
+    let conninfo = Conninfo::parse("test", &[], &server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };
     reactor.block_on(session).unwrap().unwrap()

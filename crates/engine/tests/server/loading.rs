@@ -24,14 +24,14 @@ const NO_MARK: &str = "
         EXECUTE PROCEDURE pg_catalog.refuse_mark()";
 
 fn load(server: &Database) -> Result<(), LoadError> {
-    let specification = json!({"conninfo": server.by_socket(), "workload": {"kind": "tpcc", "warehouses": 1},
+    let specification = json!({"conninfo": server.values(), "workload": {"kind": "tpcc", "warehouses": 1},
         "seed": 1, "connections": 2, "into_existing": true});
     let specification = Specification::read(&specification.to_string()).unwrap();
     load::run(&specification, &AtomicBool::new(false), &mut |_| ())
 }
 
 fn execute(server: &Database, sql: &str) -> Vec<String> {
-    let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
+    let conninfo = Conninfo::parse("test", &[], &server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };
     reactor.block_on(session).unwrap().unwrap().into_iter().flatten().flatten().collect()
@@ -39,7 +39,7 @@ fn execute(server: &Database, sql: &str) -> Vec<String> {
 
 /// Result of New-Orders by statements with this duration.
 fn new_orders(server: &Database, duration_s: f64) -> Value {
-    let specification = json!({"targets": [{"name": "a", "conninfo": server.by_socket()}],
+    let specification = json!({"targets": [{"name": "a", "conninfo": server.values()}],
         "workload": {"kind": "tpcc", "calls": "statements", "pipeline": false, "isolation": "read committed",
             "mix": {"new_order": 1, "payment": 0, "order_status": 0, "delivery": 0, "stock_level": 0}},
         "clients": 1, "threads": 1, "seed": 1, "pacing": "none", "rate": null, "retries_max": 0,

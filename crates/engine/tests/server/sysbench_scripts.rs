@@ -81,7 +81,7 @@ fn a_script_with_access_to_files_cannot_disturb_the_messages_of_the_program() {
 /// A specification with this number of events for each of 2 clients.
 fn events(server: &Database, workload: Value, transactions: u64) -> Value {
     let mut specification = specification(server);
-    specification["targets"] = json!([{"name": "a", "conninfo": server.by_socket()}]);
+    specification["targets"] = json!([{"name": "a", "conninfo": server.values()}]);
     specification["slices"] =
         json!([{"target": 0, "role": "measure", "duration_s": 60.0, "transactions": transactions}]);
     specification["workload"] = workload;

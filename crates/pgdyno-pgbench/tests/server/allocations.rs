@@ -135,7 +135,7 @@ fn allocate_nothing_on_a_connection(io: Io) {
     let workload = json!({"kind": "pgbench", "protocol": "prepared", "scale": 10, "scripts": scripts});
     let workload = Pgbench::read(&workload, 1, 1, 1).unwrap();
     let conninfo = format!("host={} port=5432 user=u dbname=d sslmode=disable", directory.display());
-    let conninfo = conninfo::load(&conninfo).unwrap();
+    let conninfo = conninfo::load("test", &[], &conninfo).unwrap();
     let mut user = workload.user(ClientId { client: 0, clients: 1, thread: 0, seed: 1 });
     let reactor = Reactor::with_io(Clock::monotonic(), io).unwrap();
     let run = async {

@@ -23,7 +23,7 @@ fn initialise(pgbench: &Pgbench) {
 /// Executes `transactions` of one client.
 fn run_ours(pgbench: &Pgbench, workload: &Value, transactions: u32) {
     let workload = Ours::read(workload, 1, 1, 0).unwrap();
-    let conninfo = conninfo::load(&pgbench.database.by_socket()).unwrap();
+    let conninfo = conninfo::load("test", &[], &pgbench.database.by_socket()).unwrap();
     let mut user = workload.user(ClientId { client: 0, clients: 1, thread: 0, seed: 0 });
     let mut choice = ScriptChoice::default();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
@@ -87,7 +87,7 @@ fn the_same_seed_gives_the_same_rows_as_pgbench_by_each_protocol() {
 fn a_driven_run_leaves_consistent_balances() {
     let Some(pgbench) = Pgbench::find("drive") else { return };
     initialise(&pgbench);
-    let conninfo = pgbench.database.by_socket();
+    let conninfo = pgbench.database.values();
     let specification = json!({
         "targets": [{"name": "a", "conninfo": conninfo}],
         "workload": {"kind": "pgbench", "scripts": [{"builtin": "tpcb-like"}, {"builtin": "select-only", "weight": 2}],
@@ -112,7 +112,7 @@ fn a_driven_run_leaves_consistent_balances() {
 #[test]
 fn a_database_without_the_tables_is_rejected_before_the_run() {
     let Some(pgbench) = Pgbench::find("no_tables") else { return };
-    let conninfo = pgbench.database.by_socket();
+    let conninfo = pgbench.database.values();
     let mut specification = json!({
         "targets": [{"name": "a", "conninfo": conninfo}],
         "workload": {"kind": "pgbench", "scripts": [{"builtin": "select-only"}], "protocol": "simple"},

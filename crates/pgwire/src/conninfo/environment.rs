@@ -4,29 +4,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::{env, fmt, fs, io};
 
-use super::SessionDefaults;
 use super::error::ConninfoError;
 use super::target::Conninfo;
 
 /// Maximum size of a password file. A real one has a few lines.
 const PASSFILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Reads a connection string for the driver, with the environment, user name and password file of this process,
-/// as libpq does.
-pub fn load(text: &str) -> Result<Conninfo, ConninfoError> {
-    load_for(SessionDefaults::Driver, &[], text)
-}
-
-/// Reads a connection string with other session defaults. `options` (keyword, value) apply to keywords that the
-/// string does not set.
-pub fn load_for(
-    defaults: SessionDefaults,
-    options: &[(&str, &str)],
-    text: &str,
-) -> Result<Conninfo, ConninfoError> {
-    let user = os_user();
+/// Reads a connection string for a program, with the environment, user name and password file of this process, as
+/// libpq does. `options` (keyword, value) apply to keywords that the string does not set.
+pub fn load(program: &str, options: &[(&str, &str)], text: &str) -> Result<Conninfo, ConninfoError> {
     let variable = |name: &str| env::var(name).ok();
-    let mut conninfo = Conninfo::parse_for(defaults, options, text, &variable, user.as_deref())?;
+    let mut conninfo = Conninfo::parse(program, options, text, &variable, os_user().as_deref())?;
     if let Some(path) =
         conninfo.passfile.clone().filter(|_| conninfo.hosts.iter().any(|h| h.password.is_none()))
     {

@@ -1,9 +1,9 @@
 //! Connection parameters: libpq's connection strings, environment variables and password file.
 //!
-//! [`Conninfo::parse`] is pure: it reads the environment through a closure. [`load`] uses the environment, user
-//! and password file of this process, for the driver. [`load_for`] does so for a program with libpq's
-//! [`SessionDefaults`]. An unsupported parameter of libpq is an error and never ignored, unless its value has
-//! no effect.
+//! The engine receives resolved values, from which serde makes a [`Conninfo`]. The programs resolve a connection
+//! string as libpq does: [`load`] uses the environment, user and password file of this process, and
+//! [`Conninfo::parse`] is pure. An unsupported parameter of libpq is an error and never ignored, unless its
+//! value has no effect.
 
 mod environment;
 mod error;
@@ -12,12 +12,14 @@ mod passfile;
 mod target;
 mod uri;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use error::problem;
+use serde::Deserialize;
 
-pub use environment::{load, load_for};
+pub use environment::load;
 pub use error::ConninfoError;
 pub use passfile::password_from;
 pub use target::{
@@ -40,11 +42,10 @@ struct Setting {
 struct Settings(Vec<Setting>);
 
 impl Settings {
-    /// Collects the settings. `has_own_encoding`: the environment does not set the encoding.
+    /// Collects the given settings and those of the environment.
     fn collect(
         given: &[(String, String)],
         variable: &dyn Fn(&str) -> Option<String>,
-        has_own_encoding: bool,
     ) -> Result<Self, ConninfoError> {
         for (keyword, value) in given {
             check_keyword(keyword, value)?;
@@ -62,9 +63,9 @@ impl Settings {
             if let Some((_, value)) = given.iter().rev().find(|(k, _)| k == keyword) {
                 return Some(Setting { keyword, source: keyword, value: value.clone() });
             }
-            let name = name.filter(|_| keyword != "client_encoding" || !has_own_encoding)?;
-            let value = variable(name).filter(|value| !value.is_empty())?;
-            Some(Setting { keyword, source: name, value })
+            let source = name?;
+            let value = variable(source).filter(|value| !value.is_empty())?;
+            Some(Setting { keyword, source, value })
         });
         Ok(Self(settings.collect()))
     }
@@ -186,80 +187,71 @@ fn check_keyword(keyword: &str, value: &str) -> Result<(), ConninfoError> {
 }
 
 impl Conninfo {
-    /// Parses a connection string for the driver, see [`Self::parse_for`].
-    pub fn parse(
-        text: &str,
-        variable: &dyn Fn(&str) -> Option<String>,
-        os_user: Option<&str>,
-    ) -> Result<Self, ConninfoError> {
-        Self::parse_for(SessionDefaults::Driver, &[], text, variable, os_user)
-    }
-
-    /// Parses a connection string of either form; an empty one means all defaults.
+    /// Parses a connection string of either form for a program; an empty one means all defaults.
     ///
-    /// `options` apply to keywords that the string does not set. `variable` looks up environment variables.
-    /// `user` is the name of the operating system's user. Reads no file: passwords come from the string and
-    /// `PGPASSWORD`.
-    pub fn parse_for(
-        defaults: SessionDefaults,
+    /// `options` (keyword, value) apply to keywords that the string does not set. `variable` looks up environment
+    /// variables. `os_user` is the name of the operating system's user. Reads no file: passwords come from the
+    /// string and `PGPASSWORD`.
+    pub fn parse(
+        program: &str,
         options: &[(&str, &str)],
         text: &str,
         variable: &dyn Fn(&str) -> Option<String>,
         os_user: Option<&str>,
     ) -> Result<Self, ConninfoError> {
-        let mut given: Vec<_> =
-            options.iter().map(|&(key, value)| (key.to_owned(), value.to_owned())).collect();
+        let owned = |(keyword, value): (&str, &str)| (keyword.to_owned(), value.to_owned());
+        let mut given: Vec<_> = options.iter().copied().map(owned).collect();
         given.extend(match uri::rest_of(text) {
             Some(rest) => uri::parse(rest)?,
             None => key_value::parse(text)?,
         });
-        resolve(defaults, &given, variable, os_user)
+        // The program sets it after the string, which therefore has no effect.
+        given.push(owned(("fallback_application_name", program)));
+        let settings = Settings::collect(&given, variable)?;
+        let encoding = settings.text("client_encoding");
+        if encoding.as_deref() == Some("auto") {
+            let expected = "the name of an encoding (auto is not supported)";
+            return Err(settings.invalid("client_encoding", expected));
+        }
+        let named = VARIABLES.iter().filter_map(|&(name, parameter)| {
+            let value = variable(name).filter(|value| !value.eq_ignore_ascii_case("default"))?;
+            Some((parameter, value))
+        });
+        let parameters = encoding.map(|name| ("client_encoding", name)).into_iter().chain(named).collect();
+        let home = variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
+        resolve(&settings, parameters, home.as_deref(), os_user)
     }
 }
 
 /// Environment variables that libpq passes to the server, in its order. `default` is the server's own value.
 const VARIABLES: [(&str, &str); 3] = [("PGDATESTYLE", "datestyle"), ("PGTZ", "timezone"), ("PGGEQO", "geqo")];
 
-/// Session defaults by kind of program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionDefaults {
-    /// The driver's: UTF8, and no environment variable except `PGOPTIONS` changes the server's behavior.
-    Driver,
-    /// libpq's, for a program of this name: from the connection string and the environment, else the server's.
-    Libpq(&'static str),
+/// Values that the engine receives: libpq has resolved the connection string.
+#[derive(Deserialize)]
+struct Resolved {
+    /// The password of each host.
+    #[serde(default)]
+    passwords: Vec<Option<String>>,
+    #[serde(flatten)]
+    values: BTreeMap<String, String>,
 }
 
-/// Parameters of the startup message.
-fn parameters(
-    defaults: SessionDefaults,
-    settings: &Settings,
-    variable: &dyn Fn(&str) -> Option<String>,
-) -> Result<Vec<(&'static str, String)>, ConninfoError> {
-    let encoding = settings.text("client_encoding");
-    if defaults == SessionDefaults::Driver {
-        if encoding.is_some_and(|name| !is_utf8(&name)) {
+impl TryFrom<Resolved> for Conninfo {
+    type Error = ConninfoError;
+
+    fn try_from(resolved: Resolved) -> Result<Self, ConninfoError> {
+        let given: Vec<_> = resolved.values.into_iter().collect();
+        let settings = Settings::collect(&given, &|_| None)?;
+        if settings.text("client_encoding").is_some_and(|name| !is_utf8(&name)) {
             return Err(settings.invalid("client_encoding", "UTF8, which is always used"));
         }
-        return Ok(vec![("client_encoding", "UTF8".to_owned())]);
+        let parameters = vec![("client_encoding", "UTF8".to_owned())];
+        let mut conninfo = resolve(&settings, parameters, None, None)?;
+        for (host, password) in conninfo.hosts.iter_mut().zip(resolved.passwords) {
+            host.password = password.map(Password::new);
+        }
+        Ok(conninfo)
     }
-    if encoding.as_deref() == Some("auto") {
-        return Err(settings.invalid("client_encoding", "the name of an encoding (auto is not supported)"));
-    }
-    let encoding = encoding.map(|name| ("client_encoding", name));
-    let named = VARIABLES.iter().filter_map(|&(name, parameter)| {
-        let value = variable(name).filter(|value| !value.eq_ignore_ascii_case("default"))?;
-        Some((parameter, value))
-    });
-    Ok(encoding.into_iter().chain(named).collect())
-}
-
-/// The application name, which is also in the startup message.
-fn application_name(defaults: SessionDefaults, settings: &Settings) -> Option<String> {
-    settings.text("application_name").or_else(|| match defaults {
-        SessionDefaults::Driver => settings.text("fallback_application_name"),
-        // The program sets it after the string, which therefore has no effect.
-        SessionDefaults::Libpq(program) => Some(program.to_owned()),
-    })
 }
 
 fn is_utf8(name: &str) -> bool {
@@ -267,43 +259,38 @@ fn is_utf8(name: &str) -> bool {
     ["utf8", "unicode"].iter().any(|name| plain.eq_ignore_ascii_case(name))
 }
 
-/// Combines given values (the last of equal keywords is used), the environment and defaults.
+/// Combines the settings with the defaults.
 fn resolve(
-    defaults: SessionDefaults,
-    given: &[(String, String)],
-    variable: &dyn Fn(&str) -> Option<String>,
+    settings: &Settings,
+    parameters: Vec<(&'static str, String)>,
+    home: Option<&Path>,
     os_user: Option<&str>,
 ) -> Result<Conninfo, ConninfoError> {
-    let settings = Settings::collect(given, variable, defaults == SessionDefaults::Driver)?;
-    let user = match (settings.text("user"), os_user) {
-        (Some(user), _) => user,
-        (None, Some(user)) => user.to_owned(),
-        (None, None) => {
-            return Err(problem("no user name: the operating system has none for this process; give user"));
-        }
+    let Some(user) = settings.text("user").or_else(|| os_user.map(str::to_owned)) else {
+        return Err(problem("no user name: the operating system has none for this process; give user"));
     };
-    let home = variable("HOME").filter(|home| !home.is_empty()).map(PathBuf::from);
-    let in_home = |name: &str| home.as_ref().map(|home| home.join(name));
+    let in_home = |name: &str| home.map(|home| home.join(name));
     let root_certificates = match settings.text("sslrootcert") {
-        None => RootCertificates::Default(in_home(".postgresql/root.crt")),
         Some(path) if path == "system" => RootCertificates::System,
-        Some(path) => RootCertificates::File(path.into()),
+        path => RootCertificates::File(path.map(PathBuf::from).or_else(|| in_home(".postgresql/root.crt"))),
     };
     Ok(Conninfo {
-        hosts: hosts(&settings)?,
+        hosts: hosts(settings)?,
         dbname: settings.text("dbname").unwrap_or_else(|| user.clone()),
         user,
-        sslmode: ssl_mode(&settings, &root_certificates)?,
+        sslmode: ssl_mode(settings, &root_certificates)?,
         root_certificates,
         channel_binding: settings.one_of(
             "channel_binding",
             "disable, prefer or require",
             &CHANNEL_BINDINGS,
         )?,
-        application_name: application_name(defaults, &settings),
+        application_name: settings
+            .text("application_name")
+            .or_else(|| settings.text("fallback_application_name")),
         options: settings.text("options"),
-        parameters: parameters(defaults, &settings, variable)?,
-        connect_timeout_s: connect_timeout(&settings)?,
+        parameters,
+        connect_timeout_s: connect_timeout(settings)?,
         target_session_attrs: settings.one_of(
             "target_session_attrs",
             "any, read-write, read-only, primary, standby or prefer-standby",

@@ -4,7 +4,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use serde::Deserialize;
+
 use super::super::tls::SharedConfig;
+use super::Resolved;
 
 /// The default port.
 pub const DEFAULT_PORT: u16 = 5432;
@@ -12,8 +15,9 @@ pub const DEFAULT_PORT: u16 = 5432;
 /// Socket directory of Debian and most other distributions.
 pub const DEFAULT_SOCKET_DIRECTORY: &str = "/var/run/postgresql";
 
-/// Connection parameters from a connection string, the environment and defaults.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Connection parameters, with all defaults.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Resolved")]
 pub struct Conninfo {
     /// The servers to try, in order; never empty.
     pub hosts: Vec<Host>,
@@ -159,11 +163,8 @@ impl fmt::Display for SslMode {
 /// Source of trusted certificates.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RootCertificates {
-    /// libpq's default file, which may be missing unless verification is required; `None` without a home
-    /// directory.
-    Default(Option<PathBuf>),
-    /// A file named by the user.
-    File(PathBuf),
+    /// A file, which may be missing unless verification is required; `None` without a home directory.
+    File(Option<PathBuf>),
     /// The operating system's certificates.
     System,
 }

@@ -2,17 +2,18 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::hex;
 
 use super::super::conninfo::{
-    Address, ChannelBinding, Conninfo, ConninfoError, Host, Password, RootCertificates, SessionDefaults,
-    SslMode, TargetSessionAttrs,
+    Address, ChannelBinding, Conninfo, ConninfoError, Host, Password, RootCertificates, SslMode,
+    TargetSessionAttrs,
 };
 
 fn with_environment(text: &str, environment: &[(&str, &str)]) -> Result<Conninfo, ConninfoError> {
     let look_up = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-    Conninfo::parse(text, &look_up, Some("osuser"))
+    Conninfo::parse("test", &[], text, &look_up, Some("osuser"))
 }
 
 fn parsed(text: &str) -> Conninfo {
@@ -101,7 +102,7 @@ fn an_invalid_connection_string_is_an_error_with_its_reason() {
         ("channel_binding=maybe", "channel_binding: invalid value; expected disable, prefer or require"),
         ("target_session_attrs=replica", "target_session_attrs: invalid value; expected any, read-write"),
         ("connect_timeout=soon", "connect_timeout: invalid value; expected a whole number of seconds"),
-        ("client_encoding=latin1", "client_encoding: invalid value; expected UTF8"),
+        ("client_encoding=auto", "client_encoding: invalid value; expected the name of an encoding"),
         ("service=prod", "service: service files are not read"),
         ("sslcert=me.crt", "sslcert: client certificates are not supported"),
         ("require_auth=scram-sha-256", "require_auth: it is not supported"),
@@ -137,7 +138,7 @@ fn an_environment_variable_sets_a_keyword_that_is_not_given() {
     let conninfo = with_environment("", &environment).unwrap();
     assert_eq!(shown(&conninfo), "envuser envpass envdb envhost:6001");
     assert_eq!(conninfo.sslmode, SslMode::VerifyFull);
-    assert_eq!(conninfo.root_certificates, RootCertificates::File("/roots".into()));
+    assert_eq!(conninfo.root_certificates, RootCertificates::File(Some("/roots".into())));
     assert_eq!(conninfo.channel_binding, ChannelBinding::Require);
     assert_eq!(conninfo.application_name.as_deref(), Some("envapp"));
     assert_eq!(conninfo.options.as_deref(), Some("-c jit=off"));
@@ -188,12 +189,12 @@ fn the_defaults_are_those_of_libpq_on_debian() {
     assert_eq!(conninfo.channel_binding, ChannelBinding::Prefer);
     assert_eq!(
         conninfo.root_certificates,
-        RootCertificates::Default(Some("/home/me/.postgresql/root.crt".into()))
+        RootCertificates::File(Some("/home/me/.postgresql/root.crt".into()))
     );
     assert_eq!(conninfo.passfile.as_deref(), Some(Path::new("/home/me/.pgpass")));
     assert_eq!(conninfo.connect_timeout_s, None);
     assert_eq!(conninfo.target_session_attrs, TargetSessionAttrs::Any);
-    assert!(Conninfo::parse("", &|_| None, None).unwrap_err().to_string().contains("no user"));
+    assert!(Conninfo::parse("test", &[], "", &|_| None, None).unwrap_err().to_string().contains("no user"));
 }
 
 #[test]
@@ -203,11 +204,8 @@ fn other_keywords_have_libpqs_meaning() {
     assert_eq!(parsed("postgresql://h?ssl=true").sslmode, SslMode::Require);
     assert_eq!(parsed("connect_timeout=0").connect_timeout_s, None);
     assert_eq!(parsed("connect_timeout=-1").connect_timeout_s, None);
-    assert_eq!(parsed("fallback_application_name=f").application_name.as_deref(), Some("f"));
-    assert_eq!(
-        parsed("fallback_application_name=f application_name=a").application_name.as_deref(),
-        Some("a")
-    );
+    assert_eq!(parsed("fallback_application_name=f").application_name.as_deref(), Some("test"));
+    assert_eq!(parsed("application_name=a").application_name.as_deref(), Some("a"));
     assert_eq!(
         parsed("client_encoding=utf-8 keepalives=1 sslnegotiation=postgres gssencmode=disable").user,
         "osuser"
@@ -222,39 +220,46 @@ fn other_keywords_have_libpqs_meaning() {
 }
 
 #[test]
-fn only_programs_with_libpqs_defaults_send_settings_of_the_environment() {
-    let environment = [
-        ("PGCLIENTENCODING", "LATIN1"),
-        ("PGTZ", "CET"),
-        ("PGDATESTYLE", "German"),
-        ("PGGEQO", "DEFAULT"),
-        ("HOME", "/home/me"),
-    ];
-    let look_up = |name: &str| environment.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-    let read = |defaults, text| Conninfo::parse_for(defaults, &[], text, &look_up, Some("osuser"));
-    let begins = |defaults, text| {
-        let parameters = read(defaults, text).unwrap().parameters;
+fn programs_send_settings_of_the_environment() {
+    let environment =
+        [("PGCLIENTENCODING", "LATIN1"), ("PGTZ", "CET"), ("PGDATESTYLE", "German"), ("PGGEQO", "DEFAULT")];
+    let begins = |text| {
+        let parameters = with_environment(text, &environment).unwrap().parameters;
         parameters.iter().fold(String::new(), |text, (name, value)| text + name + "=" + value + " ")
     };
-    let libpq = SessionDefaults::Libpq("pgbench");
-    assert_eq!(begins(libpq, ""), "client_encoding=LATIN1 datestyle=German timezone=CET ");
-    assert_eq!(begins(libpq, "client_encoding=sjis"), "client_encoding=sjis datestyle=German timezone=CET ");
-    assert_eq!(begins(libpq, "client_encoding=''"), "datestyle=German timezone=CET ");
-    assert!(read(libpq, "client_encoding=auto").unwrap_err().to_string().contains("auto is not supported"));
-    for text in ["", "client_encoding=unicode"] {
-        assert_eq!(begins(SessionDefaults::Driver, text), "client_encoding=UTF8 ");
+    assert_eq!(begins(""), "client_encoding=LATIN1 datestyle=German timezone=CET ");
+    assert_eq!(begins("client_encoding=sjis"), "client_encoding=sjis datestyle=German timezone=CET ");
+    assert_eq!(begins("client_encoding=''"), "datestyle=German timezone=CET ");
+}
+
+#[test]
+fn the_engine_takes_resolved_values_and_reads_neither_environment_nor_files() {
+    let read = |values| serde_json::from_value::<Conninfo>(values);
+    let values = json!({"host": "a,/run", "port": "1,2", "user": "u", "client_encoding": "unicode",
+        "sslmode": "require", "passwords": ["hunter2", null]});
+    let conninfo = read(values).unwrap();
+    assert_eq!(shown(&conninfo), "u hunter2 u a:1 /run/.s.PGSQL.2");
+    assert_eq!((&conninfo.hosts[1].password, &conninfo.passfile), (&None, &None));
+    assert_eq!(conninfo.parameters, [("client_encoding", "UTF8".to_owned())]);
+    assert_eq!(conninfo.root_certificates, RootCertificates::File(None));
+    assert_eq!((conninfo.sslmode, conninfo.application_name), (SslMode::Require, None));
+
+    let table = [
+        (json!({}), "no user name"),
+        (json!({"user": "u", "client_encoding": "latin1"}), "client_encoding: invalid value; expected UTF8"),
+        (json!({"user": "u", "sslcert": "me.crt"}), "sslcert: client certificates are not supported"),
+        (json!({"user": "u", "colour": "red"}), "unknown keyword \"colour\""),
+        (json!({"user": "u", "port": "hunter2"}), "port: invalid value"),
+    ];
+    for (values, expected) in table {
+        let error = read(values).unwrap_err().to_string();
+        assert!(error.contains(expected) && !error.contains("hunter2"), "{error}");
     }
-    let name = |defaults, text| read(defaults, text).unwrap().application_name;
-    assert_eq!(name(libpq, "fallback_application_name=f").as_deref(), Some("pgbench"));
-    assert_eq!(name(libpq, "application_name=a").as_deref(), Some("a"));
-    assert_eq!(name(SessionDefaults::Driver, ""), None);
 }
 
 #[test]
 fn options_set_keywords_that_a_string_does_not_set() {
-    let read = |options, text| {
-        Conninfo::parse_for(SessionDefaults::Libpq("pgbench"), options, text, &|_| None, Some("me"))
-    };
+    let read = |options, text| Conninfo::parse("test", options, text, &|_| None, Some("me"));
     let options = [("host", "a"), ("port", "1"), ("dbname", "o")];
     for (text, expected) in
         [("", "o at a:1 by me"), ("postgresql://b/d", "d at b:1 by me"), ("port=2 user=u", "o at a:2 by u")]

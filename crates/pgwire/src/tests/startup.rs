@@ -18,7 +18,7 @@ struct Client {
 
 impl Client {
     fn new(conninfo: &str, channel: Channel) -> Self {
-        let conninfo = Conninfo::parse(conninfo, &|_| None, Some("al")).unwrap();
+        let conninfo = Conninfo::parse("test", &[], conninfo, &|_| None, Some("al")).unwrap();
         let mut said = Vec::new();
         let startup = Startup::begin(&conninfo, &conninfo.hosts[0], channel, &mut said).unwrap();
         Self { startup, said }
@@ -73,7 +73,10 @@ fn session(version: &str) -> Result<Session, StartupError> {
 
 #[test]
 fn the_startup_message_contains_the_connection_parameters() {
-    let client = Client::new("user=u dbname=d application_name=a options='-c jit=off'", Channel::Plain);
+    let client = Client::new(
+        "user=u dbname=d application_name=a options='-c jit=off' client_encoding=UTF8",
+        Channel::Plain,
+    );
     let body = b"\0\x03\0\0user\0u\0database\0d\0options\0-c jit=off\0application_name\0a\0client_encoding\0UTF8\0\0";
     assert_eq!(client.said[..4], (body.len() as u32 + 4).to_be_bytes());
     assert_eq!(&client.said[4..], body);

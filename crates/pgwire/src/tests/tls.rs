@@ -141,7 +141,7 @@ impl Drop for Pair {
 }
 
 fn begin(conninfo: &str) -> Result<TlsSession, TlsError> {
-    let conninfo = Conninfo::parse(conninfo, &|_| None, Some("al")).unwrap();
+    let conninfo = Conninfo::parse("test", &[], conninfo, &|_| None, Some("al")).unwrap();
     TlsSession::begin(client_config(&conninfo)?, &conninfo.hosts[0], conninfo.sslmode)
 }
 

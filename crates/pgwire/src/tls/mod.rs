@@ -221,11 +221,11 @@ fn roots(conninfo: &Conninfo) -> Result<Option<Roots>, TlsError> {
     };
     let certificates = match &conninfo.root_certificates {
         RootCertificates::System => rustls_native_certs::load_native_certs().certs,
-        RootCertificates::Default(None) if must_verify => {
+        RootCertificates::File(None) if must_verify => {
             return Err(missing("~/.postgresql/root.crt", "there is no home directory"));
         }
-        RootCertificates::Default(None) => return Ok(None),
-        RootCertificates::Default(Some(path)) | RootCertificates::File(path) => match read(path) {
+        RootCertificates::File(None) => return Ok(None),
+        RootCertificates::File(Some(path)) => match read(path) {
             Ok(certificates) => certificates,
             Err(e) if e.kind() == io::ErrorKind::NotFound && !must_verify => return Ok(None),
             Err(e) => return Err(missing(&path.display().to_string(), &e.to_string())),

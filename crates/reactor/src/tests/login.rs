@@ -18,7 +18,8 @@ create role u_no_tls login password 'sécret';
 
 /// Connects, queries whether the session is encrypted, and transfers 300 kB both ways.
 fn log_in(conninfo: &str) -> Result<bool, String> {
-    let conninfo = Conninfo::parse(conninfo, &|_| None, Some("postgres")).map_err(|e| e.to_string())?;
+    let conninfo =
+        Conninfo::parse("test", &[], conninfo, &|_| None, Some("postgres")).map_err(|e| e.to_string())?;
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async {
         let mut connection = Connection::connect(&reactor, &conninfo).await?;
@@ -38,7 +39,7 @@ fn every_login_method_works_and_every_rejection_has_a_message() {
     let tcp = format!("host=localhost hostaddr=127.0.0.1 port={} dbname={}", server.port, database.name);
     let named = format!("sslrootcert={}", server.certificate().display());
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
-    let superuser = Conninfo::parse(&unix, &|_| None, Some("postgres")).unwrap();
+    let superuser = Conninfo::parse("test", &[], &unix, &|_| None, Some("postgres")).unwrap();
     let query = |sql: &str| {
         let session = async { Connection::connect(&reactor, &superuser).await?.simple(sql).await };
         reactor.block_on(session).unwrap().unwrap()

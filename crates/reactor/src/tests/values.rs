@@ -11,7 +11,7 @@ use test_server::Database;
 #[test]
 fn values_round_trip_through_the_server() {
     let Some(server) = Database::create("values") else { return };
-    let conninfo = Conninfo::parse(&server.by_socket(), &|_| None, None).unwrap();
+    let conninfo = Conninfo::parse("test", &[], &server.by_socket(), &|_| None, None).unwrap();
     let reactor = Reactor::new(Clock::monotonic()).unwrap();
     let session = async {
         let mut connection = Connection::connect(&reactor, &conninfo).await?;
