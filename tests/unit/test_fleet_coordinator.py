@@ -174,7 +174,9 @@ def test_more_hosts_than_cases_leave_hosts_without_work() -> None:
     assert [work.host for work in new_works(["a", "b", "c"], "s", ("x", "y"))] == ["a", "b"]
 
 
-def test_polls_have_a_fixed_total_rate(tmp_path: Path, evidence: Path) -> None:
+def test_polls_have_a_fixed_total_rate(tmp_path: Path) -> None:
+    evidence = tmp_path / "source"
+    evidence.write_bytes(b"small")
     many = {f"h{n}": [collects(evidence), ends()] for n in range(4 * POLLS_PER_S_MAX)}
     _, links = run(tmp_path, record_of(list(many)), **many)
     assert max(links.waits_s) == 4.0
