@@ -31,11 +31,21 @@ def engine(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["-i", "-s", "10", "mydb"],
-        ["-S", "-M", "prepared", "-c8", "--json", "--version"],
+        [
+            "-i",
+            "-s",
+            "10",
+            "mydb",
+            "-S",
+            "-M",
+            "prepared",
+            "-c8",
+            "--json",
+            "--version",
+            "--nothing-like-this=1",
+        ],
         ["--help"],
         ["-h", "/tmp", "--", "-odd", ""],
-        ["--nothing-like-this=1"],
     ],
 )
 def test_every_argument_is_passed_and_the_exit_status_returned(engine: Path, arguments: list[str]) -> None:
