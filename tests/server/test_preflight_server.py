@@ -1,4 +1,7 @@
-"""Settings and scripts of arms are tried on empty clusters, each once, without leaving anything."""
+"""Settings and scripts of arms are tried on empty clusters, each once, without leaving anything.
+
+The tests share a cache, so that initdb runs once.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +71,8 @@ def tried(
     return told
 
 
-def test_each_set_of_settings_is_tried_once_and_none_without_settings(build: Build, server_dir: Path) -> None:
-    assert tried(build, server_dir, {}, SOUND, SOUND, {"work_mem": "9MB"}) == [
+def test_each_set_of_settings_is_tried_once_and_none_without_settings(build: Build, module_dir: Path) -> None:
+    assert tried(build, module_dir, {}, SOUND, SOUND, {"work_mem": "9MB"}) == [
         "testing the settings of 1",
         "testing the settings of 3",
     ]
@@ -110,10 +113,10 @@ def test_initdb_runs_once_for_a_build_and_its_options(
     ],
 )
 def test_a_server_that_does_not_start_is_reported_with_its_arm_and_its_message(
-    settings: Mapping[str, str], words: str, build: Build, server_dir: Path
+    settings: Mapping[str, str], words: str, build: Build, module_dir: Path
 ) -> None:
     with pytest.raises(StartError, match=f"^1: .* did not start: .*{words}"):
-        tried(build, server_dir, SOUND, settings)
+        tried(build, module_dir, SOUND, settings)
 
 
 def pgbench(**texts: str) -> PgbenchParameters:
@@ -122,11 +125,11 @@ def pgbench(**texts: str) -> PgbenchParameters:
     return PgbenchParameters(scale=5000, scripts=scripts)
 
 
-def test_scripts_run_once_with_each_set_of_settings(build: Build, server_dir: Path) -> None:
+def test_scripts_run_once_with_each_set_of_settings(build: Build, module_dir: Path) -> None:
     sound = pgbench(
         read="\\set aid random(1, 100000 * :scale)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;"
     )
-    assert tried(build, server_dir, {}, {}, SOUND, workload=sound, scripts=True) == [
+    assert tried(build, module_dir, {}, {}, SOUND, workload=sound, scripts=True) == [
         "testing the scripts on 0",
         "testing the scripts on 2",
     ]
@@ -145,16 +148,16 @@ def test_scripts_run_once_with_each_set_of_settings(build: Build, server_dir: Pa
     ],
 )
 def test_a_script_that_fails_on_any_data_is_an_error_before_the_load(
-    text: str, settings: Mapping[str, str], words: str, build: Build, server_dir: Path
+    text: str, settings: Mapping[str, str], words: str, build: Build, module_dir: Path
 ) -> None:
     # An unknown table may be one that another script creates.
     mixed = pgbench(broken=text) if "acounts" in text else pgbench(works="SELECT 1;", broken=text)
     with pytest.raises(WorkloadError, match=f"^broken fails on 0: .*{words}.*Nothing was loaded$"):
-        tried(build, server_dir, settings, workload=mixed, scripts=True)
+        tried(build, module_dir, settings, workload=mixed, scripts=True)
 
 
 def test_failures_that_depend_on_the_data_or_on_other_scripts_do_not_count(
-    build: Build, server_dir: Path
+    build: Build, module_dir: Path
 ) -> None:
     dependent = pgbench(
         counts="UPDATE hits SET n = n + 1;",
@@ -162,11 +165,11 @@ def test_failures_that_depend_on_the_data_or_on_other_scripts_do_not_count(
         needs_a_row="SELECT abalance FROM pgbench_accounts WHERE aid = 400000000 \\gset",
         divides="SELECT 1 / count(*) FROM pgbench_accounts WHERE aid = 400000000;",
     )
-    assert tried(build, server_dir, {}, workload=dependent, scripts=True)
+    assert tried(build, module_dir, {}, workload=dependent, scripts=True)
 
 
 def test_each_arm_tries_the_scripts_on_new_data_that_are_loaded_once(
-    build: Build, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+    build: Build, module_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads: list[str] = []
 
@@ -176,11 +179,11 @@ def test_each_arm_tries_the_scripts_on_new_data_that_are_loaded_once(
 
     monkeypatch.setattr(preflight, "load_new_database", counted)
     creates = pgbench(creates="CREATE TABLE hits (n int);")  # fails if an earlier arm created it
-    assert tried(build, server_dir, {}, SOUND, {"work_mem": "9MB"}, workload=creates, scripts=True)
+    assert tried(build, module_dir, {}, SOUND, {"work_mem": "9MB"}, workload=creates, scripts=True)
     assert loads == ["pgbench"]
 
 
-def test_a_script_of_sysbench_runs_on_its_tables(build: Build, server_dir: Path) -> None:
+def test_a_script_of_sysbench_runs_on_its_tables(build: Build, module_dir: Path) -> None:
     text = "function event() db_query('SELECT c FROM sbtest2 WHERE id = 1') {} end"
     for statement, fails in (("", False), ("db_query('SELECT d FROM sbtest1')", True)):
         workload = SysbenchParameters.model_validate(
@@ -188,10 +191,10 @@ def test_a_script_of_sysbench_runs_on_its_tables(build: Build, server_dir: Path)
         )
         if fails:
             with pytest.raises(WorkloadError, match="SQLSTATE 42703"):
-                tried(build, server_dir, {}, workload=workload, scripts=True)
+                tried(build, module_dir, {}, workload=workload, scripts=True)
         else:
-            assert tried(build, server_dir, {}, workload=workload, scripts=True)
+            assert tried(build, module_dir, {}, workload=workload, scripts=True)
 
 
-def test_builtin_scripts_are_not_tried(build: Build, server_dir: Path) -> None:
-    assert tried(build, server_dir, {}, workload=PgbenchParameters(scale=1), scripts=True) == []
+def test_builtin_scripts_are_not_tried(build: Build, module_dir: Path) -> None:
+    assert tried(build, module_dir, {}, workload=PgbenchParameters(scale=1), scripts=True) == []
