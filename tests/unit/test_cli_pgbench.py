@@ -31,19 +31,7 @@ def engine(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        [
-            "-i",
-            "-s",
-            "10",
-            "mydb",
-            "-S",
-            "-M",
-            "prepared",
-            "-c8",
-            "--json",
-            "--version",
-            "--nothing-like-this=1",
-        ],
+        ["-i", "-s", "10", "mydb", "-S", "-M", "prepared", "-c8", "--json", "--version", "--unknown=1"],
         ["--help"],
         ["-h", "/tmp", "--", "-odd", ""],
     ],
