@@ -112,9 +112,9 @@ def run_and_report(
         return 1
     for one in follow_ups if ending is StudyEnd.FAILED else ():
         say(f"pgdyno: no {one.follow_up}, because the study failed")
+    status = 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
     for failure in failures:
         say(f"pgdyno: {failure}; to continue: {again}")
-    status = 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
     return 1 if failures and status != GATE_FAILED else status
 
 

@@ -1,7 +1,7 @@
 """Options shared by commands: groups of fields that become options, clients, and durations.
 
 - Options shared by several commands, and groups of options: fields of a dataclass become options.
-- Options of ``compare`` and ``run`` that are features, and what they do with a study.
+- Options that features add to ``compare`` and ``run``, and what they do with a study.
 - Options of the clients: pacing, rate, retries, driver threads.
 - Parsing of --slice, --warmup and --window, which accept more than a duration.
 """
@@ -406,7 +406,7 @@ def require_minutes(minutes: float | None) -> None:
 
 
 # ----------------------------------------------------------------------
-# Options of ``compare`` and ``run`` that are features, and what they do with a study.
+# Options that features add to ``compare`` and ``run``, and what they do with a study.
 # ----------------------------------------------------------------------
 
 
@@ -425,6 +425,7 @@ class FittedFile:
     aa_refused_by: str = ""
 
 
+@dataclass(frozen=True)
 class StudyOptions:
     """Base class of a dataclass of options that a feature adds to ``compare``, ``run`` or both.
 
@@ -470,7 +471,7 @@ class StudyOptions:
         """Do what follows a study that was neither interrupted nor failed. Raises PgdynoError."""
 
     def on_resume(self) -> list[str]:
-        """Return the options that the command has that resumes the study."""
+        """Return the options for the command that resumes the study."""
         return []
 
 
@@ -500,7 +501,7 @@ class Added(tuple[StudyOptions, ...]):
     @property
     def read_on_resume(self) -> list[str]:
         """Names of the options that apply to a resumed study."""
-        return [field.name for one in self if one.READ_ON_RESUME for field in fields(one)]  # type: ignore[arg-type]
+        return [field.name for one in self if one.READ_ON_RESUME for field in fields(one)]
 
 
 NOTHING_ADDED = Added()

@@ -96,16 +96,19 @@ def run(
     gating.check()
     if output.html is not None:
         require_writable_page(output.html, force=output.force)
+    path: Path | None = None
     if resume is not None:
         if study is not None:
             raise UsageError(f"--resume takes the study from the results file: remove the study {study!r}")
         refuse_ignored_options(context, (*READ, *added.read_on_resume))
-    elif study is None:
-        raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
-    path = None if study is None else study_path(study)
-    new = evidence or Path(f"{path.stem if path else ''}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
+        results = resume
+    else:
+        if study is None:
+            raise UsageError("missing study file: name one, for example mine.toml (see `pgdyno study list`)")
+        path = study_path(study)
+        results = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
     command = shlex.join(["pgdyno", *sys.argv[1:]])
-    call = RunCall(path, resume or new, minutes, nearest, no_aa, command, output, gating, added)
+    call = RunCall(path, results, minutes, nearest, no_aa, command, output, gating, added)
     for one in added:
         if (status := one.run_elsewhere(call)) is not None:
             return status
