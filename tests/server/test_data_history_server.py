@@ -9,7 +9,7 @@ import pytest
 
 from pgdyno.errors import FetchError, Interrupted, WorkloadError
 from pgdyno.features.aged_data.upgrade import UpgradeBuilds
-from pgdyno.features.own_data.plan import OwnData
+from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
 from pgdyno.features.own_data.source import examined
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Maker
@@ -19,7 +19,7 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import Account
 from pgdyno.server.processes import Cluster, InitOptions
 from pgdyno.server.snapshots import Dataset, restore
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
+from pgdyno.workloads.pgbench.parameters import Script
 
 pytestmark = pytest.mark.server
 
@@ -58,13 +58,13 @@ def histories(server_dir: Path, account: Account) -> Histories:
 
 
 @pytest.fixture(scope="module")
-def shop() -> PgbenchParameters:
+def shop() -> OwnDataParameters:
     data = examined(OwnData(source=str(SHOP / "load")))
-    return PgbenchParameters(data=data, scripts=(BUY,), scale=1)
+    return OwnDataParameters(data=data, scripts=(BUY,), scale=1)
 
 
 def test_data_are_aged_by_the_given_number_of_transactions_and_cached(
-    histories: Histories, build: Build, server_dir: Path, shop: PgbenchParameters
+    histories: Histories, build: Build, server_dir: Path, shop: OwnDataParameters
 ) -> None:
     drawing = BUY.text.replace("\\set customer random(1, 200)", "\\sample customer FROM customer.id")
     assert drawing != BUY.text
@@ -82,7 +82,7 @@ def test_data_are_aged_by_the_given_number_of_transactions_and_cached(
 
 
 def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
-    histories: Histories, build: Build, shop: PgbenchParameters
+    histories: Histories, build: Build, shop: OwnDataParameters
 ) -> None:
     wrong = (Script(name="wrong.sql", text="SELECT nothing FROM purchase"),)
     with (
@@ -111,7 +111,7 @@ def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
 
 @pytest.mark.parametrize("analyze", [pytest.param(True, marks=pytest.mark.long), False])
 def test_data_upgraded_by_pg_upgrade_keep_their_rows_and_statistics_as_the_version_does(
-    histories: Histories, server_dir: Path, shop: PgbenchParameters, analyze: bool
+    histories: Histories, server_dir: Path, shop: OwnDataParameters, analyze: bool
 ) -> None:
     store = Cache.open().store()
     try:

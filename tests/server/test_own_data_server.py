@@ -19,7 +19,7 @@ from server_of_major import build_of
 
 from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
 from pgdyno.features.own_data.loading import DATABASE, FOREIGN_TABLES_TO_LOCAL
-from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData
+from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData, OwnDataParameters
 from pgdyno.features.own_data.preflight import check_invariants, read_sample
 from pgdyno.features.own_data.source import (
     Counted,
@@ -39,7 +39,7 @@ from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import Account
 from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Cluster, Connection, InitOptions, Server
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
+from pgdyno.workloads.pgbench.parameters import Script
 
 pytestmark = pytest.mark.server
 
@@ -47,8 +47,8 @@ SHOP = Path(__file__).parents[1] / "data" / "shop"
 PURCHASES = 2000
 
 
-def parameters(data: OwnData) -> PgbenchParameters:
-    return PgbenchParameters(data=data, scripts=(Script(name="s", text="SELECT 1"),), scale=1)
+def parameters(data: OwnData) -> OwnDataParameters:
+    return OwnDataParameters(data=data, scripts=(Script(name="s", text="SELECT 1"),), scale=1)
 
 
 def loaded(source: Path | OwnData, build: Build, account: Account, data_dir: Path) -> Mapping[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.features.own_data.plan import ColumnSample, OwnData
+from pgdyno.features.own_data.plan import ColumnSample, OwnData, OwnDataParameters
 from pgdyno.features.own_data.preflight import SampledValues
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
+from pgdyno.workloads.pgbench.parameters import Script
 
 TEXT = "\\sample c FROM customer.id\nSELECT :c"
 
@@ -33,7 +33,7 @@ def test_another_form_is_refused(text: str) -> None:
 
 
 def test_values_are_driven_and_never_stored() -> None:
-    parameters = PgbenchParameters(
+    parameters = OwnDataParameters(
         data=OwnData(source="shop"), scripts=(Script(name="s", text=TEXT),), scale=1
     )
     drawing = parameters.with_sample_values({"customer.id": ("1", "2")})

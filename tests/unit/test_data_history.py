@@ -19,7 +19,7 @@ from pgdyno.features.aged_data.upgrade import (
     upgrade_builds,
 )
 from pgdyno.features.own_data.options import OwnDataOptions
-from pgdyno.features.own_data.plan import OwnData
+from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
 from pgdyno.measure.dataset_loading import dataset_key
 from pgdyno.server.builds import Build, Version, VersionSpec
 from pgdyno.server.processes import InitOptions
@@ -122,7 +122,7 @@ def test_each_step_of_a_history_has_a_key_of_its_own(tmp_path: Path) -> None:
 
 def test_the_data_of_the_old_server_are_analyzed_before_the_upgrade() -> None:
     data = OwnData(source="x", analyze=False)
-    own = PgbenchParameters(scale=1, data=data, scripts=OWN, upgrade_from="17", upgrade_analyze=False)
+    own = OwnDataParameters(scale=1, data=data, scripts=OWN, upgrade_from="17", upgrade_analyze=False)
     before = own.before_upgrade()
     assert before.data is not None
     assert (before.data.analyze, before.is_upgraded) == (True, False)
@@ -130,7 +130,7 @@ def test_the_data_of_the_old_server_are_analyzed_before_the_upgrade() -> None:
 
 def test_a_backup_is_upgraded_from_its_version_only() -> None:
     data = OwnData(source="x", form="backup", major=17, digest="d")
-    own = PgbenchParameters(scale=1, data=data, scripts=OWN)
+    own = OwnDataParameters(scale=1, data=data, scripts=OWN)
     with pytest.raises(UsageError, match="data=pg_upgrade:17"):
         own.require_major(18, "18")
     own.model_copy(update={"upgrade_from": "17"}).require_major(18, "18")

@@ -14,7 +14,7 @@ from example_builds import build
 from pgdyno import hooks
 from pgdyno.cli.features import FEATURES, WORKLOADS, all_features, features
 from pgdyno.feature import Feature
-from pgdyno.features.own_data.plan import OwnData
+from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.hooks import use_features
 from pgdyno.measure.dataset_loading import dataset_key
@@ -29,7 +29,7 @@ from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 from pgdyno.workloads.registry import workload_of
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
-OWN = PgbenchParameters(
+OWN = OwnDataParameters(
     data=OwnData(source="shop.dump"), scripts=(Script(name="s", text="SELECT 1"),), scale=1
 )
 EVERY: tuple[WorkloadParameters, ...] = (

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pgdyno.errors import UsageError
 from pgdyno.features.own_data.dump import DumpFilter, scan
 from pgdyno.features.own_data.loading import require_importable
-from pgdyno.features.own_data.plan import Invariant, OwnData, first_line
+from pgdyno.features.own_data.plan import Invariant, OwnData, OwnDataParameters, first_line
 from pgdyno.features.own_data.source import (
     Counted,
     NamedDataStore,
@@ -32,7 +32,7 @@ from pgdyno.server.cache_directory import Cache, items, prune
 from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import locked, server_account
 from pgdyno.server.snapshots import ClusterState
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
+from pgdyno.workloads.pgbench.parameters import Script
 
 OWN = Script(name="own.sql", text="SELECT 1")
 
@@ -165,13 +165,13 @@ def test_a_query_is_quoted_by_its_first_line() -> None:
 
 
 def test_own_data_have_the_scale_1_and_are_stored_only_if_given() -> None:
-    own = PgbenchParameters.model_validate({"data": "shop.dump", "scripts": (OWN,)})
+    own = OwnDataParameters.model_validate({"data": "shop.dump", "scripts": (OWN,)})
     assert own.to_drive()["scale"] == 1
-    assert PgbenchParameters.model_validate(own.model_dump()) == own
+    assert OwnDataParameters.model_validate(own.model_dump()) == own
     assert own.name == "pgbench own.sql, data shop.dump"
     many = [OWN.model_copy(update={"name": f"{number}.sql"}) for number in range(5)]
     assert own.model_copy(update={"scripts": many}).name == "pgbench 5 scripts, data shop.dump"
-    assert not {"data", "checks"} & PgbenchParameters(scale=1).model_dump().keys()
+    assert not {"data", "checks"} & OwnDataParameters(scale=1).model_dump().keys()
 
 
 def test_data_that_an_older_version_masked_can_still_be_read() -> None:

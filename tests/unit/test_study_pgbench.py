@@ -8,13 +8,14 @@ import pytest
 from pydantic import ValidationError
 
 from pgdyno.errors import UsageError
+from pgdyno.features.own_data.plan import OwnDataParameters
 from pgdyno.study.plan import Driving
-from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script, variant_of, variants
+from pgdyno.study.workload_parameters import WorkloadParameters, workload_from
+from pgdyno.workloads.pgbench.parameters import Script, variant_of, variants
 
 
-def parameters(**given: Any) -> PgbenchParameters:
-    return PgbenchParameters.model_validate({"scale": 3, **given})
+def parameters(**given: Any) -> Any:
+    return workload_from({"kind": "pgbench", "scale": 3, **given})
 
 
 SHAPES_DATA: list[dict[str, Any]] = [
@@ -42,7 +43,7 @@ def test_exactly_the_parameters_of_the_data_determine_the_dataset() -> None:
     assert len(set(shapes)) == len(shapes)
     assert {str(parameters(**given).shape()) for given in SHAPES_NO_DATA} == {shapes[0]}
     named = {key for given in [*SHAPES_DATA, *SHAPES_NO_DATA] for key in given}
-    assert named == set(PgbenchParameters.model_fields) - {"kind", *WorkloadParameters.OF_HISTORY}
+    assert named == set(OwnDataParameters.model_fields) - {"kind", *WorkloadParameters.OF_HISTORY}
 
 
 def test_equal_data_has_one_key_for_every_notation() -> None:
@@ -138,7 +139,7 @@ def test_every_variant_is_complete_and_an_unknown_one_lists_all() -> None:
 
 def test_the_work_of_a_transaction_is_that_of_its_scripts_and_not_of_its_data() -> None:
     def work(**fields: Any) -> str:
-        return PgbenchParameters.model_validate({"scale": 1} | fields).work()
+        return str(parameters(**{"scale": 1} | fields).work())
 
     mixed = [{"name": "select-only", "weight": 9}, {"name": "tpcb-like"}]
     assert work() == work(scale=9, protocol="prepared", indexes=["pgbench_accounts (bid)"], define={"n": "1"})

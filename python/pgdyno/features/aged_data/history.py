@@ -20,6 +20,7 @@ from pgdyno.features.own_data.loading import (
     mismatched_collation,
     require_extensions,
 )
+from pgdyno.features.own_data.plan import OwnDataParameters
 from pgdyno.features.own_data.preflight import (
     draw_from,
     message_without_values,
@@ -41,7 +42,6 @@ from pgdyno.server.snapshots import DatasetKey, Make, restore
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, PlannedSlice, Role
 from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 AGE_CLIENTS = 8
 """Clients that age data: the same on every machine, because concurrency changes the order of rows."""
@@ -188,7 +188,7 @@ class _Aging:
 
     def _drawing(self, workload: WorkloadParameters, connection: Connection) -> WorkloadParameters:
         """Return the workload with the values that its scripts sample. Raises UsageError, WorkloadError."""
-        assert isinstance(workload, PgbenchParameters)
+        assert isinstance(workload, OwnDataParameters)
         commands = sample_commands(workload)
         interruption = self.maker.interruption
         with interruption.tell(lambda: cancel(connection)):

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pgdyno.measure.dataset_loading import DataKind
     from pgdyno.measure.prepare import Preparation
     from pgdyno.server.cache_directory import Leftovers
+    from pgdyno.study.workload_parameters import WorkloadParameters
     from pgdyno.workloads.workload import TrialCheck
 
 
@@ -49,6 +50,12 @@ def _trial_checks() -> Iterable[TrialCheck]:
     yield preflight.check_after_trial
 
 
+def _parameters() -> Iterable[type[WorkloadParameters]]:
+    from pgdyno.features.own_data.plan import OwnDataParameters
+
+    yield OwnDataParameters
+
+
 def _workload_options() -> Iterable[type[WorkloadGroup]]:
     from pgdyno.features.own_data.options import OwnDataOptions
 
@@ -62,5 +69,6 @@ FEATURE = Feature(
     data=_data,
     prepare=_prepare,
     trial_checks=_trial_checks,
+    parameters=_parameters,
     workload_options=_workload_options,
 )

@@ -1,25 +1,30 @@
 r"""Data and invariants of the user, and columns that scripts draw values from.
 
 - Data and invariants of the user: where the data come from, and queries that must return no row.
+- The workload pgbench with data and invariants of the user.
 - Columns that scripts draw values from: ``\sample NAME FROM table.column [uniform|frequency]``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from psycopg import ProgrammingError
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    PrivateAttr,
     model_validator,
 )
 
+from pgdyno.caveats import Caveat
+from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import has_secrets
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 # ----------------------------------------------------------------------
 # Data and invariants of the user: where the data come from, and queries that must return no row.
@@ -148,6 +153,115 @@ def first_line(query: str) -> str:
 
 LINE_MAX = 100
 """Maximum number of characters of a quoted query."""
+
+
+# ----------------------------------------------------------------------
+# The workload pgbench with data and invariants of the user.
+# ----------------------------------------------------------------------
+
+
+class OwnDataParameters(PgbenchParameters):
+    """The workload pgbench with data of the user, with invariants of the user, or with both."""
+
+    OMITTED: ClassVar[frozenset[str]] = frozenset({"data", "checks"})
+
+    data: OwnData | None = Field(
+        default=None,
+        description="Data of your own instead of the pgbench tables: a dump, a directory, a DSN or a name "
+        "(Measure your own database).",
+    )
+    checks: tuple[Invariant, ...] = Field(
+        default=(), description="Queries that must return no row after a trial: tables with name and text."
+    )
+
+    _samples: Mapping[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _own_data_have_no_scale(cls, given: Any) -> Any:
+        """Set the scale of own data, which is also the value of :scale, as in pgbench with custom scripts."""
+        if isinstance(given, dict) and given.get("data") is not None:
+            return {**given, "scale": given.get("scale", 1)}
+        return given
+
+    @model_validator(mode="after")
+    def _own_data_stand_alone(self) -> Self:
+        """Raise ValueError for parameters and scripts of the pgbench tables."""
+        if self.data is None:
+            return self
+        builtin = next((script.name for script in self.scripts if script.text is None), None)
+        if builtin is not None:
+            raise ValueError(
+                f"--data requires scripts of your own (got {builtin}): add --file FILE and remove --builtin"
+            )
+        of_own_data = {"scale": 1, "fillfactor": 100}
+        for name, value in super().shape().items():
+            if value != of_own_data.get(name, "" if isinstance(value, str) else 0):
+                option = "index" if name == "indexes" else name.replace("_", "-")
+                raise ValueError(f"--{option} is for the pgbench tables: remove it or --data")
+        return self
+
+    @classmethod
+    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+        """Return the parameters that options give. Raises UsageError."""
+        return super().from_options({"scale": 1, **given} if "data" in given else given, default_size)
+
+    @property
+    def size(self) -> str:
+        """The size of the data as text, or the name of the data of the user."""
+        return super().size if self.data is None else f"data {self.data.label}"
+
+    @property
+    def data_name(self) -> str:
+        """The name of the data with their size."""
+        return super().data_name if self.data is None else f"{self.size}{self.history_text}"
+
+    @property
+    def label(self) -> str:
+        """A label of the data for file names."""
+        if self.data is None:
+            return super().label
+        return re.sub(r"[^a-z0-9]+", "-", self.data.label.lower()).strip("-")
+
+    def require_major(self, major: int, server: str) -> None:
+        """Raise UsageError if the server cannot have the data: a backup is of one major version."""
+        super().require_major(major, server)
+        is_backup = self.data is not None and self.data.form == "backup" and not self.is_upgraded
+        if self.data is not None and is_backup and self.data.major != major:
+            raise UsageError(
+                f"the data {self.data.label} are a backup of PostgreSQL {self.data.major}, and {server} has "
+                f"version {major}: use servers of version {self.data.major}, a dump (pg_dump), or "
+                f"data=pg_upgrade:{self.data.major} for this arm"
+            )
+
+    def before_upgrade(self) -> Self:
+        """Return the workload with the data of the older server, which are analyzed."""
+        before = super().before_upgrade()
+        if self.data is None or not self.is_upgraded:
+            return before
+        return before.model_copy(update={"data": self.data.model_copy(update={"analyze": True})})
+
+    def shape(self) -> Mapping[str, int | str]:
+        """Return the parameters of the data."""
+        return super().shape() if self.data is None else self.data.shape()
+
+    def script_caveats(self, checked: Mapping[str, Any]) -> list[Caveat]:
+        """Return no caveat of the pgbench tables for data of the user."""
+        return super().script_caveats(checked) if self.data is None else []
+
+    def minimal(self) -> Self | None:
+        """Return the scripts of the user at scale 1. Those of own data are tested on these data."""
+        return super().minimal() if self.data is None else None
+
+    def with_sample_values(self, samples: Mapping[str, tuple[str, ...]]) -> Self:
+        r"""Return a copy that drives with these values of ``\sample``, by source. They are never stored."""
+        drawn = self.model_copy()
+        drawn._samples = samples
+        return drawn
+
+    def to_drive(self) -> dict[str, Any]:
+        """Return the parameters of the load, with the values of its samples."""
+        return {**super().to_drive(), **({"samples": self._samples} if self._samples else {})}
 
 
 # ----------------------------------------------------------------------

@@ -23,7 +23,7 @@ from psycopg import sql
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import DatasetError, ServerError, UsageError, WorkloadError
 from pgdyno.features.own_data.loading import require_importable
-from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData, first_line
+from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData, OwnDataParameters, first_line
 from pgdyno.features.own_data.source import NamedDataStore, installed_clients, own_data_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm, Redaction
@@ -39,7 +39,6 @@ from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import Workload, WorkloadParameters
 from pgdyno.units import counted
 from pgdyno.workloads import workload as workloads
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.workload import INVARIANT, Connect
 
 if TYPE_CHECKING:
@@ -107,9 +106,9 @@ def _without_quotes(text: str) -> str:
 # ----------------------------------------------------------------------
 
 
-def check_after_trial(parameters: PgbenchParameters, connect: Connect) -> list[Check]:
+def check_after_trial(parameters: WorkloadParameters, connect: Connect) -> list[Check]:
     """Check the invariants of a workload."""
-    return check_invariants(connect, parameters.checks)
+    return check_invariants(connect, parameters.checks if isinstance(parameters, OwnDataParameters) else ())
 
 
 def check_invariants(connect: Connect, invariants: Sequence[Invariant]) -> list[Check]:
@@ -151,7 +150,7 @@ Sampled = Mapping[str, tuple[str, ColumnSample]]
 r"""Columns of commands ``\sample`` by source, which is the text after FROM, each with script and command."""
 
 
-def sample_commands(parameters: PgbenchParameters) -> Sampled:
+def sample_commands(parameters: OwnDataParameters) -> Sampled:
     """Return the columns that the scripts sample. Raises UsageError."""
     found = {}
     for of in checked_scripts(parameters)["samples"]:
@@ -255,7 +254,7 @@ def read_samples(
     return found
 
 
-def draw_from(workload: PgbenchParameters, sampled: Mapping[str, SampledValues]) -> PgbenchParameters:
+def draw_from(workload: OwnDataParameters, sampled: Mapping[str, SampledValues]) -> OwnDataParameters:
     """Return the workload with the values that it draws, as constants for the simple protocol."""
     is_simple = workload.protocol == "simple"
     return workload.with_sample_values(
@@ -289,7 +288,7 @@ def with_own_data(study: Study, cache: Cache, watch: Watch, interruption: Interr
     found: dict[str, OwnData] = {}
 
     def resolved(workload: Workload, _: int) -> Workload:
-        if not isinstance(workload, PgbenchParameters) or workload.data is None:
+        if not isinstance(workload, OwnDataParameters) or workload.data is None:
             return workload
         sample_commands(workload)  # an error in them is reported before the data are read
         key = workload.data.model_dump_json()
@@ -352,7 +351,7 @@ class _Samples:
 
     def of(self, workload: Workload, arm: BuildArm) -> dict[str, SampledValues]:
         """Return the values of a workload by source, and read from the arm those that are new."""
-        if not isinstance(workload, PgbenchParameters) or workload.data is None:
+        if not isinstance(workload, OwnDataParameters) or workload.data is None:
             return {}
         key, data = workload.model_dump_json(), str(sorted(workload.shape().items()))
         if key not in self.commands:
@@ -380,7 +379,7 @@ def _with_samples(prepared: Prepared, samples: _Samples) -> Prepared:
 
     def drawing(workload: Workload, index: int) -> Workload:
         found = samples.of(workload, arms.get(index) or arms[min(arms)])
-        return draw_from(workload, found) if isinstance(workload, PgbenchParameters) and found else workload
+        return draw_from(workload, found) if isinstance(workload, OwnDataParameters) and found else workload
 
     described = [
         replace(record, dataset={**record.dataset, "samples": _facts(used[record.arm])})
@@ -425,7 +424,7 @@ def require_working_own_data(ready: Sequence[Prepared], watch: Watch, interrupti
 
 
 def _try(arm: BuildArm, workload: WorkloadParameters, interruption: Interruption) -> None:
-    assert isinstance(workload, PgbenchParameters)
+    assert isinstance(workload, OwnDataParameters)
     arm.restore(0)
     try:
         arm.start()

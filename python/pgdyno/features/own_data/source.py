@@ -40,7 +40,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
 from pgdyno.features.own_data.dump import JOBS, ORIGIN, DumpFilter, Relation
-from pgdyno.features.own_data.plan import Form, OwnData, is_connection_string
+from pgdyno.features.own_data.plan import Form, OwnData, OwnDataParameters, is_connection_string
 from pgdyno.server.build_store import Store
 from pgdyno.server.builds import Build, read_tool_major, version_of
 from pgdyno.server.connections import Dsn, connect
@@ -48,7 +48,6 @@ from pgdyno.server.directories import OURSELVES, locked, locked_if_free
 from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Connection, tool_lines
 from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 # ----------------------------------------------------------------------
 # Compressed SQL files: gzip, bzip2, xz, zip, and zstd and lz4 by their programs.
@@ -737,7 +736,7 @@ def same_major_first(builds: Sequence[Build], major: int) -> list[Build]:
 
 def own_data_of(parameters: WorkloadParameters) -> OwnData | None:
     """Return the user's own data of a workload; None if its data are generated."""
-    return parameters.data if isinstance(parameters, PgbenchParameters) else None
+    return parameters.data if isinstance(parameters, OwnDataParameters) else None
 
 
 def installed_clients(store: Store) -> Sequence[Build]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.features.capacity.search import expected_search_s
-from pgdyno.features.own_data.plan import OwnData
+from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
@@ -97,7 +97,7 @@ def data_of(parameters: WorkloadParameters, server: str = "") -> Data:
     match parameters:
         case TpccParameters():
             units, unit_bytes = int(shape.pop("warehouses")), WAREHOUSE_BYTES
-        case PgbenchParameters(data=OwnData() as own):
+        case OwnDataParameters(data=OwnData() as own):
             units, unit_bytes = 1, float(max(1, own.size_bytes))
         case PgbenchParameters():
             units, unit_bytes = int(shape.pop("scale")), _branch_bytes(parameters)

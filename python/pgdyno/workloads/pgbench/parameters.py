@@ -22,7 +22,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    PrivateAttr,
     SerializerFunctionWrapHandler,
     ValidationError,
     model_serializer,
@@ -31,7 +30,6 @@ from pydantic import (
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import PgdynoError, UsageError
-from pgdyno.features.own_data.plan import Invariant, OwnData
 from pgdyno.study.values import Option, plain_message
 from pgdyno.study.workload_parameters import (
     SIZE_DEFAULT,
@@ -141,7 +139,6 @@ class PgbenchParameters(WorkloadParameters):
     HAS_PACING: ClassVar[bool] = False
     HAS_SCRIPTS: ClassVar[bool] = True
     HAS_VARIANTS: ClassVar[bool] = True
-    OMITTED: ClassVar[frozenset[str]] = frozenset({"data", "checks"})
 
     kind: Literal["pgbench"] = "pgbench"
     scale: Annotated[int, Option("N", ("--scale", "-s"), SIZE_DEFAULT)] = Field(
@@ -186,28 +183,10 @@ class PgbenchParameters(WorkloadParameters):
         dict[str, str],
         Option("NAME=VALUE", ("--define", "-D"), help="Script variable.", is_repeated=True),
     ] = Field(default_factory=dict, description="Variables of the scripts.")
-    data: OwnData | None = Field(
-        default=None,
-        description="Data of your own instead of the pgbench tables: a dump, a directory, a DSN or a name "
-        "(Measure your own database).",
-    )
-    checks: tuple[Invariant, ...] = Field(
-        default=(), description="Queries that must return no row after a trial: tables with name and text."
-    )
 
     @property
     def coverage(self) -> float | None:
         return coverage_of(self.scripts)
-
-    _samples: Mapping[str, tuple[str, ...]] = PrivateAttr(default_factory=dict)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _own_data_have_no_scale(cls, given: Any) -> Any:
-        """Set the scale of own data, which is also the value of :scale, as in pgbench with custom scripts."""
-        if isinstance(given, dict) and given.get("data") is not None:
-            return {**given, "scale": given.get("scale", 1)}
-        return given
 
     @model_validator(mode="before")
     @classmethod
@@ -232,38 +211,16 @@ class PgbenchParameters(WorkloadParameters):
             )
         if not any(script.weight for script in self.scripts):
             raise ValueError("every script has the weight 0: give at least one a greater weight")
-        if self.data is not None:
-            self._own_data_stand_alone()
         return self
-
-    def _own_data_stand_alone(self) -> None:
-        """Raise ValueError for parameters and scripts of the pgbench tables."""
-        builtin = next((script.name for script in self.scripts if script.text is None), None)
-        if builtin is not None:
-            raise ValueError(
-                f"--data requires scripts of your own (got {builtin}): add --file FILE and remove --builtin"
-            )
-        of_own_data = {"scale": 1, "fillfactor": 100}
-        for name, value in self._tables().items():
-            if value != of_own_data.get(name, "" if isinstance(value, str) else 0):
-                option = "index" if name == "indexes" else name.replace("_", "-")
-                raise ValueError(f"--{option} is for the pgbench tables: remove it or --data")
 
     @property
     def size(self) -> str:
         """The size of the data as text."""
-        return f"scale {self.scale}" if self.data is None else f"data {self.data.label}"
-
-    @property
-    def data_name(self) -> str:
-        """The name of the data with their size."""
-        return super().data_name if self.data is None else f"{self.size}{self.history_text}"
+        return f"scale {self.scale}"
 
     @property
     def label(self) -> str:
         """A label of scale and non-default parameters of the data."""
-        if self.data is not None:
-            return re.sub(r"[^a-z0-9]+", "-", self.data.label.lower()).strip("-")
         parts = {
             f"scale{self.scale}": True,
             f"{self.partition_method}{self.partitions}": self.partitions,
@@ -291,24 +248,6 @@ class PgbenchParameters(WorkloadParameters):
             return super().major_min
         return 12 if self.foreign_keys else 11
 
-    def require_major(self, major: int, server: str) -> None:
-        """Raise UsageError if the server cannot have the data: a backup is of one major version."""
-        super().require_major(major, server)
-        is_backup = self.data is not None and self.data.form == "backup" and not self.is_upgraded
-        if self.data is not None and is_backup and self.data.major != major:
-            raise UsageError(
-                f"the data {self.data.label} are a backup of PostgreSQL {self.data.major}, and {server} has "
-                f"version {major}: use servers of version {self.data.major}, a dump (pg_dump), or "
-                f"data=pg_upgrade:{self.data.major} for this arm"
-            )
-
-    def before_upgrade(self) -> Self:
-        """Return the workload with the data of the older server, which are analyzed."""
-        before = super().before_upgrade()
-        if self.data is None or not self.is_upgraded:
-            return before
-        return before.model_copy(update={"data": self.data.model_copy(update={"analyze": True})})
-
     @property
     def effects(self) -> frozenset[Effect]:
         """The effects of all scripts with a weight above 0."""
@@ -321,9 +260,6 @@ class PgbenchParameters(WorkloadParameters):
 
     def shape(self) -> Mapping[str, int | str]:
         """Return the parameters of the data, with the indexes sorted."""
-        return self._tables() if self.data is None else self.data.shape()
-
-    def _tables(self) -> dict[str, int | str]:
         return {
             "scale": self.scale,
             "partitions": self.partitions,
@@ -362,7 +298,7 @@ class PgbenchParameters(WorkloadParameters):
 
     def script_caveats(self, checked: Mapping[str, Any]) -> list[Caveat]:
         """Return a caveat if the scripts read :scale, and it is set by the data."""
-        if self.data is None and checked["samples"]:
+        if checked["samples"]:
             of = checked["samples"][0]
             raise UsageError(
                 f"{of['script']}: {of['command']}: \\sample requires --data, because its values are those of "
@@ -397,7 +333,7 @@ class PgbenchParameters(WorkloadParameters):
         if "define" in own:
             own["define"] = definitions(own["define"])
         wanted = {**cls.variant(own.pop("variant", "default")), **own}
-        if "scale" not in wanted and "data" not in wanted:
+        if "scale" not in wanted:
             wanted["scale"] = default_size("pgbench")
         return wanted
 
@@ -416,26 +352,18 @@ class PgbenchParameters(WorkloadParameters):
         return {one.name: self.model_copy(update={"scripts": (one,)}) for one in self.scripts}
 
     def minimal(self) -> Self | None:
-        """Return the scripts of the user at scale 1. Those of own data are tested on these data."""
+        """Return the scripts of the user at scale 1."""
         own = tuple(script for script in self.scripts if script.text is not None and script.weight)
-        return self.model_copy(update={"scripts": own, "scale": 1}) if own and self.data is None else None
-
-    def with_sample_values(self, samples: Mapping[str, tuple[str, ...]]) -> Self:
-        """Return a copy that drives with these values of ``\\sample``, by source. They are never stored."""
-        drawn = self.model_copy()
-        drawn._samples = samples
-        return drawn
+        return self.model_copy(update={"scripts": own, "scale": 1}) if own else None
 
     def to_drive(self) -> dict[str, Any]:
         """Return the parameters of the load, always with the scale of the data."""
-        samples = {"samples": self._samples} if self._samples else {}
         return {
             "kind": self.kind,
             "scripts": [script.to_drive() for script in self.scripts],
             "scale": self.scale,
             "protocol": self.protocol,
             "define": self.define,
-            **samples,
         }
 
 
