@@ -32,7 +32,8 @@ from pgdyno.server.cache_directory import Cache, items, prune
 from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import locked, server_account
 from pgdyno.server.snapshots import ClusterState
-from pgdyno.workloads.pgbench.parameters import Script
+from pgdyno.study.workload_parameters import workload_from
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 OWN = Script(name="own.sql", text="SELECT 1")
 
@@ -162,6 +163,13 @@ def test_an_invariant_without_a_query_is_refused() -> None:
 def test_a_query_is_quoted_by_its_first_line() -> None:
     assert first_line("SELECT 1\nFROM t") == "SELECT 1"
     assert len(first_line("x" * 1000)) == 101
+
+
+def test_a_plan_has_the_parameters_of_the_feature_only_if_one_of_them_is_given() -> None:
+    plain = {"kind": "pgbench", "scale": 1}
+    assert type(workload_from(plain)) is PgbenchParameters
+    checks = [{"name": "c", "text": "SELECT 1"}]
+    assert type(workload_from({**plain, "checks": checks})) is OwnDataParameters
 
 
 def test_own_data_have_the_scale_1_and_are_stored_only_if_given() -> None:

@@ -125,6 +125,12 @@ def test_a_server_too_old_for_the_data_is_rejected(given: dict[str, Any], major:
         parameters(**given).require_major(major - 1, "a")
 
 
+@pytest.mark.parametrize("workload", ["pgbench", {"scale": 1}, {"kind": "tpcb"}, {"kind": ["pgbench"]}])
+def test_a_plan_without_a_known_workload_is_refused(workload: object) -> None:
+    with pytest.raises(ValidationError, match="workload"):
+        Driving.model_validate({"workload": workload, "clients": 1})
+
+
 def test_every_variant_is_complete_and_an_unknown_one_lists_all() -> None:
     made = {name: parameters(**one.data, **one.transactions) for name, one in variants().items()}
     assert made["default"] == parameters()

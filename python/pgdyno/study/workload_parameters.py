@@ -320,7 +320,7 @@ def workload_from(given: Any, *, strict: bool | None = None) -> WorkloadParamete
         raise ValueError("must be a table with the kind of the workload")
     known = parameters_by_kind(given)
     kind = given.get("kind")
-    if kind not in known:
+    if not isinstance(kind, str) or kind not in known:
         raise ValueError(f"unknown workload {kind!r}; available: {', '.join(known)}")
     return known[kind].model_validate(given, strict=strict)
 
