@@ -97,7 +97,7 @@ PUBLISHED = {
 def test_published_figures_are_compared_with_measured_ones(cases: int) -> None:
     wanted = [replace(case, published=PUBLISHED, arms=({"server": "17"}, {"server": "18"})) for case in CASES]
     built = report_of(*wanted[:cases])
-    (table,) = built.published
+    (table,) = built.tables("published")
     assert list(table.columns) == ["users", "18", "18, here", "change, %", "change, %, here"]
     users, published, ours, change, our_change = table.rows[0]
     level = built.findings.first.arms[1].levels["nopm"]
@@ -207,7 +207,7 @@ def test_an_effect_of_opposite_sign_is_reported_with_probable_reasons() -> None:
 
 def test_a_published_table_too_wide_for_the_terminal_has_a_line_for_each_number() -> None:
     built = report_of(replace(CASES[0], published=PUBLISHED))
-    (table,) = built.published
+    (table,) = built.tables("published")
     assert table.narrow is not None
     assert [row[:2] for row in table.narrow.rows] == [
         ["8", ""],

@@ -64,11 +64,6 @@ class StudyReport(FileReport):
         """The report of the only case; None if there are several."""
         return next(iter(self.cases.values())) if len(self.cases) == 1 else None
 
-    @property
-    def published(self) -> list[Table]:
-        """Published tables beside the measured values."""
-        return self.tables("published")
-
     def csv(self) -> str:
         """Return the CSV document."""
         return csv_format.to_csv(self.findings, self.lost)
