@@ -31,7 +31,6 @@ def test_a_dead_owners_server_is_ended_and_its_directory_removed(
     shutil.move(cluster.data_dir, left / "data")
     (left / "owner.lock").touch()
     server = Cluster(cluster.build, left / "data", account).start()
-    assert Runs(server_dir, account).sweep(dry_run=True) == [left]
     assert server.alive
     assert Runs(server_dir, account).sweep() == [left]
     server.process.wait(30)

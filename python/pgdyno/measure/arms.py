@@ -88,67 +88,52 @@ class LabArm(Protocol):
 
     def restore(self, block: int, /) -> None:
         """Restore the data from the snapshot. Raises ServerError, DatasetError, DiskFullError."""
-        ...
 
     def is_restored(self) -> bool:
         """Return whether ``restore`` restores the data, or leaves them unchanged."""
-        ...
 
     def start(self) -> None:
         """Start the server with the settings of the arm and verify them. Raises StartError, ConnectError."""
-        ...
 
     def stop(self) -> None:
         """End the server immediately: its data are not needed. Never raises; safe to call twice."""
-        ...
 
     def conninfo(self) -> str:
         """Return the connection string of the workload's database. It may contain a password: do not print
         it."""
-        ...
 
     def connect(self) -> Connection:
         """Connect to the workload's database. Raises ConnectError."""
-        ...
 
     def is_local(self) -> bool:
         """Return whether the server runs on this machine."""
-        ...
 
     def data_path(self) -> Path | None:
         """Return the directory of its data on this machine; None if unknown."""
-        ...
 
     def drop_cache(self) -> float:
         """Evict the files of the stopped server from the page cache. Return the share that remains.
 
         Raises UsageError for a running server.
         """
-        ...
 
     def recover(self) -> float:
         """Crash the server and start it again. Return the seconds until it accepts connections."""
-        ...
 
     def restart(self) -> float:
         """Restart the server. Return the seconds of shutdown and start."""
-        ...
 
     def postmaster_pid(self) -> int | None:
         """Return the process ID of the postmaster; None if it is not a visible local process."""
-        ...
 
     def log(self) -> str | None:
         """Return the server log since the start; None if it is not readable."""
-        ...
 
     def effective(self) -> Mapping[str, str]:
         """Return every setting in effect, as SHOW prints it."""
-        ...
 
     def dropped(self) -> Mapping[str, str]:
         """Return the settings of its profiles that are not in effect, each with the reason."""
-        ...
 
 
 @contextlib.contextmanager

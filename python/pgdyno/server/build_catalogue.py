@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import json
+import functools
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+
+from pydantic import TypeAdapter
 
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
@@ -49,7 +50,7 @@ def empty_cluster(
 TEMPLATES_MAX = 8
 """Number of templates kept, of about 40 MB each. A bisection measures many builds, each for some minutes."""
 
-LAYOUT = 1
+LAYOUT = 2
 COSTLY_OPTIONS = frozenset(
     {"llvm", "lz4", "zstd", "icu", "liburing", "cassert", "debug", "dtrace", "profiling"}
 )
@@ -85,7 +86,7 @@ def catalogue(build: Build, cache: Cache) -> Catalogue:
         if known is None:
             known = _ask(build, cache)
             part = path.with_suffix(".part")
-            part.write_text(json.dumps(_as_json(known)))
+            part.write_bytes(_codec().dump_json(known))
             part.replace(path)
     return known
 
@@ -160,20 +161,13 @@ def _ask(build: Build, cache: Cache) -> Catalogue:
         return read_catalogue(connection)
 
 
-def _as_json(known: Catalogue) -> dict[str, Any]:
-    return {
-        "version_text": known.version_text,
-        "compiled": dict(known.compiled),
-        "definitions": [list(asdict(found).values()) for found in known.definitions.values()],
-        "initial": dict(known.initial),
-    }
+@functools.cache
+def _codec() -> TypeAdapter[Catalogue]:
+    return TypeAdapter(Catalogue)
 
 
 def _read(path: Path) -> Catalogue | None:
     try:
-        facts = json.loads(path.read_text())
-        found = [definition(tuple(row)) for row in facts["definitions"]]
-        by_name = {one.name.lower(): one for one in found}
-        return Catalogue(facts["version_text"], facts["compiled"], by_name, facts["initial"])
-    except (OSError, ValueError, KeyError, TypeError):
+        return _codec().validate_json(path.read_bytes())
+    except (OSError, ValueError):
         return None

@@ -515,7 +515,7 @@ class Runs:
             clear_after_kill(path / "data", self.account)
             _remove(path)
 
-    def sweep(self, *, dry_run: bool = False) -> list[Path]:
+    def sweep(self) -> list[Path]:
         """Stop the servers of owners that have ended and remove their directories. Return the paths."""
         swept = []
         with locked(self.directory / ".sweep.lock"):
@@ -524,10 +524,9 @@ class Runs:
                     if not free:
                         continue
                     swept.append(path)
-                    if not dry_run:
-                        end_postmaster(path / "data")
-                        clear_after_kill(path / "data", self.account)
-                        _remove(path)
+                    end_postmaster(path / "data")
+                    clear_after_kill(path / "data", self.account)
+                    _remove(path)
         return swept
 
 

@@ -302,7 +302,6 @@ class RestoreStatistics:
     files_kept: int
     files_removed: int
     duration_s: float
-    sync_s: float
 
 
 def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool = True) -> RestoreStatistics:
@@ -313,7 +312,7 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     next restore can keep. Raises DatasetError (a server runs there, or the result differs from the snapshot),
     DiskFullError.
     """
-    start = time.monotonic()
+    begun_s = time.monotonic()
     if (data_dir / "postmaster.pid").exists():
         _refuse_running(data_dir)
         clear_after_kill(data_dir, account)  # a remaining backend could write into the restored files
@@ -326,14 +325,10 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     _make_directories(snapshot, data_dir, account)
     bytes_copied = _copy_all(snapshot, data_dir, files, account)
     _check(snapshot, data_dir)
-    copied_s = time.monotonic() - start
     if sync:
         sync_file_system(data_dir)
     _write_record(data_dir, snapshot)
-    end = time.monotonic()
-    return RestoreStatistics(
-        len(files), bytes_copied, len(kept), removed, end - start, end - start - copied_s
-    )
+    return RestoreStatistics(len(files), bytes_copied, len(kept), removed, time.monotonic() - begun_s)
 
 
 def _refuse_running(data_dir: Path) -> None:

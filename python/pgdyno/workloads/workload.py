@@ -43,7 +43,6 @@ class TrialChecks(Protocol):
 
     def begin(self, conn: Connection) -> None:
         """Read the values before the driver connects."""
-        ...
 
     def end(self, connect: Connect, result: TargetResult, server_log: str | None) -> list[Check]:
         """Run all checks after the trial. The server must be idle.
@@ -51,7 +50,6 @@ class TrialChecks(Protocol):
         ``result`` is of the trial's target. ``server_log``: log during the trial, None if it
         is not readable. Raises ConnectError, DatasetError, ServerError.
         """
-        ...
 
 
 INVARIANT = "invariant "
@@ -69,35 +67,28 @@ class Workload(Protocol):
     @property
     def format(self) -> str:
         """Format of its data: a digest of everything that loading writes."""
-        ...
 
     @property
     def bytes_completed(self) -> int:
         """Bytes that ``complete`` adds to the size forecast by the engine."""
-        ...
 
     def require_replaceable(self, conn: Connection) -> None:
         """Raise DatasetError if pgdyno did not create the tables that ``complete`` replaces."""
-        ...
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
         """Complete the engine's load; replaces results of an earlier call. Raises DatasetError."""
-        ...
 
     def require(self, conn: Connection) -> None:
         """Raise DatasetError unless the database contains exactly these data, completely loaded."""
-        ...
 
     def invariants(self, connect: Connect) -> list[Check]:
         """Check what holds at any time, provided that only this workload has changed its data.
 
         Raises ConnectError, DatasetError, ServerError.
         """
-        ...
 
     def checks(self, clients: int, *, restored: bool) -> TrialChecks:
         """Return the checks of one trial. ``restored``: it begins with data as they were loaded."""
-        ...
 
 
 # ----------------------------------------------------------------------

@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
 import shutil
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -24,6 +26,31 @@ from pgdyno.server.settings import disk_kind
 # ----------------------------------------------------------------------
 # Clock, kernel, memory, processor and disk of the machine.
 # ----------------------------------------------------------------------
+
+GZIPPED_CHARACTERS_MAX = 4 * 2**20
+"""Maximum length. A kernel configuration has about 250,000 characters."""
+
+
+def gzipped(tree: Tree, path: str) -> str | None:
+    """Return the text of a compressed file; None if it is missing, not readable or damaged."""
+    try:
+        with gzip.open(tree.root / path.lstrip("/"), "rt", encoding="utf-8", errors="replace") as file:
+            return file.read(GZIPPED_CHARACTERS_MAX)
+    except (OSError, EOFError, zlib.error):
+        return None
+
+
+def texts(tree: Tree, pattern: str) -> list[str]:
+    """Return the texts of all matching files, sorted by name."""
+    found = sorted(tree.root.glob(pattern.lstrip("/")))
+    of_files = (tree.text(str(path.relative_to(tree.root))) for path in found)
+    return [text for text in of_files if text is not None]
+
+
+def names(tree: Tree, pattern: str) -> list[str]:
+    """Return the names of all matching files and directories."""
+    return sorted(path.name for path in tree.root.glob(pattern.lstrip("/")))
+
 
 BATCHES = 200
 READS = 500
@@ -81,7 +108,7 @@ def read_kernel(tree: Tree) -> Kernel:
     """Read version and preemption model. Only root can read the debug file; other files have the boot
     state."""
     release = tree.text("/proc/sys/kernel/osrelease")
-    config = tree.gzipped("/proc/config.gz") or tree.text(f"/boot/config-{release}")
+    config = gzipped(tree, "/proc/config.gz") or tree.text(f"/boot/config-{release}")
     return Kernel(
         release=release,
         preemption=preemption_model(
@@ -209,10 +236,10 @@ class Processor:
 def read_processor(tree: Tree) -> Processor:
     """Read the state of the processor."""
     smt = tree.number(f"{CPU}/smt/active")
-    nodes = [name for name in tree.names("/sys/devices/system/node/node*") if name[4:].isdigit()]
+    nodes = [name for name in names(tree, "/sys/devices/system/node/node*") if name[4:].isdigit()]
     return Processor(
         cores=len(os.sched_getaffinity(0)),
-        governors=tuple(sorted(set(tree.texts(f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")))),
+        governors=tuple(sorted(set(texts(tree, f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")))),
         boost=boost_state(tree.text(f"{CPU}/cpufreq/boost"), tree.text(f"{CPU}/intel_pstate/no_turbo")),
         smt=None if smt is None else smt == 1,
         hypervisor=hypervisor(
@@ -245,8 +272,8 @@ def hypervisor(cpuinfo: str | None, kind: str | None, product: str | None) -> st
 
 
 def _supplies(tree: Tree) -> list[tuple[str, str]]:
-    names = tree.names("/sys/class/power_supply/*")
-    paths = [f"/sys/class/power_supply/{name}" for name in names]
+    folder = "/sys/class/power_supply"
+    paths = [f"{folder}/{name}" for name in names(tree, f"{folder}/*")]
     return [(tree.text(f"{path}/type") or "", tree.text(f"{path}/status") or "") for path in paths]
 
 
@@ -390,7 +417,7 @@ def read_counters(tree: Tree) -> Counters:
     total_s, busy_s, steal_s = cpu_times(tree.text("/proc/stat") or "")
     vmstat = _numbers(tree.text("/proc/vmstat") or "")
     swapped = [vmstat[name] for name in ("pswpin", "pswpout") if name in vmstat]
-    heat = tree.texts("/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
+    heat = texts(tree, "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
     pressures = {of: pressure_s(tree.text(f"/proc/pressure/{of}")) for of in PRESSURES}
     return Counters(
         at_s=time.monotonic(),
@@ -497,7 +524,7 @@ def process_of(stat: str) -> tuple[str, float] | None:
 
 def _processes(tree: Tree) -> dict[int, tuple[str, float]]:
     found = {}
-    for pid in tree.names("/proc/[0-9]*"):
+    for pid in names(tree, "/proc/[0-9]*"):
         if (stat := tree.text(f"/proc/{pid}/stat")) and (process := process_of(stat)):
             found[int(pid)] = process
     return found
