@@ -20,12 +20,11 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.report import read_report
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.cluster.ray import NodeFacts, own_facts
-from pgdyno.features.drivers.loss import session_of
+from pgdyno.features.drivers.loss import node_caveats, session_of
 from pgdyno.features.drivers.options import DriverOptions, parse_drivers
 from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.features.drivers.section import driver_node_summaries
-from pgdyno.measure.arms import LabArm
-from pgdyno.measure.trial import Lab, driver_node_caveats
+from pgdyno.measure.trial import Lab
 from pgdyno.report.json_format import to_json
 from pgdyno.results.records import CpuTimeNs, DriverFacts, DriverNode, Trial, TrialStatus, WakeLateNs
 from pgdyno.study.cases import cases_of
@@ -207,10 +206,9 @@ def test_without_a_node_a_signal_or_after_three_void_blocks_nothing_is_repeated(
 
 
 def test_caveats_name_nodes_that_may_be_the_limit() -> None:
-    arm = cast(LabArm, SimpleNamespace(name="17"))
-
     def codes(**changes: Any) -> list[Code]:
-        return [caveat.code for caveat in driver_node_caveats(1, arm, [replace(NODE, **changes)])]
+        driver = DriverFacts(nodes=(replace(NODE, **changes),))
+        return [caveat.code for caveat in node_caveats(1, "17", driver)]
 
     assert codes() == []
     assert codes(clock_spread_s=0.006) == [Code.DRIVER_CLOCKS]

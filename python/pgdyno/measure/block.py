@@ -10,7 +10,7 @@ import contextlib
 import itertools
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -18,6 +18,7 @@ from typing import TypeVar
 
 import psycopg
 
+from pgdyno.caveats import Caveat
 from pgdyno.errors import (
     DatasetError,
     EngineError,
@@ -227,9 +228,12 @@ def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial]
         outcomes = {}
         for target, ((index, trial), outcome) in enumerate(zip(trials.items(), judged, strict=True)):
             with _attributed_to(trial.arm.name):
-                for caveat in trial_caveats(
+                found: Iterable[Caveat] = trial_caveats(
                     lab.study, trial.id, trial.arm, outcome.driver, target, seen, trial.slices
-                ):
+                )
+                if lab.session is not None:
+                    found = [*lab.session.caveats(trial.id, trial.arm.name, outcome.driver), *found]
+                for caveat in found:
                     lab.writer.add_caveat(caveat, lab.case)
             outcomes[index] = _with_later_steps(lab, trial, outcome, telemetry)
     return outcomes

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import Protocol
@@ -31,7 +31,6 @@ from pgdyno.results.records import (
     ENGINE,
     CapacitySearch,
     DriverFacts,
-    DriverNode,
     Slice,
     TrialOutcome,
     TrialStatus,
@@ -188,18 +187,6 @@ commit."""
 
 STEAL_SHARE_MAX = 0.05
 
-CLOCK_SPREAD_S_MAX = 0.005
-"""Maximum error of the common start of slices on several nodes."""
-
-RETRANSMITTED_SHARE_MAX = 0.001
-"""Maximum share of TCP segments that a node sends again. Each may delay a transaction by 200 ms or more."""
-
-NODE_CPU_SHARE_MAX = 0.7
-"""Maximum CPU of a load generator as a share of its node, which runs nothing else."""
-
-CEILING_SHARE_MAX = 0.5
-"""Maximum rate of a node as a share of its rate of SELECT 1. Other transactions take more of its CPU."""
-
 
 @dataclass(frozen=True)
 class BarrierReadings:
@@ -241,7 +228,6 @@ def trial_caveats(
     slices: Sequence[Slice],
 ) -> Iterator[Caveat]:
     """Yield the caveats of one trial with these slices. ``seen`` has the readings at the barriers reached."""
-    yield from driver_node_caveats(trial, arm, driver.nodes or ())
     if arm.is_local() and driver.nodes is None:
         cores = study.cpu_partition.size if study.cpu_partition else len(os.sched_getaffinity(0))
         yield from driver_busy(trial, arm, slices, cores)
@@ -283,28 +269,6 @@ def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) ->
         yield Caveat(Code.DRIVER_BUSY, _share(arm, share, DRIVER_SHARE_MAX), trial)
 
 
-def driver_node_caveats(trial: int, arm: LabArm, nodes: Sequence[DriverNode]) -> Iterator[Caveat]:
-    """Yield the caveats of load generators on nodes: inexact clocks, lost packets, and nodes that may be
-    the limit.
-    """
-    for node in nodes:
-        names: dict[str, Parameter] = {"arm": arm.name, "node": node.name}
-        if node.clock_spread_s > CLOCK_SPREAD_S_MAX:
-            spread = {"spread_ms": round(node.clock_spread_s * 1e3, 1), "limit_ms": CLOCK_SPREAD_S_MAX * 1e3}
-            yield Caveat(Code.DRIVER_CLOCKS, {**names, **spread}, trial)
-        if (share := node.retransmitted_share or 0.0) > RETRANSMITTED_SHARE_MAX:
-            lost = {"share": percent_text(share, 1), "limit": given_percent(RETRANSMITTED_SHARE_MAX)}
-            yield Caveat(Code.DRIVER_NETWORK, {**names, **lost}, trial)
-        if (busy_share := node.driver_cpu_share or 0.0) > NODE_CPU_SHARE_MAX:
-            busy = {"share": percent_text(busy_share, 0), "limit": given_percent(NODE_CPU_SHARE_MAX)}
-            yield Caveat(Code.DRIVER_NODE_BUSY, {**names, **busy}, trial)
-        if not node.ceiling_per_s:
-            yield Caveat(Code.DRIVER_CEILING_UNKNOWN, names, trial)
-        elif (used := node.executed_per_s / node.ceiling_per_s) > CEILING_SHARE_MAX:
-            near = {"share": percent_text(used, 0), "limit": given_percent(CEILING_SHARE_MAX)}
-            yield Caveat(Code.DRIVER_NEAR_CEILING, {**names, **near}, trial)
-
-
 def _steal(trial: int, arm: LabArm, before: MachineCpu, after: MachineCpu) -> Iterator[Caveat]:
     busy_s = after.busy_s - before.busy_s
     if busy_s <= 0:
@@ -337,10 +301,12 @@ class Session:
 
     ``start_engine``: returns what starts the drives of a block with this seed. ``repeats``: whether to repeat
     a block of a case that was interrupted, given all cases and the name of the block in warnings.
+    ``caveats``: those of the drive of a trial, given its number and the name of its arm.
     """
 
     start_engine: Callable[[int], StartEngine]
     repeats: Callable[[MeasuredCase, Sequence[MeasuredCase], str], bool]
+    caveats: Callable[[int, str, DriverFacts], Iterable[Caveat]]
 
 
 OpenSession = Callable[[Study], AbstractContextManager[Session | None]]

@@ -1,4 +1,4 @@
-"""Loss of a load generator on another node: its block is void and is repeated."""
+"""Load generators on other nodes: their caveats, and the loss of one, whose block is void and is repeated."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ from pgdyno.errors import FleetError, in_one_line
 from pgdyno.features.drivers.pool import DriverPool, open_pool
 from pgdyno.measure.progress import Warned
 from pgdyno.measure.trial import MeasuredCase, Session
+from pgdyno.results.records import DriverFacts
 from pgdyno.study.plan import Study
-from pgdyno.units import counted
+from pgdyno.units import counted, given_percent, percent_text
+
+CLOCK_SPREAD_S_MAX = 0.005
+"""Maximum error of the common start of slices on several nodes."""
+
+RETRANSMITTED_SHARE_MAX = 0.001
+"""Maximum share of TCP segments that a node sends again. Each may delay a transaction by 200 ms or more."""
+
+NODE_CPU_SHARE_MAX = 0.7
+"""Maximum CPU of a load generator as a share of its node, which runs nothing else."""
+
+CEILING_SHARE_MAX = 0.5
+"""Maximum rate of a node as a share of its rate of SELECT 1. Other transactions take more of its CPU."""
 
 
 @contextlib.contextmanager
@@ -25,7 +38,29 @@ def open_session(study: Study) -> Iterator[Session | None]:
 
 def session_of(pool: DriverPool) -> Session:
     """Return the session with these load generators."""
-    return Session(lambda seed: partial(pool.start, seed), partial(repeat_void_block, pool))
+    return Session(lambda seed: partial(pool.start, seed), partial(repeat_void_block, pool), node_caveats)
+
+
+def node_caveats(trial: int, arm: str, driver: DriverFacts) -> Iterator[Caveat]:
+    """Yield the caveats of load generators on nodes: inexact clocks, lost packets, and nodes that may be
+    the limit.
+    """
+    for node in driver.nodes or ():
+        names: dict[str, Parameter] = {"arm": arm, "node": node.name}
+        if node.clock_spread_s > CLOCK_SPREAD_S_MAX:
+            spread = {"spread_ms": round(node.clock_spread_s * 1e3, 1), "limit_ms": CLOCK_SPREAD_S_MAX * 1e3}
+            yield Caveat(Code.DRIVER_CLOCKS, {**names, **spread}, trial)
+        if (share := node.retransmitted_share or 0.0) > RETRANSMITTED_SHARE_MAX:
+            lost = {"share": percent_text(share, 1), "limit": given_percent(RETRANSMITTED_SHARE_MAX)}
+            yield Caveat(Code.DRIVER_NETWORK, {**names, **lost}, trial)
+        if (busy_share := node.driver_cpu_share or 0.0) > NODE_CPU_SHARE_MAX:
+            busy = {"share": percent_text(busy_share, 0), "limit": given_percent(NODE_CPU_SHARE_MAX)}
+            yield Caveat(Code.DRIVER_NODE_BUSY, {**names, **busy}, trial)
+        if not node.ceiling_per_s:
+            yield Caveat(Code.DRIVER_CEILING_UNKNOWN, names, trial)
+        elif (used := node.executed_per_s / node.ceiling_per_s) > CEILING_SHARE_MAX:
+            near = {"share": percent_text(used, 0), "limit": given_percent(CEILING_SHARE_MAX)}
+            yield Caveat(Code.DRIVER_NEAR_CEILING, {**names, **near}, trial)
 
 
 def repeat_void_block(
