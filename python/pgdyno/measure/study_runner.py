@@ -454,19 +454,8 @@ def start_study(
             for case, prepared in enumerate(cases):
                 for caveat in prepared.caveats:
                     writer.add_caveat(caveat, case)
-            labs = [
-                Lab(
-                    prepared.study,
-                    prepared.arms,
-                    writer,
-                    watch,
-                    interruption,
-                    number,
-                    request.name_of(case),
-                    session=session,
-                )
-                for number, (case, prepared) in enumerate(zip(request.cases, cases, strict=True))
-            ]
+            begun = [_Progress(request.name_of(case), case.study) for case in request.cases]
+            labs = _labs(begun, cases, writer, watch, interruption, session)
             labs = aa_blocks.with_aa(labs, cases, aa_blocks.new_numbers(cases))
             ending = _measure(path, writer, labs, cases, analysis_of(path))
         aa_blocks.store_noise(path, NoiseHistory(history_path()), watch)
@@ -500,22 +489,7 @@ def resume_study(
         with Writer.resume(path) as writer:
             if more_minutes is not None and any(case.may_go_on for case in done):
                 writer.note_more_time()
-            labs = [
-                Lab(
-                    prepared.study,
-                    prepared.arms,
-                    writer,
-                    watch,
-                    interruption,
-                    number,
-                    case.name,
-                    case.kept,
-                    rates=case.rates,
-                    warm_up_times=case.warm_up_times,
-                    session=session,
-                )
-                for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
-            ]
+            labs = _labs(done, ready, writer, watch, interruption, session)
             labs = aa_blocks.with_aa(labs, ready, numbers, of_twins)
             firsts = [case.next_block for case in done]
             ending = _measure(path, writer, labs, ready, analysis_of(path), firsts, spent_s)
@@ -531,17 +505,43 @@ class _Progress:
 
     name: str
     study: Study
-    next_block: int
-    spent_s: float
-    kept: Mapping[tuple[int, int], float | None]
-    rates: dict[int, list[Rates]]
-    warm_up_times: int
+    next_block: int = 0
+    spent_s: float = 0.0
+    kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
+    rates: dict[int, list[Rates]] = field(default_factory=dict)
+    warm_up_times: int = 1
 
     @property
     def may_go_on(self) -> bool:
         """Return whether further blocks can follow an interim analysis; false for a single analysis."""
         most = self.study.blocks_max
         return self.study.can_have_interim_analyses and (most is None or self.next_block < most)
+
+
+def _labs(
+    done: Sequence[_Progress],
+    ready: Sequence[Prepared],
+    writer: Writer,
+    watch: Watch,
+    interruption: Interruption,
+    session: Session | None,
+) -> list[Lab]:
+    return [
+        Lab(
+            prepared.study,
+            prepared.arms,
+            writer,
+            watch,
+            interruption,
+            number,
+            case.name,
+            case.kept,
+            rates=case.rates,
+            warm_up_times=case.warm_up_times,
+            session=session,
+        )
+        for number, (case, prepared) in enumerate(zip(done, ready, strict=True))
+    ]
 
 
 def _read_progress(path: Path) -> list[_Progress]:

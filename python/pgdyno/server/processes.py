@@ -78,20 +78,9 @@ def clean_environment() -> dict[str, str]:
 
 
 def launch(command: Sequence[str], account: Account, log_path: Path) -> subprocess.Popen[bytes]:
-    """Start a server as that user and append its output to the log. It has its own session, so Ctrl-C in the
-    terminal does not reach it.
-    """
+    """Start a server as that user and append its output to the log. It ends with pgdyno."""
     with log_path.open("ab") as log:
-        return _launcher.submit(
-            subprocess.Popen,
-            _launcher_command("alone", command, account),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=clean_environment(),
-            start_new_session=True,
-        ).result()
+        return launch_tree(command, account, output=log, mode="alone")
 
 
 def launch_tree(
@@ -103,13 +92,18 @@ def launch_tree(
     stdin: int = subprocess.DEVNULL,
     directory: Path = Path("/"),
     environment: Mapping[str, str] | None = None,
+    mode: Literal["alone", "tree"] = "tree",
 ) -> subprocess.Popen[bytes]:
     """Start a program whose descendants end with it, and with pgdyno. End it by ``end_tree``, or by SIGTERM,
-    which gives it child.GRACE_S. ``errors``: None for ``output``. ``environment``: instead of the clean one.
+    which gives it child.GRACE_S. It has its own session, so Ctrl-C in the terminal does not reach it.
+
+    ``errors``: None for ``output``. ``environment``: instead of the clean one. ``mode``: see ``child``.
     """
+    uid, gid = (account.uid, account.gid) if account.switch else (-1, -1)
+    ours = [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), str(uid), str(gid), mode]
     return _launcher.submit(
         subprocess.Popen[bytes],
-        _launcher_command("tree", command, account),
+        [*ours, *command],
         bufsize=0,
         cwd=directory,
         stdin=stdin,
@@ -265,13 +259,6 @@ def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
 def _first_bytes(file: IO[bytes]) -> bytes:
     file.seek(0)
     return file.read(OUTPUT_BYTES_MAX)
-
-
-def _launcher_command(mode: Literal["alone", "tree"], command: Sequence[str], account: Account) -> list[str]:
-    """Return the command line that executes ``command`` as that user and ends with pgdyno."""
-    uid, gid = (account.uid, account.gid) if account.switch else (-1, -1)
-    ours = [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), str(uid), str(gid), mode]
-    return [*ours, *command]
 
 
 READY_TIMEOUT_S = 120.0
