@@ -344,7 +344,7 @@ def effects_of(design: FactorialDesign, confidence: float) -> Effects | None:
     return Effects(
         design=design,
         main=_family(
-            design, [(change, None) for change in every if not design.have_other_work(change)], confidence
+            design, [(change, None, {}) for change in every if not design.have_other_work(change)], confidence
         ),
         interactions=interactions_of(design, confidence),
         not_compared=[change for change in every if design.have_other_work(change)],
@@ -357,10 +357,9 @@ def effects_of(design: FactorialDesign, confidence: float) -> Effects | None:
 
 def interactions_of(design: FactorialDesign, confidence: float) -> list[Contrast]:
     """Return the interactions of all pairs of factors, all levels against the first ones, as one family."""
-    pairs = itertools.combinations(design.factors, 2)
-    wanted = [
-        (change, by)
-        for one, other in pairs
+    wanted: list[_Wanted] = [
+        (change, by, {})
+        for one, other in itertools.combinations(design.factors, 2)
         for change in factor_level_changes(one)
         for by in factor_level_changes(other)
     ]
@@ -372,10 +371,20 @@ def factor_level_changes(factor: Factor) -> list[LevelChange]:
     return [LevelChange(factor.name, factor.levels[0], level) for level in factor.levels[1:]]
 
 
-def _family(
-    design: FactorialDesign, wanted: Sequence[tuple[LevelChange, LevelChange | None]], confidence: float
-) -> list[Contrast]:
-    return _holm([_Ratios.of(design, change, by) for change, by in wanted], design, confidence)
+_Wanted = tuple[LevelChange, LevelChange | None, Levels]
+"""A contrast: a change, the change of another factor, and fixed levels of other factors."""
+
+
+def _family(design: FactorialDesign, wanted: Sequence[_Wanted], confidence: float) -> list[Contrast]:
+    """Return the contrasts with intervals at the confidence of Holm's test. Empty ones are not tested."""
+    found = [_ratios(design, *one) for one in wanted]
+    there = [i for i, (_, ratios) in enumerate(found) if ratios]
+    estimators = [partial(combine, found[i][1], method=design.method) for i in there]
+    combined = dict(zip(there, simultaneous(estimators, confidence), strict=True))
+    return [
+        Contrast(change, by, combinations, combined.get(i), design.metric.better)
+        for i, ((change, by, _), (combinations, _)) in enumerate(zip(wanted, found, strict=True))
+    ]
 
 
 def _at_each(
@@ -383,37 +392,21 @@ def _at_each(
 ) -> list[tuple[str, Contrast]]:
     alike = [change for change in factor_level_changes(one) if not design.have_other_work(change)]
     places = [(change, level) for change in alike for level in other.levels]
-    found = [_Ratios.of(design, change, None, {other.name: level}) for change, level in places]
-    return [
-        (level, contrast)
-        for (_, level), contrast in zip(places, _holm(found, design, confidence), strict=True)
-    ]
+    found = _family(design, [(change, None, {other.name: level}) for change, level in places], confidence)
+    return [(level, contrast) for (_, level), contrast in zip(places, found, strict=True)]
 
 
-@dataclass(frozen=True)
-class _Ratios:
-    """Data of a contrast: combination of the remaining factors → pass → d."""
-
-    change: LevelChange
-    by: LevelChange | None
-    combinations: int
-    ratios: Mapping[str, LogRatios]
-
-    @classmethod
-    def of(
-        cls, design: FactorialDesign, change: LevelChange, by: LevelChange | None, fixed: Levels | None = None
-    ) -> _Ratios:
-        """Collect the data of a contrast. ``fixed``: only at these levels of other factors."""
-        fixed = fixed or {}
-        named = [change.factor, *fixed, *([by.factor] if by else [])]
-        contexts = design.contexts(*named)
-        ratios = {}
-        for context in contexts:
-            corners = _corners(design, {**context, **fixed}, change, by)
-            if corners is not None:
-                label = ", ".join(f"{factor} {level}" for factor, level in context.items())
-                ratios[label] = _within_passes(corners)
-        return cls(change, by, len(contexts), {label: d for label, d in ratios.items() if d})
+def _ratios(
+    design: FactorialDesign, change: LevelChange, by: LevelChange | None, fixed: Levels
+) -> tuple[int, dict[str, LogRatios]]:
+    """Return the number of combinations of the remaining factors, and combination → pass → d."""
+    contexts = design.contexts(change.factor, *fixed, *([by.factor] if by else []))
+    ratios = {}
+    for context in contexts:
+        corners = _corners(design, {**context, **fixed}, change, by)
+        if corners is not None and (found := _within_passes(corners)):
+            ratios[", ".join(f"{factor} {level}" for factor, level in context.items())] = found
+    return len(contexts), ratios
 
 
 Corners = Sequence[tuple[int, FactorialCell]]
@@ -447,17 +440,6 @@ def _within_passes(corners: Corners) -> LogRatios:
     """Return the contrast in the passes that have all cells."""
     passes = set.intersection(*(set(cell.logs) for _, cell in corners))
     return {number: sum(sign * cell.logs[number] for sign, cell in corners) for number in sorted(passes)}
-
-
-def _holm(found: Sequence[_Ratios], design: FactorialDesign, confidence: float) -> list[Contrast]:
-    """Return the contrasts with intervals at the confidence of Holm's test. Empty ones are not tested."""
-    there = [i for i, one in enumerate(found) if one.ratios]
-    estimators = [partial(combine, found[i].ratios, method=design.method) for i in there]
-    combined = dict(zip(there, simultaneous(estimators, confidence), strict=True))
-    better = design.metric.better
-    return [
-        Contrast(one.change, one.by, one.combinations, combined.get(i), better) for i, one in enumerate(found)
-    ]
 
 
 # ----------------------------------------------------------------------
@@ -609,14 +591,9 @@ def counted_passes(n: int) -> str:
     return f"{group_digits(n, 0)} {'pass' if n == 1 else 'passes'}"
 
 
-def contrast_text(contrast: Contrast, better: Better) -> Estimate | None:
-    """Return the change in percent; for an interaction, the change of the ratio."""
-    return None if contrast.combined is None else contrast.combined.percent(better)
-
-
 def _with_verdict(contrast: Contrast, plan: Study) -> str:
-    change = contrast_text(contrast, Better.NEITHER)
-    assert change is not None
+    assert contrast.combined is not None
+    change = contrast.combined.percent(Better.NEITHER)
     text = result_tables.change_text(change, "%", INTERVAL_BLOCKS_MIN)
     if change.low is None:
         return f"{text} (no CI yet)"
@@ -668,8 +645,9 @@ def _largest_interaction(contrasts: Sequence[Contrast], plan: Study) -> str:
     """Return a sentence with the largest significant interaction."""
     sure = [c for c in contrasts if INTERACTION_WORDS[c.verdict(plan)] == "depends"]
     largest = max(sure, key=lambda c: abs(c.combined.summary.mean) if c.combined else 0.0)
-    by, change = largest.by, contrast_text(largest, Better.NEITHER)
-    assert by is not None and change is not None
+    by, combined = largest.by, largest.combined
+    assert by is not None and combined is not None
+    change = combined.percent(Better.NEITHER)
     other = factor_name(by.factor)
     return (
         f"The average is misleading, because the effect depends on {other}: with {other} {by.level}, "
@@ -743,9 +721,9 @@ NUMERIC = frozenset({"change, %", "combinations", "passes"})
 
 
 def _effect_cells(contrast: Contrast, words: dict[Verdict, str], effects: Effects, plan: Study) -> list[str]:
-    change = contrast_text(contrast, effects.design.metric.better)
-    if contrast.combined is None or change is None:
+    if contrast.combined is None:
         return [ABSENT, NOT_RUN, f"0 of {contrast.combinations}", "0"]
+    change = contrast.combined.percent(effects.design.metric.better)
     over = f"{len(contrast.combined.names)} of {contrast.combinations}"
     text = result_tables.with_interval(change, plan.confidence, INTERVAL_BLOCKS_MIN)
     return [text, words[contrast.verdict(plan)], over, str(change.n)]
