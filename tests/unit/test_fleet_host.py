@@ -50,6 +50,7 @@ def cache(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def task(text: str, *, is_resumed: bool = False) -> HostTask:
     return HostTask(
         name="s-a",
+        title="s",
         study="s.toml",
         text=text,
         choices=StudyChoices(),

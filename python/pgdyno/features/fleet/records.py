@@ -75,6 +75,7 @@ class HostWork(_Value):
 class FleetStudy(_Value):
     """A study. ``study``: name of the study file; ``text``: its content; ``command``: command line."""
 
+    title: str
     study: str
     text: str
     choices: StudyChoices
@@ -84,7 +85,6 @@ class FleetStudy(_Value):
 class FleetRecord(FleetStudy):
     """A study and the works of its hosts."""
 
-    title: str
     works: tuple[HostWork, ...]
 
 
