@@ -18,7 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 from bench.measure import Cost, run
 from pgdyno.features.cluster.ray import ClockOffset
 from pgdyno.features.drivers.group import NodeUsage, own_usage, packed
-from pgdyno.server.engine import Engine, Event, find_engine
+from pgdyno.server.engine import Engine, Event, find_engine, with_resolved_conninfo
 
 ACCOUNTS_PER_SCALE = 100_000
 
@@ -56,7 +56,7 @@ class DriverRun:
 
 def run_engine(command: str, specification: Mapping[str, Any]) -> Cost:
     """Run the engine to completion. Raises RuntimeError if it fails."""
-    return run([str(find_engine()), command], json.dumps(specification) + "\n")
+    return run([str(find_engine()), command], json.dumps(with_resolved_conninfo(specification)) + "\n")
 
 
 def engine_drive(

@@ -171,13 +171,13 @@ def dataset_format(workload: str) -> str:
         raise EngineError(f"{PROGRAM} is older than this pgdyno; {REMEDY}") from None
 
 
-def _with_resolved_conninfo(specification: Mapping[str, Any]) -> Event:
+def with_resolved_conninfo(specification: Mapping[str, Any]) -> Event:
     """Return the specification with the values of each connection string, resolved on this machine."""
     found = dict(specification)
     if "conninfo" in found:
         found["conninfo"] = resolved(found["conninfo"])
     if "targets" in found:
-        found["targets"] = [_with_resolved_conninfo(target) for target in found["targets"]]
+        found["targets"] = [with_resolved_conninfo(target) for target in found["targets"]]
     return found
 
 
@@ -191,7 +191,7 @@ class Engine:
     """
 
     def __init__(self, command: Literal["drive", "load", "check"], specification: Mapping[str, Any]) -> None:
-        resolved_specification = _with_resolved_conninfo(specification)
+        resolved_specification = with_resolved_conninfo(specification)
         # A file cannot fill up as a pipe would while this process reads events.
         self._stderr = tempfile.TemporaryFile(mode="w+", errors="replace")  # noqa: SIM115
         self._killer: threading.Timer | None = None
