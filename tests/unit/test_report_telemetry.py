@@ -6,19 +6,17 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
-from report_forms import FORMS, case_in, on_terminal, only, plain, tables_of
-from synthetic_study import Synthetic, write_study
+from report_forms import FORMS, case_in, on_terminal, only, plain, report_of, tables_of
+from synthetic_study import Synthetic
 from synthetic_telemetry import NO_COUNTERS, NOT_IN_15, SELECT, UPDATE
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.gates import gate, parse_condition
 from pgdyno.caveats import Code
-from pgdyno.cli.report import read_report
 from pgdyno.report.document import Headline
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.telemetry_tables import probe_overhead
@@ -26,18 +24,12 @@ from pgdyno.report.telemetry_tables import probe_overhead
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
 
 
-def probed(path: Path, wanted: Synthetic = PROBED) -> StudyReport:
-    path.mkdir(exist_ok=True)
-    write_study(path / "e", wanted)
-    return read_report(path / "e")
-
-
 def findings(built: StudyReport) -> Findings:
     return only(built).findings
 
 
-def test_levels_and_changes_are_those_computed_by_hand(tmp_path: Path) -> None:
-    told = findings(probed(tmp_path)).telemetry
+def test_levels_and_changes_are_those_computed_by_hand() -> None:
+    told = findings(report_of(PROBED)).telemetry
     levels = {
         "wal.bytes_per_tx": (1000, 900),
         "wal.fpi_per_tx": (3, 3),
@@ -63,10 +55,10 @@ def test_levels_and_changes_are_those_computed_by_hand(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rate_per_s", "compared"), [(3000, [UPDATE, SELECT]), (20, [SELECT])])
 def test_statements_of_few_calls_and_transaction_control_have_a_mean_and_no_change(
-    tmp_path: Path, rate_per_s: float, compared: list[str]
+    rate_per_s: float, compared: list[str]
 ) -> None:
     """At 20 transactions per second, a block has 16 calls of the UPDATE and 64 of the SELECT."""
-    built = probed(tmp_path, replace(PROBED, rate_per_s=rate_per_s, slices=1))
+    built = report_of(replace(PROBED, rate_per_s=rate_per_s, slices=1))
     found = findings(built).telemetry
     means = {
         key.removeprefix("statement.mean_ms:") for key in found.levels[1] if key.startswith("statement.m")
@@ -79,24 +71,24 @@ def test_statements_of_few_calls_and_transaction_control_have_a_mean_and_no_chan
     assert "calls" not in table.dispensable
 
 
-def test_the_average_over_statements_is_a_geometric_mean_of_ratios(tmp_path: Path) -> None:
-    average = findings(probed(tmp_path)).telemetry.average[1]
+def test_the_average_over_statements_is_a_geometric_mean_of_ratios() -> None:
+    average = findings(report_of(PROBED)).telemetry.average[1]
     assert sorted(average.names) == sorted([UPDATE, SELECT])
     assert average.summary.mean == pytest.approx(0.5 * -0.6931472, rel=1e-6)  # of one half and of one
 
 
-def test_telemetry_does_not_change_the_drivers_measurements(tmp_path: Path) -> None:
+def test_telemetry_does_not_change_the_drivers_measurements() -> None:
     three = Synthetic(effects=(1.0, 1.02, 0.99), names=("16", "17", "18"), blocks=6, probed=True)
 
-    with_probes = findings(probed(tmp_path / "a", three))
-    without = findings(probed(tmp_path / "b", replace(three, probed=False)))
+    with_probes = findings(report_of(three))
+    without = findings(report_of(replace(three, probed=False)))
     assert len(with_probes.telemetry.metrics) > 20 and set(without.telemetry.metrics) == {"trial.start_s"}
     for one, other in zip(with_probes.comparisons, without.comparisons, strict=True):
         assert one.effects == other.effects and one.decision == other.decision
 
 
-def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_path: Path) -> None:
-    built = probed(tmp_path)
+def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction() -> None:
+    built = report_of(PROBED)
     cost = findings(built).telemetry.cost
     # 20 s of each of six blocks on 2 cores; 0.05 s for each of 12 trials.
     assert cost and cost.share == pytest.approx(12 * 0.05 / (6 * 20 * 2), rel=0.01)
@@ -105,8 +97,8 @@ def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction(tmp_p
     assert "0.25%" in plain(probe_overhead(findings(built)))
 
 
-def test_a_feature_missing_in_a_version_raises_no_caveat(tmp_path: Path) -> None:
-    built = probed(tmp_path)
+def test_a_feature_missing_in_a_version_raises_no_caveat() -> None:
+    built = report_of(PROBED)
     assert all(caveat.code is not Code.PROBE_UNAVAILABLE for caveat in findings(built).caveats)
     assert findings(built).telemetry.missing == {0: {"io": NOT_IN_15}, 1: {"io": NOT_IN_15}}
 
@@ -115,16 +107,14 @@ UNDECIDED = Synthetic(effects=(1.0, 1.0), noise=0.08, seed=2, blocks=8, slices=2
 INSTRUCTIONS = "hardware.user_instructions_per_tx"
 
 
-def headline_of(path: Path, **of: Any) -> Headline:
-    (headline,) = only(probed(path, replace(UNDECIDED, **of))).headlines
+def headline_of(**of: Any) -> Headline:
+    (headline,) = only(report_of(replace(UNDECIDED, **of))).headlines
     return headline
 
 
 @pytest.mark.parametrize(("ratio", "word"), [(1.003, "0.300% more"), (0.995, "0.500% fewer")])
-def test_a_difference_in_instructions_is_reported_if_throughput_is_undecided(
-    tmp_path: Path, ratio: float, word: str
-) -> None:
-    built = probed(tmp_path, replace(UNDECIDED, instructions=(5e5, ratio * 5e5)))
+def test_a_difference_in_instructions_is_reported_if_throughput_is_undecided(ratio: float, word: str) -> None:
+    built = report_of(replace(UNDECIDED, instructions=(5e5, ratio * 5e5)))
     (headline,) = only(built).headlines
     assert headline.verdict is Verdict.UNDECIDED and "more blocks" in headline.more
     assert f"18 needs {word} user-mode instructions" in headline.more
@@ -144,13 +134,13 @@ def test_a_difference_in_instructions_is_reported_if_throughput_is_undecided(
         {"instructions": (0, 0)},
     ],
 )
-def test_instructions_are_not_in_the_headline(tmp_path: Path, of: Mapping[str, Any]) -> None:
-    assert "instructions" not in headline_of(tmp_path, **of).more
+def test_instructions_are_not_in_the_headline(of: Mapping[str, Any]) -> None:
+    assert "instructions" not in headline_of(**of).more
 
 
 @pytest.mark.parametrize(("ratio", "verdict"), [(1.05, "slower"), (0.95, "faster"), (1.003, "")])
-def test_instructions_have_a_separate_verdict(tmp_path: Path, ratio: float, verdict: str) -> None:
-    built = probed(tmp_path, replace(UNDECIDED, instructions=(5e5, ratio * 5e5)))
+def test_instructions_have_a_separate_verdict(ratio: float, verdict: str) -> None:
+    built = report_of(replace(UNDECIDED, instructions=(5e5, ratio * 5e5)))
     conditions = [
         parse_condition(f"{outcome}:{INSTRUCTIONS}") for outcome in ("slower", "faster", "not-same")
     ]
@@ -158,11 +148,8 @@ def test_instructions_have_a_separate_verdict(tmp_path: Path, ratio: float, verd
     assert met == ({verdict, "not-same"} if verdict else set())
 
 
-def test_a_machine_without_counters_is_reported_once_without_other_changes(tmp_path: Path) -> None:
-    without, lacking = (
-        probed(path, replace(PROBED, instructions=of))
-        for path, of in ((tmp_path / "a", ()), (tmp_path, (0, 0)))
-    )
+def test_a_machine_without_counters_is_reported_once_without_other_changes() -> None:
+    without, lacking = (report_of(replace(PROBED, instructions=of)) for of in ((), (0, 0)))
     assert tables_of(lacking) == tables_of(without)
     lacking, without = only(lacking), only(without)
     assert lacking.headlines == without.headlines
@@ -172,17 +159,17 @@ def test_a_machine_without_counters_is_reported_once_without_other_changes(tmp_p
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_no_line_is_wider_than_the_terminal(tmp_path: Path, width: int) -> None:
-    lines = on_terminal(probed(tmp_path), width).splitlines()
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    lines = on_terminal(report_of(PROBED), width).splitlines()
     assert max(map(len, lines)) <= width
     text = " ".join(" ".join(lines).split())
     assert "balance" in text and "Statements" in text
 
 
 @pytest.mark.parametrize("form", ["terminal", "md", "html", "json"])
-def test_long_windows_report_changes_per_hour(tmp_path: Path, form: str) -> None:
+def test_long_windows_report_changes_per_hour(form: str) -> None:
     long = Synthetic(effects=(1.0, 1.1), blocks=1, slices=400, probed=True)  # of both arms 800 s
-    text = FORMS[form](probed(tmp_path, long))
+    text = FORMS[form](report_of(long))
     if form == "json":
         drifts = case_in(json.loads(text))["drifts"].values()
         per_hour = [{of["key"]: of["estimate"]["value"] for of in of_arm} for of_arm in drifts]
