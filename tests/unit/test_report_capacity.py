@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from golden_reports import LIMIT, sweep_of_rates
-from report_forms import FORMS, sections_of
-from synthetic_study import Synthetic, write_study
+from report_forms import FORMS, report_of, sections_of
+from synthetic_study import Synthetic
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.comparison_caveats import comparison_caveats
 from pgdyno.analysis.telemetry.percentiles import limited_ms
 from pgdyno.caveats import Code
-from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
 from pgdyno.report.answer import case_report
 from pgdyno.report.document import Section
@@ -29,18 +27,13 @@ def sweep(limit: str, blocks: int = 6) -> list[Synthetic]:
     return [replace(of, blocks=blocks) for of in sweep_of_rates(limit)]
 
 
-def report_of(path: Path, cases: list[Synthetic]) -> StudyReport:
-    write_study(path / "e", *cases)
-    return read_report(path / "e")
-
-
 def section(built: StudyReport) -> Section:
     return next(of for of in sections_of(built) if of.title.startswith("Capacity"))
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
-    return report_of(tmp_path_factory.mktemp("capacity"), sweep(LIMIT))
+def built() -> StudyReport:
+    return report_of(*sweep(LIMIT))
 
 
 @pytest.mark.parametrize(
@@ -116,12 +109,12 @@ def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> No
     ],
 )
 def test_a_capacity_at_which_the_limit_did_not_hold_has_no_verdict(
-    tmp_path: Path, slower: tuple[float, float], blocks: int, named: list[str]
+    slower: tuple[float, float], blocks: int, named: list[str]
 ) -> None:
     wanted = Synthetic(
         effects=(1, 1.3), noise=0.001, latencies=slower, capacity=LIMIT, blocks=blocks, slices=1
     )
-    built = report_of(tmp_path, [wanted])
+    built = report_of(wanted)
     caveats = [of for of in built.findings.first.caveats if of.code is Code.CAPACITY_NOT_SUSTAINED]
     assert [of.parameters["arm"] for of in caveats] == named
     assert all((of.parameters["kept"], of.parameters["blocks"]) == (0, blocks) for of in caveats)
@@ -131,12 +124,10 @@ def test_a_capacity_at_which_the_limit_did_not_hold_has_no_verdict(
     assert comparison.verdict is (Verdict.FASTER if decided else Verdict.UNDECIDED)
 
 
-def test_a_block_in_which_the_limit_held_at_no_rate_is_not_said_to_lack_transactions(tmp_path: Path) -> None:
+def test_a_block_in_which_the_limit_held_at_no_rate_is_not_said_to_lack_transactions() -> None:
     """A capacity is missing because of the limit: the arm did complete transactions, at given rates."""
     for capacity in (LIMIT, None):
-        folder = tmp_path / str(capacity is None)
-        folder.mkdir()
-        found = report_of(folder, [Synthetic(capacity=capacity, blocks=5, slices=1)]).findings.first
+        found = report_of(Synthetic(capacity=capacity, blocks=5, slices=1)).findings.first
         lost = [replace(of, stalled=[3], blocks=[0, 1, 2, 4]) for of in found.comparisons]
         caveats = comparison_caveats(
             found.study, [of.arm for of in found.arms], found.trials, lost, {0: None, 1: None}
