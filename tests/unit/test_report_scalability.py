@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 from golden_reports import sweep_of_clients
-from report_forms import FORMS, plain, sections_of
-from synthetic_study import Synthetic, write_study
+from report_forms import FORMS, plain, report_of, sections_of
+from synthetic_study import Synthetic
 
-from pgdyno.cli.report import read_report
 from pgdyno.features.factors.scalability import Law, _cell, _peak, _peaks_least, _peaks_most, _unsigned
 from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
@@ -24,18 +22,13 @@ def sweep(sigma: float, kappa: float, *numbers: int, blocks: int = 6) -> list[Sy
     return list(sweep_of_clients(sigma, kappa, numbers, blocks=blocks))
 
 
-def report_of(path: Path, cases: list[Synthetic]) -> StudyReport:
-    write_study(path / "e", *cases)
-    return read_report(path / "e")
-
-
 def section(built: StudyReport) -> Section:
     return next(section for section in sections_of(built) if section.title == "Scalability")
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
-    return report_of(tmp_path_factory.mktemp("sweep"), sweep(0.04, 0.002, 1, 4, 8, 16, 64))
+def built() -> StudyReport:
+    return report_of(*sweep(0.04, 0.002, 1, 4, 8, 16, 64))
 
 
 def test_programs_get_parameters_and_points(built: StudyReport) -> None:
@@ -47,10 +40,10 @@ def test_programs_get_parameters_and_points(built: StudyReport) -> None:
     assert found["differences"][0]["rate_of_one"]["value"] == pytest.approx(10, abs=3)
 
 
-def test_a_number_of_clients_at_which_an_arm_stalled_is_omitted_and_named(tmp_path: Path) -> None:
+def test_a_number_of_clients_at_which_an_arm_stalled_is_omitted_and_named() -> None:
     cases = sweep(0.04, 0.002, 1, 4, 8, 16, 64, blocks=2)
     cases[3] = replace(cases[3], stalled=[(0, 0)])
-    built = report_of(tmp_path, cases)
+    built = report_of(*cases)
     old, new = map(plain, section(built).sentences)
     assert "16 clients" in old and "16 clients" not in new
 
