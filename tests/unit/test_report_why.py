@@ -8,15 +8,13 @@ import json
 import re
 from dataclasses import replace
 from io import StringIO
-from pathlib import Path
 
 import pytest
-from report_forms import case_in, checked_json, tables_of
+from report_forms import case_in, checked_json, report_of, tables_of
 from rich.console import Console, Group
-from synthetic_study import Synthetic, write_study
+from synthetic_study import Synthetic
 
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.cli.report import read_report
 from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _table
@@ -27,10 +25,8 @@ FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
-    path = tmp_path_factory.mktemp("why") / "e"
-    write_study(path, FASTER)
-    return read_report(path)
+def built() -> StudyReport:
+    return report_of(FASTER)
 
 
 def test_statements_that_exceed_the_total_are_reported_and_not_clipped(built: StudyReport) -> None:
@@ -94,11 +90,10 @@ def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None
         assert 0 <= float(place) <= STEPS_WIDTH
 
 
-def test_a_difference_between_arms_at_their_own_rates_is_not_explained(tmp_path: Path) -> None:
+def test_a_difference_between_arms_at_their_own_rates_is_not_explained() -> None:
     """Each arm was driven at its own capacity: another load has another latency and CPU time."""
     wanted = replace(FASTER, capacity="p99 < 20ms", slices=1)
-    write_study(tmp_path / "e", wanted)
-    built = read_report(tmp_path / "e")
+    built = report_of(wanted)
     assert built.only is not None
     assert built.only.why == []
     of_load = [t.title for t in tables_of(built) if t.title.startswith(("Latency", "Change in", "Thr"))]
@@ -106,9 +101,8 @@ def test_a_difference_between_arms_at_their_own_rates_is_not_explained(tmp_path:
     assert all(", each arm at its own rate" in title for title in of_load)
 
 
-def test_the_sentence_for_several_arms_agrees_with_the_verdict(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", replace(FASTER, effects=(1.0, 1.25, 1.25)))
-    built = read_report(tmp_path / "e")
+def test_the_sentence_for_several_arms_agrees_with_the_verdict() -> None:
+    built = report_of(replace(FASTER, effects=(1.0, 1.25, 1.25)))
     assert built.only is not None
     for comparison in built.only.findings.comparisons:
         reason = built.only.findings.time_breakdowns[comparison.arm.arm]
@@ -117,9 +111,8 @@ def test_the_sentence_for_several_arms_agrees_with_the_verdict(tmp_path: Path) -
         assert reason.by_resource.total.difference.confidence == comparison.primary.summary.confidence
 
 
-def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", replace(FASTER, effects=(1.0, 1.25, 1.25)))
-    built = read_report(tmp_path / "e")
+def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts() -> None:
+    built = report_of(replace(FASTER, effects=(1.0, 1.25, 1.25)))
     assert built.only is not None
     told = built.only.why[0].tables[0]
     long = ["client, network, unattributed", "12,345", "11,111", "−1,234 [−1,300, −1,168; 98.3%] *"]
