@@ -6,19 +6,15 @@ import csv
 import io
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from golden_reports import CASES as PUBLISHED_CASES
 from golden_reports import FACTORS
-from report_forms import FORMS, plain, sections_of
-from synthetic_study import Synthetic, write_study
+from report_forms import FORMS, plain, report_of, sections_of
+from synthetic_study import Synthetic
 
-from pgdyno.analysis.study_findings import find_study
-from pgdyno.cli.report import read_report
 from pgdyno.features.factors.effects import design_of, effects_in
 from pgdyno.report.study_report import StudyReport
-from pgdyno.results.reader import Evidence
 
 ARMS = FACTORS
 CASES = [replace(case, published=None, changes=(), blocks=6) for case in PUBLISHED_CASES]
@@ -26,10 +22,8 @@ CASE = replace(CASES[0], levels={})
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> StudyReport:
-    path = tmp_path_factory.mktemp("factors") / "e"
-    write_study(path, *CASES)
-    return read_report(path)
+def built() -> StudyReport:
+    return report_of(*CASES)
 
 
 def test_programs_get_the_effects_with_their_intervals(built: StudyReport) -> None:
@@ -56,23 +50,21 @@ def test_a_spreadsheet_has_a_column_for_each_factor(built: StudyReport) -> None:
     assert len(told) == 8 and ("18, new", "18", "new", "clients 64", "64") in told
 
 
-def test_a_comparison_of_several_factors_without_cases_has_them_too(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", CASE)
-    (section,) = sections_of(read_report(tmp_path / "e"))
+def test_a_comparison_of_several_factors_without_cases_has_them_too() -> None:
+    (section,) = sections_of(report_of(CASE))
     assert [plain(of).split(":")[0] for of in section.sentences] == ["server", "settings"]
 
 
-def test_a_setting_as_a_factor_has_its_own_name_and_its_main_effect(tmp_path: Path) -> None:
+def test_a_setting_as_a_factor_has_its_own_name_and_its_main_effect() -> None:
     levels = {"server": "server", "settings": "settings.wal_compression"}
     arms = tuple({levels[name]: level for name, level in of.items()} for of in ARMS)
-    write_study(tmp_path / "e", replace(CASE, arms=arms))
-    (section,) = sections_of(read_report(tmp_path / "e"))
+    (section,) = sections_of(report_of(replace(CASE, arms=arms)))
     assert [plain(of).split(":")[0] for of in section.sentences] == ["server", "wal_compression"]
     row = section.tables[0].rows[1]
     assert row[0] == "wal_compression old → new" and row[2] == "higher"
 
 
-def test_levels_with_other_transactions_are_not_compared_but_their_interactions_are(tmp_path: Path) -> None:
+def test_levels_with_other_transactions_are_not_compared_but_their_interactions_are() -> None:
     cases = [
         replace(case, levels={"load": load, "clients": "8"}, mix=mix)
         for case, load, mix in zip(
@@ -82,8 +74,7 @@ def test_levels_with_other_transactions_are_not_compared_but_their_interactions_
             strict=True,
         )
     ]
-    write_study(tmp_path / "e", *cases)
-    built = read_report(tmp_path / "e")
+    built = report_of(*cases)
     (section,) = sections_of(built)
     main, interactions, by_level = section.tables
     assert [row[0] for row in main.rows] == ["server 17 → 18", "settings old → new", "load full → same"]
@@ -97,29 +88,26 @@ def test_levels_with_other_transactions_are_not_compared_but_their_interactions_
     assert {(of["factor"], of["level"]) for of in changes}.isdisjoint({("load", "orders")})
 
 
-def test_a_factor_of_other_transactions_only_has_the_reason_and_no_change(tmp_path: Path) -> None:
+def test_a_factor_of_other_transactions_only_has_the_reason_and_no_change() -> None:
     full, orders = (replace(case, levels={"load": str(n)}) for n, case in enumerate(CASES))
-    write_study(tmp_path / "e", full, replace(orders, mix="new-order=1"))
-    (section,) = sections_of(read_report(tmp_path / "e"))
+    (section,) = sections_of(report_of(full, replace(orders, mix="new-order=1")))
     (sentence,) = [of for of in section.sentences if of.startswith("load")]
     assert "common unit" in sentence and "%" not in sentence
     assert not [row for row in section.tables[0].rows if row[0].startswith("load")]
 
 
-def test_one_factor_is_what_the_comparison_says(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2, arms=({"server": "17"}, {"server": "18"})))
-    assert sections_of(read_report(tmp_path / "e")) == []
+def test_one_factor_is_what_the_comparison_says() -> None:
+    assert (
+        sections_of(report_of(Synthetic(blocks=2, slices=2, arms=({"server": "17"}, {"server": "18"})))) == []
+    )
 
 
-def test_few_passes_decide_nothing_whatever_their_interval_is(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", *(replace(case, blocks=3) for case in CASES))
-    (section,) = sections_of(read_report(tmp_path / "e"))
+def test_few_passes_decide_nothing_whatever_their_interval_is() -> None:
+    (section,) = sections_of(report_of(*(replace(case, blocks=3) for case in CASES)))
     assert not [row for table in section.tables for row in table.rows if row[-3] not in ("undecided",)]
 
 
-def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_stalled_ones(
-    tmp_path: Path,
-) -> None:
+def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_stalled_ones() -> None:
     twins = [*ARMS, ARMS[0]]
     names = [*CASE.names, "17, old (again 2)"]
     cases = (
@@ -127,9 +115,7 @@ def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_s
         replace(CASES[0], arms=ARMS[2:], names=CASE.names[2:], effects=CASE.effects[2:]),
         replace(CASES[1], arms=twins, names=names, effects=(*CASE.effects, 1), stalled=[(1, 3)]),
     )
-    write_study(tmp_path / "e", *cases)
-    with Evidence(tmp_path / "e") as evidence:
-        found = find_study(evidence)
+    found = report_of(*cases).findings
     design = design_of(found.cases)
     assert design is not None
     assert [tuple(factor.levels) for factor in design.factors] == [
