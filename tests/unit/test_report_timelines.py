@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 import re
 from itertools import groupby, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic_study import Synthetic, write_study
+from report_forms import report_of
+from synthetic_study import Synthetic, written_study
 
 from pgdyno.analysis.steady_state import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, throughput_points
-from pgdyno.cli.report import read_report
 from pgdyno.report.html_format import to_html
 from pgdyno.report.plot import LETTER_WIDTH, Axis, Point, Scale, dotted, linear, plot
 from pgdyno.report.why_section import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
@@ -71,9 +70,8 @@ def test_no_streamed_interval_gives_no_point() -> None:
     assert throughput_points(Executed(none > 0, none, none, none)) == []
 
 
-def test_intervals_are_counted_over_all_kinds(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=1, slices=3))
-    with Evidence(tmp_path / "e") as evidence:
+def test_intervals_are_counted_over_all_kinds() -> None:
+    with Evidence(written_study(Synthetic(blocks=1, slices=3))) as evidence:
         trial = evidence.trials()[0].trial
         expected = [
             (
@@ -119,13 +117,11 @@ def test_overlapping_checkpoints_are_one_tick_with_their_number() -> None:
     assert checkpoint_ticks([], hour, "arm0") == []
 
 
-def test_the_page_draws_wal_and_checkpoints(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=2, slices=20, probed=True))
-    page = to_html(read_report(tmp_path / "e"))
+def test_the_page_draws_wal_and_checkpoints() -> None:
+    page = to_html(report_of(Synthetic(blocks=2, slices=20, probed=True)))
     assert "WAL written over time" in page and "Ticks at the top" in page
     assert page.count('class="tick ') == 4  # one of each trial
-    write_study(tmp_path / "short", Synthetic(blocks=2, slices=3))
-    page = to_html(read_report(tmp_path / "short"))
+    page = to_html(report_of(Synthetic(blocks=2, slices=3)))
     assert "WAL written over time" not in page and "Ticks at the top" not in page
 
 
