@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_forms import case_in, checked_json, mismatches, the_schema
-from synthetic_study import SKIPPED_AFTER_NS, Synthetic, write_study, written_study
+from report_forms import case_in, checked_json, mismatches, report_of, the_schema
+from synthetic_study import SKIPPED_AFTER_NS, Synthetic
 
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.cli.report import read_report
 from pgdyno.report.json_format import to_json
 from pgdyno.report.study_report import build_study
 
@@ -26,7 +25,7 @@ CASE = Synthetic(effects=(1.0, 1.1), blocks=5)
 
 @pytest.fixture(scope="module")
 def findings() -> StudyFindings:
-    return read_report(written_study(CASE)).findings
+    return report_of(CASE).findings
 
 
 @pytest.fixture(scope="module")
@@ -67,9 +66,9 @@ def test_numbers_that_json_does_not_have_become_null(findings: StudyFindings) ->
     assert found["ended_unix_s"] is None
 
 
-def test_a_latency_with_only_a_known_bound_is_marked(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=5, slices=2, fixed_rate_per_s=3000.0, skipped=(0.0, 0.6)))
-    whole, overloaded = case_in(json.loads(checked_json(read_report(tmp_path / "e"))))["arms"]
+def test_a_latency_with_only_a_known_bound_is_marked() -> None:
+    wanted = Synthetic(blocks=5, slices=2, fixed_rate_per_s=3000.0, skipped=(0.0, 0.6))
+    whole, overloaded = case_in(json.loads(checked_json(report_of(wanted))))["arms"]
     assert whole["lower_bounds"] == {}
     bounds = overloaded["lower_bounds"]
     assert bounds["latency.payment.p99"] == overloaded["latency_ms"]["payment"]["p99"]
@@ -83,9 +82,9 @@ def test_every_definition_has_a_description() -> None:
     assert not [name for name, part in parts.items() if not part.get("description")]
 
 
-def test_a_file_of_several_cases_matches_the_schema(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", *(replace(CASE, levels={"clients": str(n)}) for n in (1, 2, 4, 8)))
-    found = json.loads(checked_json(read_report(tmp_path / "e")))
+def test_a_file_of_several_cases_matches_the_schema() -> None:
+    built = report_of(*(replace(CASE, levels={"clients": str(n)}) for n in (1, 2, 4, 8)))
+    found = json.loads(checked_json(built))
     assert len(found["study"]["cases"]) == 4 and next(iter(found["sentences"]["clients 8"])) == "answer"
 
 
