@@ -6,18 +6,16 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from pydantic import ValidationError
-from report_forms import tables_of
-from synthetic_study import Synthetic, write_study
+from report_forms import report_of, tables_of
+from synthetic_study import Synthetic
 
 from example_studies import make_file, make_study
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli.report import read_report
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.cluster.ray import NodeFacts, own_facts
 from pgdyno.features.drivers.loss import node_caveats, session_of
@@ -237,17 +235,15 @@ def test_a_node_is_summarized_over_its_ok_trials() -> None:
     assert driver_node_summaries([trial(TrialStatus.OK)]) == []
 
 
-def test_the_report_has_a_row_per_node_in_every_format(tmp_path: Path) -> None:
+def test_the_report_has_a_row_per_node_in_every_format() -> None:
     nodes = [replace(NODE, name="n2"), replace(NODE, received_bytes_per_s=1500.0)]
-    write_study(tmp_path / "e", Synthetic(nodes=nodes))
-    write_study(tmp_path / "without", Synthetic())
-    built = read_report(tmp_path / "e")
+    built = report_of(Synthetic(nodes=nodes))
     [table] = [one for one in tables_of(built) if one.title == "Load generators"]
     assert [row[0] for row in table.rows] == ["n1", "n2"]
     found = dict(zip(table.columns, table.rows[0], strict=True))
     assert (found["trials"], found["share of SELECT 1"], found["received, kB/s"]) == ("24", "10%", "1.50")
     assert found["CPU busy"] == ABSENT
-    without = read_report(tmp_path / "without")
+    without = report_of(Synthetic())
     assert "Load generators" not in [one.title for one in tables_of(without)]
     exported = json.loads(to_json(built))["more"]["driver_nodes"][""]
     assert [node["name"] for node in exported] == ["n1", "n2"]
