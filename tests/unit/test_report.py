@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 import typer
 from golden_reports import STUDIES
-from report_forms import FORMS, HOSTILE, case_in, checked_json, on_terminal, only, plain, tables_of
-from synthetic_study import Synthetic, arms_of, study_of, write_block, write_study
+from report_forms import FORMS, HOSTILE, case_in, checked_json, on_terminal, only, plain, report_of, tables_of
+from synthetic_study import Synthetic, arms_of, study_of, write_block, written_study
 from typer.testing import CliRunner
 
 from pgdyno.analysis.comparison import Verdict
@@ -36,7 +36,6 @@ from pgdyno.report.csv_format import COLUMNS
 from pgdyno.report.document import Document, Section, placed
 from pgdyno.report.html_format import source_hash, to_html
 from pgdyno.report.markdown_format import to_markdown
-from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import _broken, print_terminal
 from pgdyno.results.records import TrialStatus
 from pgdyno.results.writer import Writer
@@ -51,11 +50,6 @@ THREE = Synthetic(
 )
 
 
-def report_of(path: Path, wanted: Synthetic) -> StudyReport:
-    write_study(path / "e", wanted)
-    return read_report(path / "e")
-
-
 @pytest.mark.parametrize(
     ("flags", "levels"),
     [
@@ -65,18 +59,16 @@ def report_of(path: Path, wanted: Synthetic) -> StudyReport:
         (("-O2", ""), None),
     ],
 )
-def test_different_optimization_is_shown_with_the_effect(
-    tmp_path: Path, flags: tuple[str, str], levels: str | None
-) -> None:
-    (headline,) = only(report_of(tmp_path, Synthetic(effects=(1, 1.1), flags=flags))).headlines
+def test_different_optimization_is_shown_with_the_effect(flags: tuple[str, str], levels: str | None) -> None:
+    (headline,) = only(report_of(Synthetic(effects=(1, 1.1), flags=flags))).headlines
     assert (levels in headline.more) if levels else ("optimization" not in headline.more)
 
 
-def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis(tmp_path: Path) -> None:
+def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis() -> None:
     failed = {(block, 2): TrialStatus.FAILED for block in range(9)}
     names = ("17", "18", "19")
     wanted = Synthetic(names=names, effects=(1, 1.1, 1.2), blocks=12, statuses=failed, stops_on_verdict=True)
-    _, lost = only(report_of(tmp_path, wanted)).findings.comparisons
+    _, lost = only(report_of(wanted)).findings.comparisons
     assert lost.primary is not None and lost.primary.summary.n == 3
     assert lost.primary.summary.method is Method.ANYTIME and lost.primary.percent.low is None
 
@@ -114,18 +106,18 @@ def test_every_readable_format_contains_every_sentence_and_cell(tmp_path: Path, 
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_no_form_claims_a_result_of_the_tpc(tmp_path: Path, form: str) -> None:
-    assert "tpmc" not in FORMS[form](report_of(tmp_path, THREE)).lower()
+def test_no_form_claims_a_result_of_the_tpc(form: str) -> None:
+    assert "tpmc" not in FORMS[form](report_of(THREE)).lower()
 
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_every_form_bears_a_study_that_has_hardly_begun(tmp_path: Path, form: str, blocks: int) -> None:
-    assert FORMS[form](report_of(tmp_path, Synthetic(blocks=blocks, ended=None)))
+def test_every_form_bears_a_study_that_has_hardly_begun(form: str, blocks: int) -> None:
+    assert FORMS[form](report_of(Synthetic(blocks=blocks, ended=None)))
 
 
-def test_csv_is_tidy_and_includes_excluded_trials(tmp_path: Path) -> None:
-    rows = list(csv.DictReader(io.StringIO(report_of(tmp_path, THREE).csv())))
+def test_csv_is_tidy_and_includes_excluded_trials() -> None:
+    rows = list(csv.DictReader(io.StringIO(report_of(THREE).csv())))
     assert tuple(rows[0]) == COLUMNS
     nopm = [row for row in rows if row["metric"] == "nopm"]
     assert len(nopm) == 6 * 3
@@ -135,23 +127,21 @@ def test_csv_is_tidy_and_includes_excluded_trials(tmp_path: Path) -> None:
     assert any(row["metric"] == "latency.delivery.p95" for row in rows)
 
 
-def test_csv_contains_no_spreadsheet_formula(tmp_path: Path) -> None:
+def test_csv_contains_no_spreadsheet_formula() -> None:
     wanted = Synthetic(names=("17", "=cmd|'/c calc'!A1"), blocks=1)
-    rows = list(csv.DictReader(io.StringIO(report_of(tmp_path, wanted).csv())))
+    rows = list(csv.DictReader(io.StringIO(report_of(wanted).csv())))
     assert {row["arm"][0] for row in rows} == {"1", "'"}
 
 
 @pytest.mark.parametrize(("blocks", "drawn"), [(1, 0), (2, 1), (6, 1)])
-def test_an_interval_is_shown_from_two_blocks_on(tmp_path: Path, blocks: int, drawn: int) -> None:
-    built = report_of(tmp_path, Synthetic(effects=(1, 1.1), blocks=blocks))
+def test_an_interval_is_shown_from_two_blocks_on(blocks: int, drawn: int) -> None:
+    built = report_of(Synthetic(effects=(1, 1.1), blocks=blocks))
     assert to_html(built).count('class="interval ') == drawn
     assert ("%, " in only(built).headlines[0].basis) == (drawn == 1)
 
 
-def test_a_study_that_ended_before_its_first_analysis_has_student_s_interval_and_no_verdict(
-    tmp_path: Path,
-) -> None:
-    built = report_of(tmp_path, Synthetic(effects=(1, 2.28), blocks=3, stops_on_verdict=True))
+def test_a_study_that_ended_before_its_first_analysis_has_student_s_interval_and_no_verdict() -> None:
+    built = report_of(Synthetic(effects=(1, 2.28), blocks=3, stops_on_verdict=True))
     found = json.loads(FORMS["json"](built))
     effect = case_in(found)["comparisons"][0]["effects"]["nopm"]
     assert effect["summary"]["method"] == "student"
@@ -183,10 +173,8 @@ class Elements(HTMLParser):
 
 
 @pytest.mark.parametrize("wanted", [THREE, Synthetic(names=("17", HOSTILE), title=HOSTILE, blocks=5)])
-def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(
-    tmp_path: Path, wanted: Synthetic
-) -> None:
-    page = to_html(report_of(tmp_path, wanted))
+def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(wanted: Synthetic) -> None:
+    page = to_html(report_of(wanted))
     elements = Elements()
     elements.feed(page)
     assert elements.open == []
@@ -209,10 +197,8 @@ def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(
     assert "49" not in page[page.index("<title>") : page.index("</title>")]
 
 
-def addresses_of_cases(tmp_path: Path, *cases: Synthetic) -> list[str]:
-    write_study(tmp_path / "several", *cases)
-    page = to_html(read_report(tmp_path / "several"))
-    (tmp_path / "several").unlink()
+def addresses_of_cases(*cases: Synthetic) -> list[str]:
+    page = to_html(report_of(*cases))
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids))
     contents = page[page.index('<nav class="contents">') : page.index("</nav>")]
@@ -221,12 +207,11 @@ def addresses_of_cases(tmp_path: Path, *cases: Synthetic) -> list[str]:
     return ids
 
 
-def test_addresses_depend_neither_on_results_nor_on_other_cases(tmp_path: Path) -> None:
+def test_addresses_depend_neither_on_results_nor_on_other_cases() -> None:
     """A link to a section of a case stays valid when the study is repeated or gets another case."""
     first, second = ({"kind": kind, "clients": "8"} for kind in ("select-only", "default"))
-    before = addresses_of_cases(tmp_path, *(Synthetic(levels=of, seed=1) for of in (first, second)))
+    before = addresses_of_cases(*(Synthetic(levels=of, seed=1) for of in (first, second)))
     after = addresses_of_cases(
-        tmp_path,
         Synthetic(levels={"kind": "new", "clients": "8"}, seed=2),
         *(Synthetic(levels=of, effects=(1.0, 0.7), seed=2) for of in (first, second)),
     )
@@ -234,10 +219,8 @@ def test_addresses_depend_neither_on_results_nor_on_other_cases(tmp_path: Path) 
     assert len(mine) > 5 and set(mine) <= set(after)
 
 
-def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_the_effect(
-    tmp_path: Path,
-) -> None:
-    page = to_html(report_of(tmp_path, THREE))
+def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_the_effect() -> None:
+    page = to_html(report_of(THREE))
     (head,) = re.findall(r"<th[^>]*>95% CI</th>", page)
     assert 'class="n"' in head
     # A name breaks between its words, and an interval between its ends.
@@ -246,13 +229,14 @@ def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_
     assert len(re.findall(r">Settings that differ</(?:summary|h2)>", page)) == 1
 
 
-def test_html_draws_every_block_and_every_arm(tmp_path: Path) -> None:
-    page = to_html(report_of(tmp_path, THREE))
+def test_html_draws_every_block_and_every_arm() -> None:
+    built = report_of(THREE)
+    page = to_html(built)
     assert page.count("<svg viewBox") == 2 + 6 + 5  # effects, blocks, kinds
     for block in (1, 2, 4, 5, 6):
         assert f"<title>block {block}: " in page
     assert all(f'class="curve arm{arm}"' in page for arm in range(3))
-    for of in only(read_report(tmp_path / "e")).findings.arms:
+    for of in only(built).findings.arms:
         assert f"<title>{of.arm.name}, p99: " in page  # a value beside the pointer
 
 
@@ -307,9 +291,9 @@ def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_hidden_characters_in_a_name_are_shown_in_every_form(tmp_path: Path, form: str) -> None:
+def test_hidden_characters_in_a_name_are_shown_in_every_form(form: str) -> None:
     hidden = "18\x1b[2J\x1b]0;t\x07\u202efaster\u2066\x9b31m"
-    built = report_of(tmp_path, dataclasses.replace(THREE, names=("17", hidden, "[red]off[/red]")))
+    built = report_of(dataclasses.replace(THREE, names=("17", hidden, "[red]off[/red]")))
     console = VisibleConsole(width=200, file=io.StringIO(), color_system=None)
     if form == "terminal":
         print_terminal(built, console)
@@ -327,8 +311,8 @@ def test_hidden_characters_in_a_name_are_shown_in_every_form(tmp_path: Path, for
     assert form == "md" or "[red]off[/red]" in found
 
 
-def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
-    built = report_of(tmp_path, Synthetic(names=("17", HOSTILE), blocks=5))
+def test_a_hostile_name_stays_a_name() -> None:
+    built = report_of(Synthetic(names=("17", HOSTILE), blocks=5))
     assert HOSTILE in on_terminal(built, 400)
     assert case_in(json.loads(checked_json(built)))["arms"][1]["arm"]["name"] == HOSTILE
     prose = [line for line in to_markdown(built).splitlines() if not line.startswith("    ")]  # but code
@@ -340,22 +324,22 @@ def test_a_hostile_name_stays_a_name(tmp_path: Path) -> None:
     assert set(edges) == set(headers)
 
 
-def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted(tmp_path: Path) -> None:
+def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted() -> None:
     steals = tuple(
         Caveat(Code.STEAL, {"arm": "18", "share": f"{n}%", "limit": "5%"}, n + 1) for n in range(8)
     )
-    built = report_of(tmp_path, Synthetic(blocks=6, caveats=steals))
+    built = report_of(Synthetic(blocks=6, caveats=steals))
     shown = [caveat.sentence for caveat in only(built).caveats if caveat.code is Code.STEAL]
     assert len(shown) == CAVEATS_PER_CODE_MAX + 1
     assert shown[0].startswith("Block 1: ") and "5" in shown[-1]
 
 
-def test_a_message_about_all_arms_of_a_block_is_reported_once(tmp_path: Path) -> None:
+def test_a_message_about_all_arms_of_a_block_is_reported_once() -> None:
     late = tuple(
         Caveat(Code.DRIVER_LATE, {"arm": name, "late_ms": 12.3, "limit_ms": 10}, trial + 1)
         for trial, name in enumerate(("17", "18"))
     )
-    built = report_of(tmp_path, Synthetic(blocks=6, caveats=late))
+    built = report_of(Synthetic(blocks=6, caveats=late))
     said = [caveat.sentence for caveat in only(built).caveats if caveat.code is Code.DRIVER_LATE]
     trials = {trial.trial: trial.block for trial in only(built).findings.trials}
     assert trials[1] == trials[2] == 0
@@ -366,12 +350,10 @@ app = typer.Typer()
 app.command()(report)
 
 
-def test_the_command_prints_the_whole_report_only_if_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_the_whole_report_only_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(out, "_width", 400)
-    words = set(on_terminal(report_of(tmp_path, Synthetic(blocks=6)), 400).split())
-    path = str(tmp_path / "e")
+    words = set(on_terminal(report_of(Synthetic(blocks=6)), 400).split())
+    path = str(written_study(Synthetic(blocks=6)))
     assert words - set(CliRunner().invoke(app, [path, "--full"]).stdout.split()) == set()
     assert len(words - set(CliRunner().invoke(app, [path]).stdout.split())) > 200
 
@@ -385,8 +367,8 @@ def test_in_a_locale_without_them_a_minus_stays_a_minus() -> None:
 
 
 @pytest.mark.parametrize("width", [40, 50, 60, 80, 100])
-def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, width: int) -> None:
-    built = report_of(tmp_path, Synthetic(names=("17", "18,shared_buffers=2GB"), blocks=6))
+def test_on_a_narrow_terminal_every_row_still_names_its_arm(width: int) -> None:
+    built = report_of(Synthetic(names=("17", "18,shared_buffers=2GB"), blocks=6))
     (levels, *_) = tables_of(built)
     text = on_terminal(built, width).split("Intervals of levels")[0].split(levels.title)[1]
     assert text.count("17 ") >= len(levels.rows) // 2
@@ -394,8 +376,8 @@ def test_on_a_narrow_terminal_every_row_still_names_its_arm(tmp_path: Path, widt
         assert row[3] in text  # no number is wrapped or truncated
 
 
-def test_a_percentile_that_a_block_lacks_has_no_change(tmp_path: Path) -> None:
-    few = report_of(tmp_path, Synthetic(blocks=6, slices=2, rate_per_s=400.0, effects=(1.0, 0.8)))
+def test_a_percentile_that_a_block_lacks_has_no_change() -> None:
+    few = report_of(Synthetic(blocks=6, slices=2, rate_per_s=400.0, effects=(1.0, 0.8)))
     (table,) = [table for table in tables_of(few) if table.title.startswith("Change in latency")]
     last = dict(zip(table.columns, next(row for row in table.rows if row[0] == "delivery"), strict=True))
     assert (last["p99"], last["p50"] != "–") == ("–", True)
@@ -420,20 +402,18 @@ def test_a_name_is_broken_where_it_hurts_least() -> None:
 
 
 @pytest.mark.parametrize("blocks", [2, 4])
-def test_an_undecided_headline_has_the_change_of_the_table(tmp_path: Path, blocks: int) -> None:
+def test_an_undecided_headline_has_the_change_of_the_table(blocks: int) -> None:
     """With few blocks the headline had −24% and the table −20 [−80, +140]."""
-    built = report_of(tmp_path, Synthetic(blocks=blocks, noise=0.2))
+    built = report_of(Synthetic(blocks=blocks, noise=0.2))
     level = next(table for table in tables_of(built) if table.title.startswith("Throughput"))
     in_table = level.rows[1][5].partition(" [")[0]
     assert "[" in level.rows[1][5]
     assert only(built).headlines[0].claim.endswith(f" {in_table}%")
 
 
-def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_succeeded(
-    tmp_path: Path,
-) -> None:
+def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_succeeded() -> None:
     never = Synthetic(blocks=5, slices=2, failed_per_slice=7, stalled=[(block, 0) for block in range(5)])
-    (line,) = answer.failures(only(report_of(tmp_path, never)).findings)
+    (line,) = answer.failures(only(report_of(never)).findings)
     assert "17 succeeded in 70 attempts, SQLSTATE 40001: could not serialize" in line
 
 
@@ -445,10 +425,10 @@ def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_su
     ],
 )
 def test_settings_that_affect_throughput_most_are_shown_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, requested: dict[str, str], first: list[str]
+    monkeypatch: pytest.MonkeyPatch, requested: dict[str, str], first: list[str]
 ) -> None:
     """On running servers no setting is requested: shared_buffers was among six more settings."""
-    findings = only(report_of(tmp_path, Synthetic(blocks=2, settings=requested))).findings
+    findings = only(report_of(Synthetic(blocks=2, settings=requested))).findings
     names = ["autovacuum_naptime", "commit_timestamp_buffers", "log_statement", "max_wal_size"]
     rows = [[name, "1", "2"] for name in [*names, "shared_buffers", "work_mem"]]
     monkeypatch.setattr(background, "differing_settings", lambda _: rows)
