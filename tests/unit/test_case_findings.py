@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from report_forms import report_of
 from synthetic_study import SKIPPED_AFTER_NS, Synthetic, arms_of, study_of, write_block, write_study
 
 from example_studies import make_study
@@ -28,18 +29,16 @@ from pgdyno.study.sizing import Schedule
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 
-def findings_of(path: Path, wanted: Synthetic) -> Findings:
-    write_study(path / "e", wanted)
-    with Evidence(path / "e") as evidence:
-        return find_study(evidence).first
+def findings_of(wanted: Synthetic) -> Findings:
+    return report_of(wanted).findings.first
 
 
 def codes(findings: Findings) -> set[Code]:
     return {caveat.code for caveat in findings.caveats}
 
 
-def test_an_effect_that_is_there_is_found(tmp_path: Path) -> None:
-    (comparison,) = findings_of(tmp_path, Synthetic(effects=(1.0, 1.10))).comparisons
+def test_an_effect_that_is_there_is_found() -> None:
+    (comparison,) = findings_of(Synthetic(effects=(1.0, 1.10))).comparisons
     assert comparison.verdict is Verdict.FASTER
     assert comparison.primary is not None and comparison.primary.key == NOPM.key
     percent = comparison.primary.percent
@@ -48,8 +47,8 @@ def test_an_effect_that_is_there_is_found(tmp_path: Path) -> None:
     assert comparison.effects[latency_key("payment", "p99")].percent.value < -5
 
 
-def test_drift_between_blocks_cancels_in_the_effect(tmp_path: Path) -> None:
-    findings = findings_of(tmp_path, Synthetic(noise=0.003))
+def test_drift_between_blocks_cancels_in_the_effect() -> None:
+    findings = findings_of(Synthetic(noise=0.003))
     primary, level = findings.comparisons[0].primary, findings.arms[0].levels["nopm"]
     assert primary is not None and primary.percent.low is not None and primary.percent.high is not None
     assert level is not None and level.low is not None and level.high is not None
@@ -58,9 +57,9 @@ def test_drift_between_blocks_cancels_in_the_effect(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("status", [TrialStatus.EXCLUDED, TrialStatus.FAILED, TrialStatus.INTERRUPTED])
-def test_a_failed_trial_excludes_its_block_from_the_comparison(tmp_path: Path, status: TrialStatus) -> None:
+def test_a_failed_trial_excludes_its_block_from_the_comparison(status: TrialStatus) -> None:
     wanted = Synthetic(blocks=7, statuses={(3, 1): status})
-    findings = findings_of(tmp_path, wanted)
+    findings = findings_of(wanted)
     (comparison,) = findings.comparisons
     assert (comparison.blocks, comparison.dropped) == ([0, 1, 2, 4, 5, 6], [3])
     assert [of.trials_by_status[TrialStatus.OK] for of in findings.arms] == [7, 6]
@@ -71,8 +70,8 @@ def test_a_failed_trial_excludes_its_block_from_the_comparison(tmp_path: Path, s
     }
 
 
-def test_the_reason_of_an_exclusion_contains_the_server_log(tmp_path: Path) -> None:
-    findings = findings_of(tmp_path, Synthetic(blocks=2, statuses={(0, 1): TrialStatus.EXCLUDED}))
+def test_the_reason_of_an_exclusion_contains_the_server_log() -> None:
+    findings = findings_of(Synthetic(blocks=2, statuses={(0, 1): TrialStatus.EXCLUDED}))
     log_error = "ERROR: No space left on device (make room)"
     trials = [
         dataclasses.replace(trial, log_error=log_error) if trial.reason else trial
@@ -82,14 +81,14 @@ def test_the_reason_of_an_exclusion_contains_the_server_log(tmp_path: Path) -> N
     assert caveat.parameters["checks"] == "condition 1: ERROR: No space left on device (make room)"
 
 
-def test_an_excluded_baseline_excludes_its_block_from_every_comparison(tmp_path: Path) -> None:
+def test_an_excluded_baseline_excludes_its_block_from_every_comparison() -> None:
     wanted = Synthetic(
         effects=(1, 1.05, 0.95),
         names=("17", "18", "16"),
         blocks=6,
         statuses={(0, 0): TrialStatus.EXCLUDED, (1, 2): TrialStatus.EXCLUDED},
     )
-    first, second = findings_of(tmp_path, wanted).comparisons
+    first, second = findings_of(wanted).comparisons
     assert (first.dropped, second.dropped) == ([0], [0, 1])
 
 
@@ -104,8 +103,8 @@ def test_the_last_attempt_counts(tmp_path: Path) -> None:
     assert Code.INTERRUPTED not in codes(findings)
 
 
-def test_a_study_without_a_finished_block_is_undecided(tmp_path: Path) -> None:
-    (comparison,) = findings_of(tmp_path, Synthetic(blocks=0, ended=None)).comparisons
+def test_a_study_without_a_finished_block_is_undecided() -> None:
+    (comparison,) = findings_of(Synthetic(blocks=0, ended=None)).comparisons
     assert (comparison.verdict, comparison.primary, comparison.blocks) == (Verdict.UNDECIDED, None, [])
 
 
@@ -121,19 +120,17 @@ def test_a_study_without_a_finished_block_is_undecided(tmp_path: Path) -> None:
         (Synthetic(blocks=5, rate_per_s=100.0), Code.SLICES_TOO_SHORT),
     ],
 )
-def test_the_caveats_that_follow_from_the_evidence_are_raised(
-    tmp_path: Path, wanted: Synthetic, code: Code
-) -> None:
-    assert code in codes(findings_of(tmp_path, wanted))
+def test_the_caveats_that_follow_from_the_evidence_are_raised(wanted: Synthetic, code: Code) -> None:
+    assert code in codes(findings_of(wanted))
 
 
-def test_a_valid_study_raises_no_caveat_except_that_of_its_load(tmp_path: Path) -> None:
-    assert codes(findings_of(tmp_path, Synthetic())) == {Code.NO_KEYING_AND_THINKING}
+def test_a_valid_study_raises_no_caveat_except_that_of_its_load() -> None:
+    assert codes(findings_of(Synthetic())) == {Code.NO_KEYING_AND_THINKING}
 
 
-def test_a_stored_caveat_replaces_the_computed_one(tmp_path: Path) -> None:
+def test_a_stored_caveat_replaces_the_computed_one() -> None:
     stored = Caveat(Code.FAILURES_OVER_SHARE, {"arm": "18", "share": "9 %", "limit": "1 %"})
-    findings = findings_of(tmp_path, Synthetic(blocks=5, failed_per_slice=100, caveats=(stored,)))
+    findings = findings_of(Synthetic(blocks=5, failed_per_slice=100, caveats=(stored,)))
     assert [c for c in findings.caveats if c.code is Code.FAILURES_OVER_SHARE] == [stored]
 
 
@@ -198,17 +195,17 @@ def test_a_file_is_read_while_it_is_written(tmp_path: Path) -> None:
             assert (findings.comparisons[0].verdict is Verdict.UNDECIDED) or block == 4
 
 
-def test_there_is_no_verdict_if_an_arm_has_no_transactions_in_a_block(tmp_path: Path) -> None:
+def test_there_is_no_verdict_if_an_arm_has_no_transactions_in_a_block() -> None:
     wanted = Synthetic(effects=(1.0, 1.10), blocks=7, stalled={(3, 1)})
-    findings = findings_of(tmp_path, wanted)
+    findings = findings_of(wanted)
     (comparison,) = findings.comparisons
     assert (comparison.stalled, len(comparison.blocks)) == ([3], 6)
     assert comparison.verdict is Verdict.UNDECIDED
     assert Code.NOTHING_DONE in codes(findings)
 
 
-def test_a_tail_percentile_with_dispersed_blocks_has_no_interval(tmp_path: Path) -> None:
-    findings = findings_of(tmp_path, Synthetic(blocks=8, slowed={(2, 1): 0.1}))
+def test_a_tail_percentile_with_dispersed_blocks_has_no_interval() -> None:
+    findings = findings_of(Synthetic(blocks=8, slowed={(2, 1): 0.1}))
     effects = findings.comparisons[0].effects
     p50, p99 = (effects[latency_key(ALL_KINDS, name)] for name in ("p50", "p99"))
     assert p50.percent.low is not None and not p50.is_dispersed
@@ -221,8 +218,8 @@ def test_a_tail_percentile_with_dispersed_blocks_has_no_interval(tmp_path: Path)
     assert "SD above 25%" in latency_changes(findings).note
 
 
-def test_tail_percentiles_of_regular_blocks_have_intervals(tmp_path: Path) -> None:
-    findings = findings_of(tmp_path, Synthetic(blocks=8))
+def test_tail_percentiles_of_regular_blocks_have_intervals() -> None:
+    findings = findings_of(Synthetic(blocks=8))
     assert Code.TAIL_LATENCY_DISPERSED not in codes(findings)
     assert "[" in latency_changes(findings).rows[-1][5]
 
@@ -232,9 +229,9 @@ def overloaded(share: float) -> Synthetic:
     return Synthetic(blocks=7, fixed_rate_per_s=3000.0, skipped=(0.0, share))
 
 
-def test_skipped_arrivals_count_as_longer_than_every_latency(tmp_path: Path) -> None:
+def test_skipped_arrivals_count_as_longer_than_every_latency() -> None:
     """20% are skipped: the median is the 62.5th percentile of the answered ones, and p90 is unknown."""
-    findings = findings_of(tmp_path, overloaded(0.2))
+    findings = findings_of(overloaded(0.2))
     of = findings.arms[1].latency[ALL_KINDS]
     p50, p90 = of.quantile_ms(0.5), of.quantile_ms(0.9)
     assert p50 == (pytest.approx((quantile_ns(of.answered, 0.625) or 0) / 1e6, rel=0.01), False)
@@ -248,8 +245,8 @@ def test_skipped_arrivals_count_as_longer_than_every_latency(tmp_path: Path) -> 
     assert Code.MEDIAN_NOT_OBSERVED not in codes(findings)
 
 
-def test_a_median_with_only_a_known_bound_gives_no_verdict(tmp_path: Path) -> None:
-    findings = findings_of(tmp_path, overloaded(0.6))
+def test_a_median_with_only_a_known_bound_gives_no_verdict() -> None:
+    findings = findings_of(overloaded(0.6))
     (comparison,) = findings.comparisons
     assert (comparison.primary, comparison.censored, comparison.stalled) == (None, list(range(7)), [])
     assert comparison.verdict is Verdict.UNDECIDED
@@ -260,37 +257,32 @@ def test_a_median_with_only_a_known_bound_gives_no_verdict(tmp_path: Path) -> No
     assert findings.arms[0].bounds == {}
 
 
-def test_the_mean_latency_of_an_overloaded_arm_is_not_divided_into_parts(tmp_path: Path) -> None:
-    (tmp_path / "few").mkdir()
+def test_the_mean_latency_of_an_overloaded_arm_is_not_divided_into_parts() -> None:
     few = replace(overloaded(0.001), probed=True)
-    assert findings_of(tmp_path / "few", few).time_breakdowns
-    assert not findings_of(tmp_path, replace(overloaded(0.2), probed=True)).time_breakdowns
+    assert findings_of(few).time_breakdowns
+    assert not findings_of(replace(overloaded(0.2), probed=True)).time_breakdowns
 
 
 @pytest.mark.parametrize(("share", "is_caveat"), [(0.009, False), (0.011, True)])
-def test_a_few_skipped_arrivals_raise_no_caveat(tmp_path: Path, share: float, is_caveat: bool) -> None:
-    assert (Code.ARRIVALS_SKIPPED in codes(findings_of(tmp_path, overloaded(share)))) == is_caveat
+def test_a_few_skipped_arrivals_raise_no_caveat(share: float, is_caveat: bool) -> None:
+    assert (Code.ARRIVALS_SKIPPED in codes(findings_of(overloaded(share)))) == is_caveat
 
 
-def test_only_autocorrelated_blocks_raise_a_caveat(tmp_path: Path) -> None:
+def test_only_autocorrelated_blocks_raise_a_caveat() -> None:
     waves = {(block, 1): 0.8 + 0.02 * abs(block - 10) for block in range(20)}
-    findings = findings_of(tmp_path, Synthetic(blocks=20, slices=2, slowed=waves))
+    findings = findings_of(Synthetic(blocks=20, slices=2, slowed=waves))
     (caveat,) = [of for of in findings.caveats if of.code is Code.AUTOCORRELATED_BLOCKS]
     assert caveat.parameters["blocks"] == 20 and "+0." in caveat.text
-    other = tmp_path / "other"
-    other.mkdir()
     order = sorted(waves, key=lambda place: (7 * place[0]) % 20)
     mixed = dict(zip(order, waves.values(), strict=True))
-    assert Code.AUTOCORRELATED_BLOCKS not in codes(
-        findings_of(other, Synthetic(blocks=20, slices=2, slowed=mixed))
-    )
+    assert Code.AUTOCORRELATED_BLOCKS not in codes(findings_of(Synthetic(blocks=20, slices=2, slowed=mixed)))
 
 
 @pytest.mark.parametrize(("effect", "verdict"), [(1.2, Verdict.FASTER), (0.8, Verdict.SLOWER)])
 def test_under_a_fixed_load_the_verdict_is_about_latency_and_less_is_faster(
-    tmp_path: Path, effect: float, verdict: Verdict
+    effect: float, verdict: Verdict
 ) -> None:
-    findings = findings_of(tmp_path, Synthetic(effects=(1.0, effect), fixed_rate_per_s=500.0))
+    findings = findings_of(Synthetic(effects=(1.0, effect), fixed_rate_per_s=500.0))
     (comparison,) = findings.comparisons
     assert comparison.verdict is verdict
     assert findings.primary.key == "median_latency"
