@@ -10,25 +10,21 @@ import numpy as np
 import pytest
 import scipy
 from golden_reports import STEAL
-from synthetic_study import Synthetic, write_study
+from report_forms import report_of
+from synthetic_study import Synthetic
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.outlier_trials import COVARIATES, causes
 from pgdyno.analysis.statistics.intervals import robust_sd
 from pgdyno.analysis.statistics.series import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
-from pgdyno.analysis.study_findings import find_study
 from pgdyno.report.conditions import outlier_trials
-from pgdyno.results.reader import Evidence
 from pgdyno.units import Better
 
 NOISE_PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "noise.md").read_text("utf-8")
 
 
-def found(tmp_path: Path, wanted: Synthetic) -> Findings:
-    path = tmp_path / "study.sqlite"
-    write_study(path, wanted)
-    with Evidence(path) as evidence:
-        return find_study(evidence).first
+def found(wanted: Synthetic) -> Findings:
+    return report_of(wanted).findings.first
 
 
 def test_a_value_is_compared_with_the_other_values_only() -> None:
@@ -98,11 +94,9 @@ def alarms(blocks: int, studies: int, tails: float) -> int:
     return found
 
 
-def test_the_limit_depends_on_the_number_of_cases(tmp_path: Path) -> None:
+def test_the_limit_depends_on_the_number_of_cases() -> None:
     cases = [Synthetic(blocks=10, slices=2, levels={"clients": str(n)}, seed=n) for n in (1, 8)]
-    write_study(tmp_path / "e", *cases)
-    with Evidence(tmp_path / "e") as evidence:
-        every = find_study(evidence).cases
+    every = report_of(*cases).findings.cases
     assert {one.within_arm.limit for of in every for one in of.outliers.trials} == {limit(10, 2 * 3)}
 
 
@@ -117,8 +111,8 @@ def test_noise_with_heavy_tails_gives_more_outliers_as_documented() -> None:
     assert low <= alarms(10, 400, tails=5) <= high
 
 
-def test_a_slow_trial_is_an_outlier_with_its_steal(tmp_path: Path) -> None:
-    findings = found(tmp_path, STEAL)
+def test_a_slow_trial_is_an_outlier_with_its_steal() -> None:
+    findings = found(STEAL)
     (named,) = findings.outliers.outliers
     assert (named.block, named.arm.name) == (7, "18")
     assert named is findings.outliers.trials[0]
@@ -133,43 +127,41 @@ def test_a_slow_trial_is_an_outlier_with_its_steal(tmp_path: Path) -> None:
     assert len(findings.comparisons[0].blocks) == STEAL.blocks  # the block is not dropped
 
 
-def test_a_slow_trial_of_the_baseline_is_attributed_to_the_baseline(tmp_path: Path) -> None:
-    (named,) = found(tmp_path, replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2})).outliers.outliers
+def test_a_slow_trial_of_the_baseline_is_attributed_to_the_baseline() -> None:
+    (named,) = found(replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2})).outliers.outliers
     assert (named.block, named.arm.name, named.causes[0].covariate.key) == (3, "17", "steal")
 
 
-def test_an_outlier_without_unusual_covariates_has_no_cause(tmp_path: Path) -> None:
-    findings = found(tmp_path, replace(STEAL, stolen={}))
+def test_an_outlier_without_unusual_covariates_has_no_cause() -> None:
+    findings = found(replace(STEAL, stolen={}))
     (named,) = findings.outliers.outliers
     # The synthetic CPU time is independent of the rate, so the CPU time per transaction may differ.
     assert {cause.covariate.key for cause in named.causes} <= {"server_cpu"}
 
 
-def test_a_disturbance_is_not_a_cause_of_a_fast_trial(tmp_path: Path) -> None:
+def test_a_disturbance_is_not_a_cause_of_a_fast_trial() -> None:
     fast = replace(STEAL, slowed={(7, 1): 1.8}, stolen={(7, 1): 0.12})
-    (named,) = found(tmp_path, fast).outliers.outliers
+    (named,) = found(fast).outliers.outliers
     assert "steal" not in {cause.covariate.key for cause in named.causes}
 
 
-def test_a_block_that_is_slow_in_both_arms_has_no_outlier_ratio(tmp_path: Path) -> None:
-    findings = found(
-        tmp_path, replace(STEAL, slowed={(7, 0): 0.2, (7, 1): 0.2}, stolen={(7, 0): 0.3, (7, 1): 0.3})
-    )
+def test_a_block_that_is_slow_in_both_arms_has_no_outlier_ratio() -> None:
+    findings = found(replace(STEAL, slowed={(7, 0): 0.2, (7, 1): 0.2}, stolen={(7, 0): 0.3, (7, 1): 0.3}))
     assert {(one.block, one.arm.arm) for one in findings.outliers.outliers} == {(7, 0), (7, 1)}
     assert all(one.within_arm.percent < -70 for one in findings.outliers.outliers)
     assert not any(one.ratio and one.ratio.share > 1 for one in findings.outliers.outliers)
 
 
-def test_a_study_without_outliers_ranks_all_trials(tmp_path: Path) -> None:
-    outliers = found(tmp_path, replace(STEAL, slowed={}, stolen={})).outliers
+def test_a_study_without_outliers_ranks_all_trials() -> None:
+    outliers = found(replace(STEAL, slowed={}, stolen={})).outliers
     assert not outliers.outliers
     assert len(outliers.trials) == 2 * STEAL.blocks
     ranks = [one.rank for one in outliers.trials]
     assert ranks == sorted(ranks, reverse=True)
 
 
-def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others(tmp_path: Path) -> None:
-    findings = found(tmp_path, STEAL)
+def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others() -> None:
+    findings = found(STEAL)
     (left,) = findings.outliers.without_block
     effect = findings.comparisons[0].primary
     assert effect is not None
@@ -180,12 +172,12 @@ def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others(tmp_pa
     assert left.without.better is Better.MORE
 
 
-def test_five_blocks_are_too_few_for_an_estimate_without_one(tmp_path: Path) -> None:
-    assert not found(tmp_path, replace(STEAL, blocks=5, slowed={})).outliers.without_block
+def test_five_blocks_are_too_few_for_an_estimate_without_one() -> None:
+    assert not found(replace(STEAL, blocks=5, slowed={})).outliers.without_block
 
 
-def test_without_outliers_the_table_is_collapsed_and_has_no_covariates(tmp_path: Path) -> None:
-    table = outlier_trials(found(tmp_path, replace(STEAL, slowed={}, stolen={})))
+def test_without_outliers_the_table_is_collapsed_and_has_no_covariates() -> None:
+    table = outlier_trials(found(replace(STEAL, slowed={}, stolen={})))
     assert table.long
     assert {row[-1] for row in table.rows} == {""}
 
