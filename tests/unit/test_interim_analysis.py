@@ -4,35 +4,31 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import pytest
-from report_forms import case_in, checked_json
-from synthetic_study import Synthetic, write_study
+from report_forms import case_in, checked_json, report_of
+from synthetic_study import Synthetic, written_study
 
 from example_studies import make_study
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, student
-from pgdyno.analysis.study_findings import StudyFindings, find_study
+from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.caveats import Code
 from pgdyno.measure.progress import InterimVerdicts, Progress
 from pgdyno.measure.study_runner import Budget, interim_analysis_of
 from pgdyno.measure.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
-from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
 
 STOPPING = Synthetic(stops_on_verdict=True, ended=StudyEnd.VERDICT)
 
 
-def found_in(path: Path, *cases: Synthetic) -> StudyFindings:
-    write_study(path, *cases)
-    with Evidence(path) as evidence:
-        return find_study(evidence)
+def found_in(*cases: Synthetic) -> StudyFindings:
+    return report_of(*cases).findings
 
 
 @pytest.mark.parametrize(
@@ -47,10 +43,9 @@ def found_in(path: Path, *cases: Synthetic) -> StudyFindings:
     ],
     ids=["two arms", "three arms", "a fixed rate", "few blocks", "an arm still warms up", "a missed limit"],
 )
-def test_an_interim_analysis_has_the_numbers_of_the_report(tmp_path: Path, wanted: Synthetic) -> None:
-    path = tmp_path / "e.sqlite"
-    reported = found_in(path, wanted).first.comparisons
-    with Evidence(path) as evidence:
+def test_an_interim_analysis_has_the_numbers_of_the_report(wanted: Synthetic) -> None:
+    reported = found_in(wanted).first.comparisons
+    with Evidence(written_study(wanted)) as evidence:
         seen = interim_result(evidence, 0)
     assert [(of.primary, of.decision) for of in seen.comparisons] == [
         (of.primary, of.decision) for of in reported
@@ -58,19 +53,18 @@ def test_an_interim_analysis_has_the_numbers_of_the_report(tmp_path: Path, wante
     assert seen.is_decided == all(of.verdict is not Verdict.UNDECIDED and not of.may_trend for of in reported)
 
 
-def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason(tmp_path: Path) -> None:
+def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason() -> None:
     for cold, is_trending in (((0.0, 0.3), True), ((0.3, 0.3), False)):
-        path = tmp_path / f"{is_trending}.sqlite"
-        found = found_in(path, replace(STOPPING, effects=(1.0, 1.3), cold=cold)).first
+        found = found_in(replace(STOPPING, effects=(1.0, 1.3), cold=cold)).first
         (comparison,) = found.comparisons
         assert comparison.is_trending == comparison.is_held_back == is_trending
         assert (comparison.verdict is Verdict.UNDECIDED) == is_trending
         assert (Code.EFFECT_TREND in {caveat.code for caveat in found.caveats}) == is_trending
 
 
-def test_blocks_before_the_longest_warm_up_do_not_count(tmp_path: Path) -> None:
+def test_blocks_before_the_longest_warm_up_do_not_count() -> None:
     extended = replace(STOPPING, blocks=12, warm_up_times={5: 2, **dict.fromkeys(range(6, 12), 4)})
-    found = found_in(tmp_path / "e.sqlite", extended).first
+    found = found_in(extended).first
     superseded = {one.block for one in found.trials if one.status is TrialStatus.SUPERSEDED}
     assert superseded == set(range(6))
     assert list(found.comparisons[0].blocks) == list(range(6, 12))
@@ -79,50 +73,47 @@ def test_blocks_before_the_longest_warm_up_do_not_count(tmp_path: Path) -> None:
     assert caveat.parameters == {"longest": "12 s", "blocks": 6}
 
 
-def test_an_interrupted_block_with_a_longer_warm_up_supersedes_nothing(tmp_path: Path) -> None:
+def test_an_interrupted_block_with_a_longer_warm_up_supersedes_nothing() -> None:
     statuses = {(11, arm): TrialStatus.INTERRUPTED for arm in (0, 1)}
     extended = replace(STOPPING, blocks=12, warm_up_times={11: 2}, statuses=statuses)
-    (comparison,) = found_in(tmp_path / "e.sqlite", extended).first.comparisons
+    (comparison,) = found_in(extended).first.comparisons
     assert list(comparison.blocks) == list(range(11))
 
 
-def test_an_effect_that_the_longer_warm_up_changed_has_no_verdict(tmp_path: Path) -> None:
+def test_an_effect_that_the_longer_warm_up_changed_has_no_verdict() -> None:
     before = {(block, 1): 0.9 for block in range(6)}
     extended = replace(STOPPING, blocks=12, noise=0.003, warm_up_times=dict.fromkeys(range(6, 12), 2))
     for slowed, is_settled in (({}, True), (before, False)):
-        found = found_in(tmp_path / f"{is_settled}.sqlite", replace(extended, slowed=slowed)).first
+        found = found_in(replace(extended, slowed=slowed)).first
         (comparison,) = found.comparisons
         assert (comparison.verdict is not Verdict.UNDECIDED) == is_settled
         codes = {caveat.code for caveat in found.caveats}
         assert (Code.EFFECT_CHANGED_BY_WARM_UP in codes) == (not is_settled)
 
 
-def test_a_study_continues_while_an_effect_may_change_within_the_windows(tmp_path: Path) -> None:
-    path = tmp_path / "e.sqlite"
+def test_a_study_continues_while_an_effect_may_change_within_the_windows() -> None:
     slightly = replace(STOPPING, effects=(1.0, 1.3), cold=(0.0, 0.04))
-    (comparison,) = found_in(path, slightly).first.comparisons
+    (comparison,) = found_in(slightly).first.comparisons
     assert comparison.verdict is Verdict.FASTER and comparison.may_trend
-    with Evidence(path) as evidence:
+    with Evidence(written_study(slightly)) as evidence:
         assert not interim_result(evidence, 0).is_decided
 
 
-def test_a_failure_before_the_longest_warm_up_still_withholds_the_verdict(tmp_path: Path) -> None:
+def test_a_failure_before_the_longest_warm_up_still_withholds_the_verdict() -> None:
     extended = replace(
         STOPPING,
         warm_up_times=dict.fromkeys(range(6, 12), 2),
         blocks=12,
         statuses={(2, 1): TrialStatus.FAILED},
     )
-    (comparison,) = found_in(tmp_path / "e.sqlite", extended).first.comparisons
+    (comparison,) = found_in(extended).first.comparisons
     assert comparison.failed == [2] and comparison.verdict is Verdict.UNDECIDED
 
 
-def test_each_case_has_its_own_interim_analyses(tmp_path: Path) -> None:
-    path = tmp_path / "e.sqlite"
+def test_each_case_has_its_own_interim_analyses() -> None:
     clear = Synthetic(stops_on_verdict=True, levels={"clients": "1"})
     noisy = Synthetic(stops_on_verdict=True, levels={"clients": "8"}, effects=(1.0, 1.03), noise=0.2)
-    write_study(path, clear, noisy)
-    look = interim_analysis_of(path)
+    look = interim_analysis_of(written_study(clear, noisy))
     said: list[Progress] = []
     labs = [cast(Lab, SimpleNamespace(case=case, watch=said.append, study=make_study())) for case in (0, 1)]
     budget = Budget(600.0, 240.0, {0: 20.0, 1: 12.0})
@@ -134,10 +125,9 @@ def test_each_case_has_its_own_interim_analyses(tmp_path: Path) -> None:
     assert [cast(InterimVerdicts, one).block_s for one in said] == [20.0, 12.0]
 
 
-def test_the_forecast_has_the_blocks_that_are_left_whatever_was_superseded(tmp_path: Path) -> None:
-    path = tmp_path / "e.sqlite"
+def test_the_forecast_has_the_blocks_that_are_left_whatever_was_superseded() -> None:
     noisy = Synthetic(stops_on_verdict=True, effects=(1.0, 1.03), noise=0.02, blocks=12)
-    write_study(path, replace(noisy, warm_up_times=dict.fromkeys(range(6, 12), 2)))
+    path = written_study(replace(noisy, warm_up_times=dict.fromkeys(range(6, 12), 2)))
     said: list[Progress] = []
     study = make_study(blocks_max=12)
     lab = cast(Lab, SimpleNamespace(case=0, watch=said.append, study=study))
@@ -148,8 +138,8 @@ def test_the_forecast_has_the_blocks_that_are_left_whatever_was_superseded(tmp_p
     assert none_left.probability == 0 < many_left.probability
 
 
-def test_every_metric_of_a_study_that_stops_on_its_verdict_has_the_wider_interval(tmp_path: Path) -> None:
-    comparison = found_in(tmp_path / "e.sqlite", STOPPING).first.comparisons[0]
+def test_every_metric_of_a_study_that_stops_on_its_verdict_has_the_wider_interval() -> None:
+    comparison = found_in(STOPPING).first.comparisons[0]
     assert {of.summary.method for of in comparison.effects.values() if of.summary.low is not None} == {
         Method.ANYTIME
     }
@@ -160,34 +150,28 @@ def test_every_metric_of_a_study_that_stops_on_its_verdict_has_the_wider_interva
     assert primary.summary.mean - primary.summary.low > 1.4 * (once.mean - once.low)
 
 
-def test_the_average_over_the_cases_has_it_too(tmp_path: Path) -> None:
+def test_the_average_over_the_cases_has_it_too() -> None:
     cases = [Synthetic(stops_on_verdict=True, levels={"clients": n}, seed=int(n)) for n in ("1", "8")]
-    average = found_in(tmp_path / "e.sqlite", *cases).over_cases[0].average
+    average = found_in(*cases).over_cases[0].average
     assert average is not None and average.summary.method is Method.ANYTIME
 
 
-def document(path: Path) -> dict[str, Any]:
-    with Evidence(path) as evidence:
-        return cast(dict[str, Any], json.loads(checked_json(build_study(find_study(evidence)))))
-
-
 @pytest.mark.parametrize("stops", [True, False])
-def test_a_report_names_the_kind_of_interval(tmp_path: Path, stops: bool) -> None:
-    path = tmp_path / "e.sqlite"
-    findings = found_in(path, Synthetic(stops_on_verdict=stops, ended=StudyEnd.VERDICT if stops else None))
-    text = " ".join(to_markdown(build_study(findings)).split())
+def test_a_report_names_the_kind_of_interval(stops: bool) -> None:
+    built = report_of(Synthetic(stops_on_verdict=stops, ended=StudyEnd.VERDICT if stops else None))
+    text = " ".join(to_markdown(built).split())
     assert ("interim analysis" in text) == stops
-    effects = case_in(document(path))["comparisons"][0]["effects"]
+    effects = case_in(json.loads(checked_json(built)))["comparisons"][0]["effects"]
     assert effects["nopm"]["summary"]["method"] == ("anytime" if stops else "student")
     assert effects["server_cpu"]["summary"]["method"] == effects["nopm"]["summary"]["method"]
 
 
-def test_an_undecided_study_reports_the_number_of_blocks_needed_by_its_interval(tmp_path: Path) -> None:
+def test_an_undecided_study_reports_the_number_of_blocks_needed_by_its_interval() -> None:
     wanted = Synthetic(effects=(1.0, 1.03), noise=0.03, blocks=8)
     needed = {}
     for stops in (True, False):
         of = Synthetic(**{**vars(wanted), "stops_on_verdict": stops})
-        decision = found_in(tmp_path / f"{stops}.sqlite", of).first.comparisons[0].decision
+        decision = found_in(of).first.comparisons[0].decision
         assert decision is not None and decision.detectable_percent is not None
         needed[stops] = (decision.blocks_needed or 0, decision.detectable_percent)
     assert needed[True][0] > needed[False][0] and needed[True][1] > 1.3 * needed[False][1]
