@@ -1,4 +1,4 @@
-"""The command line of bisect: wrong requests are refused before anything is built."""
+"""The command line of bisect: its directory, its result, and its end by a signal."""
 
 from __future__ import annotations
 

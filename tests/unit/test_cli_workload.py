@@ -1,4 +1,4 @@
-"""Options of the workloads: owner, names of scripts, groups of options."""
+"""Options of the workloads: variants, names of scripts, groups of options."""
 
 from __future__ import annotations
 

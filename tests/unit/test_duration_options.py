@@ -1,4 +1,4 @@
-"""Lengths of warm-up and window: bounds, checkpoint cycles, and invalid combinations."""
+"""Lengths of warm-up and window: bounds, checkpoint cycles, and budgets that are too short."""
 
 from __future__ import annotations
 

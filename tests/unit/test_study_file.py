@@ -1,4 +1,4 @@
-"""Strict parsing of study files: errors have the path of the key."""
+"""Strict parsing of study files. Errors of mistakes are in a golden file, ``study_file_errors.txt``."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Arms of --sweep: one per value, or per combination of values, of one server."""
+"""Arms of --sweep: one per value of one server. Combinations of values are in the golden commands."""
 
 from __future__ import annotations
 
