@@ -524,12 +524,14 @@ def test_an_invalid_results_file_is_rejected(
     path = tmp_path / "e"
     write_study(path, SMALL)
     spoil(path)
+    before = path.is_file() and path.read_bytes()
     with pytest.raises(EvidenceError, match=complaint) as reading:
         Evidence(path)
     with pytest.raises(EvidenceError, match=complaint):
         Writer.resume(path)
     assert "\n" not in str(reading.value)
     assert not (tmp_path / "e.lock").exists()
+    assert (path.is_file() and path.read_bytes()) == before
 
 
 @pytest.mark.parametrize("spoil", [make_truncated, make_scribbled])
