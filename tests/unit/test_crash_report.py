@@ -438,6 +438,15 @@ def test_only_a_power_cut_can_aim_at_a_flush() -> None:
         crash_test.require_possible(plan)
 
 
+def test_a_study_to_which_crashes_are_not_added_stays_as_it_is(
+    tmp_path: Path, refusal: Callable[..., str]
+) -> None:
+    write_study(tmp_path / "e", FASTER)
+    before = (tmp_path / "e").read_bytes()
+    refusal(f"crash 17 18 --kind server --evidence {tmp_path}/e", 1)
+    assert (tmp_path / "e").read_bytes() == before
+
+
 def test_bars_show_the_share_and_its_interval() -> None:
     assert share_bar(None) == ""
     assert share_bar(proportion(0, 10)).startswith("●")
