@@ -29,6 +29,7 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.console import PLAIN, VisibleConsole, out
+from pgdyno.cli.options import expanded
 from pgdyno.cli.report import read_report, report
 from pgdyno.report import answer, background
 from pgdyno.report.answer import CAVEATS_PER_CODE_MAX
@@ -347,7 +348,7 @@ def test_a_message_about_all_arms_of_a_block_is_reported_once() -> None:
 
 
 app = typer.Typer()
-app.command()(report)
+app.command()(expanded(report))
 
 
 def test_the_command_prints_the_whole_report_only_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
