@@ -7,13 +7,14 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
+use driver::SpecificationError;
 use loader::{Emit, LoadError, LoadOptions, Replaceable, Stage, load};
-use pgbench::initialise::{Initialise, InitialiseError, PgbenchTables};
+use pgbench::initialise::{Initialise, PgbenchTables};
 use pgwire::conninfo::Conninfo;
 use reactor::catch_termination;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sysbench::dataset::{OltpDataset, OltpTables, OltpTablesError};
+use sysbench::dataset::{OltpDataset, OltpTables};
 use sysbench::prepare::ScriptData;
 use tpcc::dataset::TpccTables;
 use tpcc::deviation::{Deviation, Deviations};
@@ -100,37 +101,6 @@ fn emit(out: &mut dyn Write, event: &Value) -> bool {
 /// Maximum number of warehouses: row identifiers must fit in `integer`.
 pub const WAREHOUSES_MAX: u32 = 100_000;
 
-/// An invalid specification of a load, one line for the user.
-#[derive(Debug, thiserror::Error)]
-pub enum LoadSpecificationError {
-    /// It is not JSON, or does not have the form of a specification.
-    #[error("specification: {0}")]
-    Json(#[from] serde_json::Error),
-    /// The number of warehouses is out of range.
-    #[error("specification: warehouses: {0} is not between 1 and {WAREHOUSES_MAX}")]
-    Warehouses(u32),
-    /// The number of sets of tables is out of range.
-    #[error("specification: table_sets: {0} is not between 1 and {1}")]
-    TableSets(u32, u32),
-    /// A set of tables of sysbench-tpcc has too many warehouses.
-    #[error(
-        "specification: table_sets: more sets are needed, of at most {SYSBENCH_WAREHOUSES_MAX} warehouses each"
-    )]
-    SetTooLarge,
-    /// The options of pgbench's tables are invalid.
-    #[error("specification: {0}")]
-    Initialise(#[from] InitialiseError),
-    /// The options of sysbench's tables are invalid.
-    #[error("specification: {0}")]
-    Oltp(#[from] OltpTablesError),
-    /// `replace` is set for tables that cannot be replaced.
-    #[error("specification: replace: needs into_existing and the workload pgbench")]
-    Replace,
-    /// The number of connections is 0.
-    #[error("specification: connections: at least 1 is needed")]
-    NoConnections,
-}
-
 /// Dataset and server of a load.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -179,43 +149,47 @@ fn one() -> u32 {
 }
 
 impl Workload {
-    fn check(&self) -> Result<(), LoadSpecificationError> {
+    fn problem(&self) -> Option<String> {
         match self {
             Self::Tpcc { warehouses, .. } if !(1..=WAREHOUSES_MAX).contains(warehouses) => {
-                Err(LoadSpecificationError::Warehouses(*warehouses))
+                Some(format!("warehouses: {warehouses} is not between 1 and {WAREHOUSES_MAX}"))
             }
             Self::Tpcc { warehouses, deviations, table_sets } => {
-                let sets_max = if deviations.has(Deviation::SysbenchSql) { *warehouses } else { 1 };
+                let is_sysbench = deviations.has(Deviation::SysbenchSql);
+                let sets_max = if is_sysbench { *warehouses } else { 1 };
                 if !(1..=sets_max).contains(table_sets) {
-                    return Err(LoadSpecificationError::TableSets(*table_sets, sets_max));
+                    return Some(format!("table_sets: {table_sets} is not between 1 and {sets_max}"));
                 }
-                if deviations.has(Deviation::SysbenchSql)
-                    && warehouses.div_ceil(*table_sets) > SYSBENCH_WAREHOUSES_MAX
-                {
-                    return Err(LoadSpecificationError::SetTooLarge);
-                }
-                Ok(())
+                let is_large = is_sysbench && warehouses.div_ceil(*table_sets) > SYSBENCH_WAREHOUSES_MAX;
+                let problem = "table_sets: more sets are needed, of at most";
+                is_large.then(|| format!("{problem} {SYSBENCH_WAREHOUSES_MAX} warehouses each"))
             }
-            Self::Pgbench(initialise) => Ok(initialise.check()?),
-            Self::Sysbench(oltp) => Ok(oltp.check()?),
+            Self::Pgbench(initialise) => initialise.problem(),
+            Self::Sysbench(oltp) => oltp.problem(),
             // The script is checked when it runs.
-            Self::SysbenchScript(_) => Ok(()),
+            Self::SysbenchScript(_) => None,
         }
     }
 }
 
 impl Specification {
     /// Reads and validates a specification.
-    pub fn read(text: &str) -> Result<Self, LoadSpecificationError> {
-        let read: Self = serde_json::from_str(text)?;
-        read.workload.check()?;
-        if read.connections == 0 {
-            return Err(LoadSpecificationError::NoConnections);
+    pub fn read(text: &str) -> Result<Self, SpecificationError> {
+        let read: Self = serde_json::from_value(serde_json::from_str(text)?)?;
+        match read.problem() {
+            Some(problem) => Err(SpecificationError::Value { problem }),
+            None => Ok(read),
         }
-        if read.replace && !(read.into_existing && matches!(read.workload, Workload::Pgbench(_))) {
-            return Err(LoadSpecificationError::Replace);
+    }
+
+    fn problem(&self) -> Option<String> {
+        if self.connections == 0 {
+            return Some("connections: at least 1 is needed".to_owned());
         }
-        Ok(read)
+        if self.replace && !(self.into_existing && matches!(self.workload, Workload::Pgbench(_))) {
+            return Some("replace: needs into_existing and the workload pgbench".to_owned());
+        }
+        self.workload.problem()
     }
 
     /// Existing tables that the load may replace.

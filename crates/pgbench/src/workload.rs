@@ -30,7 +30,7 @@ struct Specification {
     scripts: Vec<ScriptSpecification>,
     #[serde(default)]
     scale: Option<i64>,
-    protocol: ProtocolName,
+    protocol: Protocol,
     #[serde(default)]
     define: BTreeMap<String, String>,
     #[serde(default)]
@@ -52,24 +52,6 @@ struct ScriptSpecification {
 
 fn one() -> u32 {
     1
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum ProtocolName {
-    Simple,
-    Extended,
-    Prepared,
-}
-
-impl From<ProtocolName> for Protocol {
-    fn from(name: ProtocolName) -> Self {
-        match name {
-            ProtocolName::Simple => Self::Simple,
-            ProtocolName::Extended => Self::Extended,
-            ProtocolName::Prepared => Self::Prepared,
-        }
-    }
 }
 
 /// The pgbench workload.
@@ -151,7 +133,7 @@ impl Specification {
         let given = self.scale.unwrap_or(1);
         let startup = Startup::new(&mut scripts.names, &definitions, given, seed, clients, threads);
         let startup = startup.map_err(WorkloadError::value)?;
-        let program = Program::new(scripts, self.protocol.into(), startup).map_err(WorkloadError::value)?;
+        let program = Program::new(scripts, self.protocol, startup).map_err(WorkloadError::value)?;
         Ok(Pgbench { program: Arc::new(program), kinds, scale, reads_scale })
     }
 }

@@ -67,7 +67,6 @@ pub fn main(arguments: &[String]) -> ExitCode {
         }
         _ => {}
     }
-    let hint = || log.hint(&format!("Try \"{} --help\" for more information.", log.program));
     match options::read(rest) {
         Ok(Request::Print(output, errors)) => {
             tell(errors);
@@ -77,25 +76,25 @@ pub fn main(arguments: &[String]) -> ExitCode {
         Ok(Request::Initialise(options, initialisation)) => {
             initialise(&options, &initialisation, &log).unwrap_or(ExitCode::FAILURE)
         }
-        Err(Refusal::Getopt(message)) => {
-            tell(format_args!("{called}: {message}\n"));
-            hint();
+        Err(refusal) => {
+            print_refusal(&refusal, called, &log);
             ExitCode::FAILURE
         }
-        Err(Refusal::Error(message)) => {
-            log.error(&message);
-            ExitCode::FAILURE
+    }
+}
+
+/// Prints a usage error. `called` is the program as called.
+fn print_refusal(refusal: &Refusal, called: &str, log: &Log) {
+    match refusal {
+        Refusal::Getopt(message) => tell(format_args!("{called}: {message}\n")),
+        Refusal::Error(message) | Refusal::ErrorWithHint(message) => log.error(message),
+        Refusal::ErrorWithDetail(message, detail) => {
+            log.error(message);
+            log.detail(detail);
         }
-        Err(Refusal::ErrorWithHint(message)) => {
-            log.error(&message);
-            hint();
-            ExitCode::FAILURE
-        }
-        Err(Refusal::ErrorWithDetail(message, detail)) => {
-            log.error(&message);
-            log.detail(&detail);
-            ExitCode::FAILURE
-        }
+    }
+    if matches!(refusal, Refusal::Getopt(_) | Refusal::ErrorWithHint(_)) {
+        log.hint(&format!("Try \"{} --help\" for more information.", log.program));
     }
 }
 
@@ -164,11 +163,8 @@ fn seed(options: &Options, log: &Log) -> Result<u64, Reported> {
     ];
     let mut last = None;
     for (given, source) in sources.into_iter().filter(|(given, _)| given.is_some()) {
-        let seed = setup::seed(given).map_err(|error| {
-            log.error(&error.to_string());
-            if let Some(detail) = error.detail() {
-                log.detail(detail);
-            }
+        let seed = setup::seed(given).map_err(|refusal| {
+            print_refusal(&refusal, &log.program, log);
             log.error(&format!("error while setting random seed from {source}"));
             Reported
         })?;
@@ -177,8 +173,8 @@ fn seed(options: &Options, log: &Log) -> Result<u64, Reported> {
     }
     match last {
         Some(seed) => Ok(seed),
-        None => setup::seed(None).map_err(|error| {
-            log.error(&error.to_string());
+        None => setup::seed(None).map_err(|refusal| {
+            print_refusal(&refusal, &log.program, log);
             Reported
         }),
     }

@@ -17,7 +17,7 @@ pub const POSTGRESQL: &str = "18";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Name of a built-in script.
-    Builtin(&'static str),
+    Builtin(Builtin),
     /// A file; `-` is standard input.
     File(String),
 }
@@ -38,7 +38,7 @@ const COMMON: [&str; 9] =
     ["dbname", "debug", "host", "initialize", "jobs", "no-vacuum", "port", "scale", "username"];
 
 /// Options of a run.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, missing_docs)] // Named as pgbench's options.
 pub struct Options {
     pub scripts: Vec<(Source, u32)>,
@@ -78,7 +78,7 @@ pub struct Options {
 /// Parses the arguments after the program's name.
 pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
     let parsed = getopt::parse(&SPELLINGS, arguments).map_err(Refusal::Getopt)?;
-    let mut options = Options::default();
+    let mut options = Options { clients: 1, jobs: 1, transactions: 10, max_tries: 1, ..Options::default() };
     let mut time_or_count = (None, None);
     let (mut initialises, mut is_for_runs, mut given) = (false, false, Given::default());
     for (name, value) in &parsed.options {
@@ -107,7 +107,11 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
             "connect" => options.connect = true,
             "transactions" => time_or_count.0 = Some(integer(value, "-t/--transactions")?),
             "time" => time_or_count.1 = Some(integer(value, "-T/--time")?),
-            "protocol" => options.protocol = protocol(value)?,
+            "protocol" => {
+                let read = serde_json::from_value(value.into());
+                let invalid = |_| refuse(format!("invalid query mode (-M): \"{value}\""));
+                options.protocol = read.or_else(invalid)?;
+            }
             "define" => {
                 let (name, value) = split_definition(value)?;
                 options.define.push((name.to_owned(), value.to_owned()));
@@ -150,42 +154,6 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
     Ok(Request::Run(Box::new(options)))
 }
 
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            scripts: Vec::new(),
-            clients: 1,
-            jobs: 1,
-            connect: false,
-            transactions: 10,
-            time_s: 0,
-            protocol: Protocol::Simple,
-            define: Vec::new(),
-            rate_per_s: None,
-            latency_limit_ms: None,
-            scale: None,
-            no_vacuum: false,
-            vacuum_all: false,
-            progress_s: 0,
-            progress_timestamp: false,
-            report_per_command: false,
-            max_tries: 1,
-            failures_detailed: false,
-            verbose_errors: false,
-            debug: false,
-            exit_on_abort: false,
-            log: LogOptions::default(),
-            detail: DetailOptions::default(),
-            continue_on_error: false,
-            random_seed: None,
-            host: None,
-            port: None,
-            username: None,
-            dbname: None,
-        }
-    }
-}
-
 impl Options {
     /// Whether there is a built-in script, which needs pgbench's tables.
     #[must_use]
@@ -200,7 +168,7 @@ impl Options {
     }
 
     fn add_builtin(&mut self, name: &str, weight: u32) -> Result<(), Refusal> {
-        self.scripts.push((Source::Builtin(builtin(name)?.name), weight));
+        self.scripts.push((Source::Builtin(builtin(name)?), weight));
         Ok(())
     }
 
@@ -247,15 +215,6 @@ impl Options {
             );
         }
         Ok(())
-    }
-}
-
-fn protocol(value: &str) -> Result<Protocol, Refusal> {
-    match value {
-        "simple" => Ok(Protocol::Simple),
-        "extended" => Ok(Protocol::Extended),
-        "prepared" => Ok(Protocol::Prepared),
-        _ => refuse(format!("invalid query mode (-M): \"{value}\"")),
     }
 }
 

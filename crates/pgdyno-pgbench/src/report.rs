@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use super::bench::{Bench, Results};
+use super::detail;
 use super::statistics::{Durations, Statistics};
-use super::{detail, run_config};
 
 /// Appends a line of a report. Writing to a String cannot fail.
 macro_rules! line {
@@ -72,7 +72,7 @@ fn parameters(out: &mut String, bench: &Bench, total: &Statistics) {
     if let Some((method, count)) = tables.partitions {
         line!(out, "partition method: {method}\npartitions: {count}");
     }
-    line!(out, "query mode: {}", run_config::protocol(options.protocol));
+    line!(out, "query mode: {}", options.protocol);
     line!(out, "number of clients: {}\nnumber of threads: {}", options.clients, options.jobs);
     if options.max_tries > 0 {
         line!(out, "maximum number of tries: {}", options.max_tries);

@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use super::bench::Bench;
-use pgbench::run::Protocol;
 
 /// Options that determine the load, without passwords.
 #[must_use]
@@ -17,7 +16,7 @@ pub fn options(bench: &Bench) -> Value {
         "connect": options.connect,
         "transactions_per_client": (!is_timed).then_some(options.transactions),
         "time_s": is_timed.then_some(options.time_s),
-        "protocol": protocol(options.protocol),
+        "protocol": options.protocol,
         "define": options.define,
         "rate_per_s": options.rate_per_s,
         "latency_limit_ms": options.latency_limit_ms,
@@ -26,14 +25,4 @@ pub fn options(bench: &Bench) -> Value {
         "continue_on_error": options.continue_on_error,
         "random_seed": bench.seed,
     })
-}
-
-/// Name of the protocol as in the option.
-#[must_use]
-pub fn protocol(protocol: Protocol) -> &'static str {
-    match protocol {
-        Protocol::Simple => "simple",
-        Protocol::Extended => "extended",
-        Protocol::Prepared => "prepared",
-    }
 }

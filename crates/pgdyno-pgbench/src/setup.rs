@@ -10,7 +10,6 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use pgbench::run::{Protocol, Startup};
 use pgbench::script::Scripts;
-use pgbench::script::builtin::BUILTINS;
 use pgbench::script::command::Action;
 use pgbench::script::error::ScriptError;
 use pgbench::session::{Compat, OnUnprepared, Program};
@@ -21,7 +20,7 @@ use super::connect::connect_first;
 use super::libpq::system_text;
 use super::log::{Log, Reported, server_text, statement_text};
 use super::options::{Options, POSTGRESQL, Source};
-use super::values::unsigned;
+use super::values::{Refusal, refuse, unsigned};
 
 const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
 const TABLES: &str = include_str!("tables.sql");
@@ -44,9 +43,6 @@ pub type Partitions = Option<(&'static str, u64)>;
 /// Errors of the preparation, with pgbench's messages.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// Unknown built-in script.
-    #[error("no builtin script found for name \"{0}\"")]
-    NoBuiltin(String),
     /// Invalid script or definition.
     #[error(transparent)]
     Script(#[from] ScriptError),
@@ -62,38 +58,12 @@ pub enum SetupError {
     },
 }
 
-/// Errors of the seed.
-#[derive(Debug, thiserror::Error)]
-pub enum SeedError {
-    /// The operating system has no random number.
-    #[error("could not generate random seed")]
-    NoRandomness,
-    /// It is neither a number nor a keyword.
-    #[error("unrecognized random seed option \"{0}\"")]
-    NoNumber(String),
-}
-
-impl SeedError {
-    /// The expected value, after an invalid one.
-    #[must_use]
-    pub fn detail(&self) -> Option<&'static str> {
-        match self {
-            Self::NoRandomness => None,
-            Self::NoNumber(_) => Some("Expecting an unsigned integer, \"time\" or \"rand\"."),
-        }
-    }
-}
-
 /// Reads the scripts.
 pub fn scripts(options: &Options) -> Result<Scripts, SetupError> {
     let mut scripts = Scripts::default();
     for (source, weight) in &options.scripts {
         let (name, text) = match source {
-            Source::Builtin(name) => {
-                let builtin = BUILTINS.into_iter().find(|builtin| builtin.name == *name);
-                let builtin = builtin.ok_or_else(|| SetupError::NoBuiltin((*name).to_owned()))?;
-                (builtin.description.to_owned(), builtin.text.as_bytes().to_vec())
-            }
+            Source::Builtin(builtin) => (builtin.description.to_owned(), builtin.text.as_bytes().to_vec()),
             Source::File(path) => (path.clone(), file(path)?),
         };
         scripts.add(&name, &text, *weight)?;
@@ -144,7 +114,7 @@ fn compat(options: &Options, log: Log) -> Compat {
 }
 
 /// The seed of `--random-seed`.
-pub fn seed(option: Option<&str>) -> Result<u64, SeedError> {
+pub fn seed(option: Option<&str>) -> Result<u64, Refusal> {
     match option {
         None | Some("time") => {
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -153,10 +123,13 @@ pub fn seed(option: Option<&str>) -> Result<u64, SeedError> {
         Some("rand") => {
             let mut bytes = [0; 8];
             let filled = SystemRandom::new().fill(&mut bytes);
-            filled.map_err(|_| SeedError::NoRandomness)?;
+            filled.or_else(|_| refuse("could not generate random seed"))?;
             Ok(u64::from_ne_bytes(bytes))
         }
-        Some(number) => unsigned(number).ok_or_else(|| SeedError::NoNumber(number.to_owned())),
+        Some(number) => unsigned(number).ok_or_else(|| {
+            let detail = "Expecting an unsigned integer, \"time\" or \"rand\".".to_owned();
+            Refusal::ErrorWithDetail(format!("unrecognized random seed option \"{number}\""), detail)
+        }),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::num::IntErrorKind;
 
-use pgbench::initialise::InitialiseError;
 use pgbench::script::error::ScriptError;
 use pgbench::value::leading_int;
 
@@ -79,12 +78,6 @@ pub enum Refusal {
 
 impl From<ScriptError> for Refusal {
     fn from(error: ScriptError) -> Self {
-        Self::Error(error.to_string())
-    }
-}
-
-impl From<InitialiseError> for Refusal {
-    fn from(error: InitialiseError) -> Self {
         Self::Error(error.to_string())
     }
 }

@@ -13,12 +13,8 @@ impl SqlState {
     pub const DEADLOCK_DETECTED: Self = Self(*b"40P01");
     /// The password is wrong or missing.
     pub const INVALID_PASSWORD: Self = Self(*b"28P01");
-    /// No such user, or no matching line in `pg_hba.conf`.
-    pub const INVALID_AUTHORIZATION: Self = Self(*b"28000");
     /// The database does not exist.
     pub const INVALID_CATALOG_NAME: Self = Self(*b"3D000");
-    /// `max_connections` is reached.
-    pub const TOO_MANY_CONNECTIONS: Self = Self(*b"53300");
     /// The server is starting up, shutting down or recovering.
     pub const CANNOT_CONNECT_NOW: Self = Self(*b"57P03");
     /// The server sent no valid code, in violation of the protocol.

@@ -66,9 +66,6 @@ pub enum ProgramError {
         /// What it has.
         known: String,
     },
-    /// An option of random numbers is wrong.
-    #[error("{0}")]
-    Random(#[from] DistributionError),
 }
 
 /// A script, its options and its limits. Clients share it.
@@ -171,12 +168,6 @@ impl Program {
     pub fn set(&mut self, key: &str, value: OptionValue) {
         self.options.retain(|(known, _)| known != key);
         self.options.push((key.to_owned(), value));
-    }
-
-    /// Sets the random numbers of all clients.
-    pub fn set_random(&mut self, random: RandomOptions) -> Result<(), ProgramError> {
-        self.random = random.checked()?;
-        Ok(())
     }
 }
 

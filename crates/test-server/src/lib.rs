@@ -140,7 +140,8 @@ impl Server {
     /// Connection string of the superuser over the Unix socket.
     #[must_use]
     pub fn by_socket(&self, database: &str) -> String {
-        self.values(database).iter().map(|(keyword, value)| format!("{keyword}={value} ")).collect()
+        let values = self.values(database);
+        values.iter().fold(String::new(), |text, (keyword, value)| text + keyword + "=" + value + " ")
     }
 
     /// See [`Database::values`].

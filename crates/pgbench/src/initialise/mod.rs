@@ -21,5 +21,5 @@ mod tables;
 mod tests;
 
 pub use dataset::PgbenchTables;
-pub use specification::{Initialise, InitialiseError};
+pub use specification::Initialise;
 pub use tables::FORMAT;

@@ -14,34 +14,26 @@ pub const STEPS: &str = "dtgGvpf";
 
 /// Options of initialization.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(default, deny_unknown_fields)]
 pub struct Initialise {
     /// Number of branches; each has 10 tellers and 100,000 accounts.
     pub scale: u32,
     /// Steps in order: drop, create tables, generate data in the client or (G) in the server, vacuum, primary
     /// keys, foreign keys.
-    #[serde(default = "usual_steps")]
     pub steps: String,
     /// Fill factor of the tables in percent.
-    #[serde(default = "full")]
     pub fillfactor: u32,
     /// Number of partitions of the accounts; 0 for none.
-    #[serde(default)]
     pub partitions: u32,
     /// Partitioning method; range by default.
-    #[serde(default)]
     pub partition_method: Option<Method>,
     /// Whether tables are unlogged.
-    #[serde(default)]
     pub unlogged: bool,
     /// Tablespace of the tables.
-    #[serde(default)]
     pub tablespace: Option<String>,
     /// Tablespace of the primary keys.
-    #[serde(default)]
     pub index_tablespace: Option<String>,
     /// Whether foreign keys are created, as the last step unless `steps` contain it.
-    #[serde(default)]
     pub foreign_keys: bool,
 }
 
@@ -55,43 +47,12 @@ pub enum Method {
     Hash,
 }
 
-/// Invalid options, with pgbench's message if it has one.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InitialiseError {
-    /// A number is out of range.
-    #[error("{name}: {value} is not between {low} and {high}")]
-    OutOfRange {
-        /// Name of the option.
-        name: &'static str,
-        /// As given.
-        value: u32,
-        /// Minimum.
-        low: u32,
-        /// Maximum.
-        high: u32,
-    },
-    /// A partitioning method without partitions.
-    #[error("--partition-method requires greater than zero --partitions")]
-    MethodWithoutPartitions,
-    /// No steps.
-    #[error("no initialization steps specified")]
-    NoSteps,
-    /// More than [`STEPS_MAX`] steps.
-    #[error("steps: {0} are more than {STEPS_MAX}")]
-    TooManySteps(usize),
-    /// An unknown step.
-    #[error("unrecognized initialization step \"{0}\"; allowed step characters are: \"{STEPS}\"")]
-    UnknownStep(char),
-}
-
-impl Initialise {
-    /// pgbench's defaults for a scale.
-    #[must_use]
-    pub fn of_scale(scale: u32) -> Self {
+impl Default for Initialise {
+    fn default() -> Self {
         Self {
-            scale,
-            steps: usual_steps(),
-            fillfactor: full(),
+            scale: 0,
+            steps: "dtgvp".to_owned(),
+            fillfactor: 100,
             partitions: 0,
             partition_method: None,
             unlogged: false,
@@ -100,25 +61,38 @@ impl Initialise {
             foreign_keys: false,
         }
     }
+}
 
-    /// Validates the options.
-    pub fn check(&self) -> Result<(), InitialiseError> {
-        between("scale", self.scale, 1, SCALE_MAX)?;
-        between("fillfactor", self.fillfactor, 10, 100)?;
-        between("partitions", self.partitions, 0, PARTITIONS_MAX)?;
+impl Initialise {
+    /// pgbench's defaults for a scale.
+    #[must_use]
+    pub fn of_scale(scale: u32) -> Self {
+        Self { scale, ..Self::default() }
+    }
+
+    /// The problem of invalid options, with pgbench's message if it has one.
+    #[must_use]
+    pub fn problem(&self) -> Option<String> {
+        let ranges = [
+            ("scale", self.scale, 1, SCALE_MAX),
+            ("fillfactor", self.fillfactor, 10, 100),
+            ("partitions", self.partitions, 0, PARTITIONS_MAX),
+        ];
+        for (name, value, low, high) in ranges {
+            if !(low..=high).contains(&value) {
+                return Some(format!("{name}: {value} is not between {low} and {high}"));
+            }
+        }
         if self.partition_method.is_some() && self.partitions == 0 {
-            return Err(InitialiseError::MethodWithoutPartitions);
+            return Some("--partition-method requires greater than zero --partitions".to_owned());
         }
-        if self.steps.is_empty() {
-            return Err(InitialiseError::NoSteps);
+        match self.steps.len() {
+            0 => return Some("no initialization steps specified".to_owned()),
+            count if count > STEPS_MAX => return Some(format!("steps: {count} are more than {STEPS_MAX}")),
+            _ => {}
         }
-        if self.steps.len() > STEPS_MAX {
-            return Err(InitialiseError::TooManySteps(self.steps.len()));
-        }
-        match wrong_step(&self.steps) {
-            Some(step) => Err(InitialiseError::UnknownStep(step)),
-            None => Ok(()),
-        }
+        let allowed = format!("allowed step characters are: \"{STEPS}\"");
+        wrong_step(&self.steps).map(|step| format!("unrecognized initialization step \"{step}\"; {allowed}"))
     }
 
     /// The partitioning method, `None` without partitions.
@@ -140,19 +114,4 @@ impl Initialise {
 #[must_use]
 pub fn wrong_step(steps: &str) -> Option<char> {
     steps.chars().find(|&step| step != ' ' && !STEPS.contains(step))
-}
-
-fn between(name: &'static str, value: u32, low: u32, high: u32) -> Result<(), InitialiseError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(InitialiseError::OutOfRange { name, value, low, high })
-}
-
-fn usual_steps() -> String {
-    "dtgvp".to_owned()
-}
-
-fn full() -> u32 {
-    100
 }

@@ -138,7 +138,7 @@ fn invalid_options_have_pgbenchs_messages() {
         (json!({"scale": 1, "steps": "g".repeat(101)}), "more than 100"),
     ];
     for (text, expected) in cases {
-        let problem = initialise(&text).check().expect_err(expected).to_string();
+        let problem = initialise(&text).problem().expect(expected);
         assert!(problem.contains(expected), "{text}: {problem}");
     }
 }

@@ -8,6 +8,10 @@
 #[cfg(test)]
 mod tests;
 
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
 use super::expression::{Expression, Scope};
 use super::random::{Prng, Streams, ThreadStreams, uniform};
 use super::script::Scripts;
@@ -27,14 +31,22 @@ enum SleepTimeError {
 }
 
 /// Query protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Protocol {
     /// Simple protocol, with values of variables in the text.
+    #[default]
     Simple,
     /// Extended protocol with parameters.
     Extended,
     /// Extended protocol with prepared statements.
     Prepared,
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
 }
 
 /// The next step.

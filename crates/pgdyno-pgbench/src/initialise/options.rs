@@ -62,8 +62,10 @@ impl Given {
         if no_vacuum {
             initialise.steps = initialise.steps.replace('v', " ");
         }
-        initialise.check()?;
-        Ok(Initialisation { initialise, connections, quiet: self.quiet })
+        match initialise.problem() {
+            Some(problem) => refuse(problem),
+            None => Ok(Initialisation { initialise, connections, quiet: self.quiet }),
+        }
     }
 }
 

@@ -18,6 +18,8 @@ use std::path::{Path, PathBuf};
 
 use error::problem;
 use serde::Deserialize;
+use serde::de::value::{self, StrDeserializer};
+use serde::de::{DeserializeOwned, IntoDeserializer};
 
 pub use environment::load;
 pub use error::ConninfoError;
@@ -79,16 +81,15 @@ impl Settings {
         self.find(keyword).map(|s| s.value.clone()).filter(|value| !value.is_empty())
     }
 
-    /// The choice with the name of the value; the first one if the keyword is not set.
-    fn one_of<T: Copy>(
+    /// The choice with the name of the value; the default if the keyword is not set.
+    fn one_of<T: Default + DeserializeOwned>(
         &self,
         keyword: &str,
         expected: &'static str,
-        choices: &[(&str, T)],
     ) -> Result<T, ConninfoError> {
-        let Some(setting) = self.find(keyword) else { return Ok(choices[0].1) };
-        let found = choices.iter().find(|(name, _)| *name == setting.value);
-        found.map(|(_, choice)| *choice).ok_or_else(|| setting.invalid(expected))
+        let Some(setting) = self.find(keyword) else { return Ok(T::default()) };
+        let name: StrDeserializer<'_, value::Error> = setting.value.as_str().into_deserializer();
+        T::deserialize(name).map_err(|_| setting.invalid(expected))
     }
 
     fn invalid(&self, keyword: &str, expected: &'static str) -> ConninfoError {
@@ -280,11 +281,7 @@ fn resolve(
         user,
         sslmode: ssl_mode(settings, &root_certificates)?,
         root_certificates,
-        channel_binding: settings.one_of(
-            "channel_binding",
-            "disable, prefer or require",
-            &CHANNEL_BINDINGS,
-        )?,
+        channel_binding: settings.one_of("channel_binding", "disable, prefer or require")?,
         application_name: settings
             .text("application_name")
             .or_else(|| settings.text("fallback_application_name")),
@@ -294,7 +291,6 @@ fn resolve(
         target_session_attrs: settings.one_of(
             "target_session_attrs",
             "any, read-write, read-only, primary, standby or prefer-standby",
-            &TARGET_SESSION_ATTRS,
         )?,
         passfile: settings.text("passfile").map(PathBuf::from).or_else(|| in_home(".pgpass")),
         passfile_ignored: None,
@@ -302,37 +298,13 @@ fn resolve(
     })
 }
 
-const SSL_MODES: [(&str, SslMode); 6] = [
-    ("prefer", SslMode::Prefer),
-    ("disable", SslMode::Disable),
-    ("allow", SslMode::Allow),
-    ("require", SslMode::Require),
-    ("verify-ca", SslMode::VerifyCa),
-    ("verify-full", SslMode::VerifyFull),
-];
-
-const CHANNEL_BINDINGS: [(&str, ChannelBinding); 3] = [
-    ("prefer", ChannelBinding::Prefer),
-    ("disable", ChannelBinding::Disable),
-    ("require", ChannelBinding::Require),
-];
-
-const TARGET_SESSION_ATTRS: [(&str, TargetSessionAttrs); 6] = [
-    ("any", TargetSessionAttrs::Any),
-    ("read-write", TargetSessionAttrs::ReadWrite),
-    ("read-only", TargetSessionAttrs::ReadOnly),
-    ("primary", TargetSessionAttrs::Primary),
-    ("standby", TargetSessionAttrs::Standby),
-    ("prefer-standby", TargetSessionAttrs::PreferStandby),
-];
-
 /// The TLS mode.
 ///
 /// `sslrootcert=system` implies `verify-full` and allows nothing weaker: the certificates of public authorities
 /// are only meaningful if the host name is checked.
 fn ssl_mode(settings: &Settings, roots: &RootCertificates) -> Result<SslMode, ConninfoError> {
     let expected = "disable, allow, prefer, require, verify-ca or verify-full";
-    let mode = settings.one_of("sslmode", expected, &SSL_MODES)?;
+    let mode = settings.one_of::<SslMode>("sslmode", expected)?;
     match (roots, settings.find("sslmode")) {
         (RootCertificates::System, None) => Ok(SslMode::VerifyFull),
         (RootCertificates::System, Some(_)) if mode < SslMode::VerifyFull => {

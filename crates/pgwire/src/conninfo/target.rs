@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::super::tls::SharedConfig;
 use super::Resolved;
@@ -131,13 +131,15 @@ impl fmt::Debug for Password {
 }
 
 /// Encryption mode. Unix sockets are never encrypted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SslMode {
     /// No encryption.
     Disable,
     /// Plain first, encrypted if the server rejects that.
     Allow,
     /// Encrypted if the server supports it, else plain.
+    #[default]
     Prefer,
     /// Encrypted; verified as in `verify-ca` if a root certificate file exists.
     Require,
@@ -149,14 +151,7 @@ pub enum SslMode {
 
 impl fmt::Display for SslMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Disable => "disable",
-            Self::Allow => "allow",
-            Self::Prefer => "prefer",
-            Self::Require => "require",
-            Self::VerifyCa => "verify-ca",
-            Self::VerifyFull => "verify-full",
-        })
+        self.serialize(f)
     }
 }
 
@@ -170,20 +165,24 @@ pub enum RootCertificates {
 }
 
 /// Channel binding of SCRAM.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum ChannelBinding {
     /// No channel binding.
     Disable,
     /// Channel binding if the server supports it.
+    #[default]
     Prefer,
     /// Fail if the server does not support it.
     Require,
 }
 
 /// Required session attributes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum TargetSessionAttrs {
     /// Any server.
+    #[default]
     Any,
     /// A server with writable sessions.
     ReadWrite,

@@ -198,14 +198,6 @@ pub fn terminate(out: &mut Vec<u8>) {
     out.extend_from_slice(b"X\0\0\0\x04");
 }
 
-/// CopyData with a copy of `data`. The loader writes in place instead: [`copy_data_begin`].
-pub fn copy_data(out: &mut Vec<u8>, data: &[u8]) -> Result<(), EncodeError> {
-    message(out, b'd', "the data of a COPY", |out| {
-        out.extend_from_slice(data);
-        Ok(())
-    })
-}
-
 /// Position of a CopyData message that is being written.
 #[must_use = "the message has no length until copy_data_end"]
 #[derive(Debug)]

@@ -134,7 +134,6 @@ fn messages_have_the_documented_bytes() {
     assert_eq!(appended(|out| frontend::describe(out, Target::Statement("s"))), b"D\0\0\0\x07Ss\0");
     assert_eq!(appended(|out| frontend::execute(out, "", 0)), b"E\0\0\0\x09\0\0\0\0\0");
     assert_eq!(appended(|out| frontend::close(out, Target::Portal("p"))), b"C\0\0\0\x07Pp\0");
-    assert_eq!(appended(|out| frontend::copy_data(out, b"xy")), b"d\0\0\0\x06xy");
     assert_eq!(appended(|out| frontend::copy_fail(out, "no")), b"f\0\0\0\x07no\0");
     let fixed: [(Append, &[u8]); 5] = [
         (frontend::ssl_request, b"\0\0\0\x08\x04\xd2\x16\x2f"),
