@@ -35,9 +35,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature. The order of features has no effect."""
+    """A feature. The order of features has no effect.
+
+    ``requires``: the other features that it imports. A program without them must not have it either.
+    """
 
     name: str
+    requires: Sequence[str] = ()
     file_parts: Callable[[], Iterable[FilePart]] = tuple
     parameters: Callable[[], Iterable[type[WorkloadParameters]]] = tuple
     workloads: Callable[[], Iterable[WorkloadKind]] = tuple

@@ -6,9 +6,12 @@ import graphlib
 import re
 import sys
 import tomllib
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+
+from pgdyno.cli.features import FEATURES
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "python" / "pgdyno"
@@ -59,6 +62,17 @@ def is_allowed(module: str, imported: str) -> bool:
 
 def test_the_core_imports_only_packages_to_its_left_and_no_feature() -> None:
     assert not [(name, one) for name, all_ in imports().items() for one in all_ if not is_allowed(name, one)]
+
+
+def test_a_feature_imports_only_the_features_that_it_requires() -> None:
+    found: dict[str, set[str]] = {name: set() for name in FEATURES}
+    for module, all_ in imports().items():
+        package, _, own = module.partition(".")
+        if package == "features" and own:
+            others = {one.split(".")[1] for one in all_ if one.startswith("features.")}
+            found[own.partition(".")[0]] |= others - {own.partition(".")[0]}
+    required = {name: set(import_module(f"pgdyno.features.{name}").FEATURE.requires) for name in FEATURES}
+    assert required == found
 
 
 def test_modules_have_no_circle() -> None:

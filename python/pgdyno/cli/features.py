@@ -64,10 +64,13 @@ PARAMETERS in ``parameters.py`` and WORKLOAD in ``data.py``."""
 
 FEATURES = (
     "aged_data",
+    "bisect",
     "builds",
     "capacity",
+    "cluster",
     "crash",
     "crash_disk",
+    "demo",
     "doctor",
     "drivers",
     "factors",
@@ -76,11 +79,14 @@ FEATURES = (
     "history",
     "hosts",
     "own_data",
+    "planning",
     "profiles",
     "published",
+    "runs",
+    "statements",
     "sysbench",
 )
-"""Features with hooks, in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
+"""Features in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
 
 
 def features() -> None:

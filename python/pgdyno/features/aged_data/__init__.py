@@ -16,4 +16,4 @@ def _data() -> Iterable[DataKind]:
     yield DataKind(history.has_history, history.key, history.make, history.more_builds)
 
 
-FEATURE = Feature("aged_data", data=_data)
+FEATURE = Feature("aged_data", requires=("own_data",), data=_data)

@@ -1,1 +1,7 @@
 """Search for the commit that changed the performance."""
+
+from __future__ import annotations
+
+from pgdyno.feature import Feature
+
+FEATURE = Feature("bisect", requires=("builds",))

@@ -43,5 +43,10 @@ def _sections() -> Iterable[Callable[[StudyFindings], Iterable[Section]]]:
 
 
 FEATURE = Feature(
-    "capacity", before_drive=_before_drive, search_time=_search_time, results=_results, sections=_sections
+    "capacity",
+    requires=("factors", "planning"),
+    before_drive=_before_drive,
+    search_time=_search_time,
+    results=_results,
+    sections=_sections,
 )

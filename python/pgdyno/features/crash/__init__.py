@@ -56,6 +56,7 @@ def _options() -> Iterable[type[StudyOptions]]:
 
 FEATURE = Feature(
     "crash",
+    requires=("crash_disk",),
     options=_options,
     findings=_findings,
     results=_results,

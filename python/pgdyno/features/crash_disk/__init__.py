@@ -17,4 +17,4 @@ def _disks() -> Iterable[ReleaseDisks]:
     yield release_disks
 
 
-FEATURE = Feature("crash_disk", disks=_disks)
+FEATURE = Feature("crash_disk", requires=("crash",), disks=_disks)

@@ -1,1 +1,7 @@
 """The demo: the effect of synchronous_commit in about two minutes."""
+
+from __future__ import annotations
+
+from pgdyno.feature import Feature
+
+FEATURE = Feature("demo")

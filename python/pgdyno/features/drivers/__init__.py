@@ -46,5 +46,10 @@ def _case_sections() -> Iterable[Callable[[Findings], Iterable[Section]]]:
 
 
 FEATURE = Feature(
-    "drivers", options=_options, session=_session, results=_results, case_sections=_case_sections
+    "drivers",
+    requires=("cluster",),
+    options=_options,
+    session=_session,
+    results=_results,
+    case_sections=_case_sections,
 )

@@ -17,4 +17,4 @@ def _options() -> Iterable[type[StudyOptions]]:
     yield FitOptions
 
 
-FEATURE = Feature("fitting", options=_options)
+FEATURE = Feature("fitting", requires=("planning", "published"), options=_options)

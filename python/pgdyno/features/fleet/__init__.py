@@ -17,4 +17,4 @@ def _options() -> Iterable[type[StudyOptions]]:
     yield FleetOptions
 
 
-FEATURE = Feature("fleet", options=_options)
+FEATURE = Feature("fleet", requires=("cluster", "fitting", "hosts", "own_data"), options=_options)

@@ -13,4 +13,4 @@ def _documents() -> Iterable[type]:
     yield HistoryDocument
 
 
-FEATURE = Feature("history", documents=_documents)
+FEATURE = Feature("history", requires=("hosts",), documents=_documents)

@@ -24,4 +24,4 @@ def _documents() -> Iterable[type]:
     yield HostsDocument
 
 
-FEATURE = Feature("hosts", reports=_reports, documents=_documents)
+FEATURE = Feature("hosts", requires=("crash", "fleet", "published"), reports=_reports, documents=_documents)

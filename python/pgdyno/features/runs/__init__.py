@@ -1,1 +1,7 @@
 """Single runs without a comparison: load, check, drive, pgbench."""
+
+from __future__ import annotations
+
+from pgdyno.feature import Feature
+
+FEATURE = Feature("runs")
