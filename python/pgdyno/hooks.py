@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 from typing import Any, Generic, TypeVar
 
 Hook = TypeVar("Hook")
@@ -16,7 +17,7 @@ def use_features(features: Callable[[], Sequence[Any]]) -> None:
 
 
 class Hooks(Generic[Hook]):
-    """The hooks of one kind. ``field``: that of ``Feature`` with the function that returns them."""
+    """The hooks of one kind. ``field``: that of ``Feature`` with their names."""
 
     def __init__(self, field: str) -> None:
         self._field = field
@@ -26,4 +27,6 @@ class Hooks(Generic[Hook]):
         if not _features:
             raise RuntimeError("call pgdyno.cli.features.features() at the start of the process")
         for feature in _features[0]():
-            yield from getattr(feature, self._field)()
+            for place in getattr(feature, self._field):
+                module, _, name = place.partition(":")
+                yield getattr(import_module(f"{feature.package}.{module}"), name)

@@ -20,7 +20,7 @@ from synthetic_study import Synthetic, write_study
 
 from example_studies import read_study
 from pgdyno.caveats import WORDINGS, Caveat, Code
-from pgdyno.cli.features import COMMANDS
+from pgdyno.cli.features import commands
 from pgdyno.cli.report import read_report
 from pgdyno.report import json_format
 from pgdyno.report.csv_format import COLUMNS
@@ -252,7 +252,7 @@ def test_the_page_names_every_document_and_every_command_without_a_schema() -> N
     assert len(documents) == 4
     assert not {name for name in documents if f"`{name}`" not in JSON_PAGE}
     files = {
-        name: ROOT / "python" / f"{module.replace('.', '/')}.py" for name, (module, _) in COMMANDS.items()
+        name: ROOT / "python" / f"{module.replace('.', '/')}.py" for name, (module, _) in commands().items()
     }
     printing = {name for name, path in files.items() if "print_json(" in path.read_text()}
     printing -= {"load", "pgbench"}  # which share a file with check and drive

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from example_builds import build
 
 from pgdyno import hooks
-from pgdyno.cli.features import FEATURES, WORKLOADS, all_features, features
+from pgdyno.cli.features import FEATURES, WORKLOADS, all_features, commands, features
 from pgdyno.feature import Feature
 from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
 from pgdyno.features.sysbench.parameters import SysbenchParameters
@@ -42,6 +43,9 @@ EVERY: tuple[WorkloadParameters, ...] = (
 )
 
 
+KINDS = sorted({field.name for field in fields(Feature)} - {"package", "requires", "commands"})
+
+
 @pytest.fixture
 def in_reverse() -> Iterator[None]:
     use_features(lambda: list(reversed(all_features())))
@@ -69,8 +73,12 @@ def answers(folder: Path) -> list[object]:
     ]
 
 
-def test_every_feature_has_its_own_name() -> None:
-    assert [feature.name for feature in all_features()] == [*WORKLOADS, *FEATURES]
+def test_every_feature_has_its_own_package_and_every_name_in_it_exists() -> None:
+    places = ["cli", *(f"workloads.{name}" for name in WORKLOADS), *(f"features.{name}" for name in FEATURES)]
+    assert [feature.package for feature in all_features()] == [f"pgdyno.{place}" for place in places]
+    for kind in KINDS:
+        list(hooks.Hooks[object](kind))
+    assert all(find_spec(module) for module, _ in commands().values())
 
 
 def test_the_order_of_features_has_no_effect(tmp_path: Path, request: pytest.FixtureRequest) -> None:
@@ -97,9 +105,7 @@ def test_every_registry_has_the_name_of_a_kind_of_hook() -> None:
         "print(*sorted(one._field for one in gc.get_objects() if isinstance(one, Hooks)))"
     )
     found = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout
-    assert found.split() == sorted(
-        field.name for field in fields(Feature) if field.name not in {"name", "requires"}
-    )
+    assert found.split() == KINDS
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from typer.exceptions import TyperException
 
 from pgdyno import __version__
 from pgdyno.cli.console import PLAIN, ready_streams, say, survive_hangup, without_output, writing
-from pgdyno.cli.features import COMMANDS, features
+from pgdyno.cli.features import commands, features
 from pgdyno.errors import PgdynoError
 from pgdyno.interruption import RAY_THREAD
 
@@ -34,7 +34,7 @@ class Loading(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Return the click command. Raises KeyError."""
-        module = import_module(COMMANDS[name][0])
+        module = import_module(commands()[name][0])
         group = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
         if hasattr(module, "app"):
             group.add_typer(module.app, name=name)
@@ -46,10 +46,10 @@ class Loading(Mapping[str, Any]):
         return typer.main.get_group(group).commands[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(COMMANDS)
+        return iter(commands())
 
     def __len__(self) -> int:
-        return len(COMMANDS)
+        return len(commands())
 
 
 class Commands(TyperGroup):
@@ -63,7 +63,7 @@ class Commands(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
         """Write the list of commands."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+            formatter.write_dl([(name, text) for name, (_, text) in commands().items()])
 
 
 # ----------------------------------------------------------------------

@@ -29,7 +29,7 @@ from pgdyno.features.own_data.preflight import (
     sample_commands,
 )
 from pgdyno.features.own_data.source import own_data_of, value_of
-from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, dataset_key, load_settings
+from pgdyno.measure.dataset_loading import DATASET_SEED, DataKind, Maker, dataset_key, load_settings
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.measure.progress import PreparationStep, Watch
 from pgdyno.server.build_store import Store
@@ -243,3 +243,6 @@ def _failures(aged: Mapping[str, int], parameters: WorkloadParameters) -> list[s
     if not aged["failed"]:
         return []
     return [f"{aged['failed']} of the {parameters.age} transactions that aged them failed"]
+
+
+DATA = DataKind(has_history, key, make, more_builds)

@@ -4,4 +4,10 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature("bisect", requires=("builds",))
+FEATURE = Feature(
+    __name__,
+    requires=("builds",),
+    commands={
+        "bisect": ("command", "Find the commit that changed the performance, by binary search."),
+    },
+)

@@ -28,6 +28,7 @@ from pgdyno.errors import BuildError, FetchError, ServerError, UsageError, in_on
 from pgdyno.interruption import stopping
 from pgdyno.server.build_store import unpack
 from pgdyno.server.builds import MARK, Build, VersionSpec, check_major, read_build
+from pgdyno.server.cache_directory import Leftovers
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free, open_to_all, publish
 from pgdyno.server.processes import end_tree, launch_tree
 from pgdyno.study.arm_spec import BUILD_OPTIONS, GIT_PREFIX, PATH_AT_REF
@@ -714,3 +715,6 @@ def discard(path: Path) -> None:
         shutil.rmtree(path.rename(gone), ignore_errors=True)
     else:
         path.unlink(missing_ok=True)
+
+
+LEFTOVERS = Leftovers("builds", unfinished, sweep)

@@ -23,6 +23,7 @@ from pgdyno.features.factors.effects import FactorialDesign, Levels, counted_pas
 from pgdyno.features.factors.scalability import baseline_of, curve_name
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
+from pgdyno.report.json_format import Result
 from pgdyno.report.plot import Axis, Panel, Point, Scale, arm_class, dotted, line, logarithmic, plot, text
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.values import LatencyLimit, crossing, parse_limit
@@ -376,3 +377,8 @@ def _latency(level: Estimate | None) -> str:
     if level is None:
         return ABSENT
     return "∞" if math.isinf(level.value) else significant(level.value, 3)
+
+
+RESULT = Result(
+    "capacity", Capacity | None, "If the study limits the latency.", lambda of: capacity_of(of.cases)
+)

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature("cluster")
+FEATURE = Feature(
+    __name__,
+)

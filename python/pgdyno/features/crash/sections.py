@@ -31,7 +31,7 @@ from pgdyno.features.crash.records import Crash, has_study
 from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, interval_bar, reach_of
 from pgdyno.report.csv_format import as_text, csv_text
 from pgdyno.report.document import FileReport, Headline, Section, Table, tables_section
-from pgdyno.report.json_format import VERSION, Sentences, sentences_of
+from pgdyno.report.json_format import VERSION, Result, Sentences, sentences_of
 from pgdyno.report.plot import Axis, Mark, Panel, Scale, arm_class, circle, line, linear, plot, text
 from pgdyno.report.result_tables import in_a_head, with_interval
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
@@ -445,3 +445,11 @@ def _mark(name: str, share: Proportion, change: Estimate | None, color: str) -> 
         yield text(at - 9 if is_right else at + 9, up - 8, name, class_="end small" if is_right else "small")
 
     return draw
+
+
+RESULT = Result(
+    "durability",
+    CrashTest | None,
+    "Crash test of the arms.",
+    lambda of: of.found_by(crash_test_of_study),
+)

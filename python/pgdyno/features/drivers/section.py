@@ -12,6 +12,7 @@ from statistics import median
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.report.document import Section, Table, tables_section
+from pgdyno.report.json_format import Result
 from pgdyno.results.records import DriverNode, Trial, TrialStatus
 from pgdyno.units import ABSENT, number_text, share_text
 
@@ -129,3 +130,11 @@ def _share(value: float | None) -> str:
 
 def _kilobytes(value: float | None) -> str:
     return ABSENT if value is None else number_text(value / 1e3)
+
+
+RESULT = Result(
+    "driver_nodes",
+    dict[str, list[DriverNodeSummary]],
+    "Load generators by case; empty if this machine generated the load.",
+    lambda of: {case.study.case: driver_node_summaries(case.trials) for case in of.cases},
+)

@@ -23,6 +23,7 @@ from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
+from pgdyno.report.json_format import Result
 from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, linear, plot
 from pgdyno.report.result_tables import enumeration
 from pgdyno.results.records import Trial
@@ -754,3 +755,8 @@ def _over_time(effects: Effects) -> str:
         f" Levels of {enumeration(cases)} are compared between the blocks of a pass. Levels of the other "
         f"factors are compared within a block, {within}."
     )
+
+
+RESULT = Result(
+    "effects", Effects | None, "Of the factors, if several vary.", lambda of: effects_in(of.cases)
+)

@@ -39,6 +39,7 @@ from pgdyno.features.factors.effects import (
 )
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
+from pgdyno.report.json_format import Result
 from pgdyno.report.plot import Axis, Mark, Panel, Point, arm_class, dotted, linear, logarithmic, plot, trace
 from pgdyno.report.result_tables import enumeration, with_no_break_spaces
 from pgdyno.study.cases import label_of
@@ -924,3 +925,11 @@ def points(found: Scalability) -> Table:
         numeric=frozenset(numeric),
         long=True,
     )
+
+
+RESULT = Result(
+    "scalability",
+    Scalability | None,
+    "If the number of clients varies enough.",
+    lambda of: scalability_in(of.cases),
+)

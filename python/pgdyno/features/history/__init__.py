@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from pgdyno.feature import Feature
 
-
-def _documents() -> Iterable[type]:
-    from pgdyno.features.history.report import HistoryDocument
-
-    yield HistoryDocument
-
-
-FEATURE = Feature("history", requires=("hosts",), documents=_documents)
+FEATURE = Feature(
+    __name__,
+    requires=("hosts",),
+    commands={
+        "history": (
+            "command",
+            "Find when the results of a repeated study changed, and what changed with them.",
+        ),
+    },
+    documents=("report:HistoryDocument",),
+)

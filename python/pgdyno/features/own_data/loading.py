@@ -36,7 +36,7 @@ from pgdyno.features.own_data.source import (
     own_data_of,
     value_of,
 )
-from pgdyno.measure.dataset_loading import DATASET_SEED, Maker, load_settings
+from pgdyno.measure.dataset_loading import DATASET_SEED, DataKind, Maker, load_settings
 from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
 from pgdyno.server.directories import OURSELVES, Account
@@ -641,3 +641,6 @@ def listed(names: Sequence[str]) -> str:
     """Return the first names, and the number of the others."""
     more = len(names) - LISTED_MAX
     return ", ".join([*names[:LISTED_MAX], *([f"and {more:,} more"] if more > 0 else [])])
+
+
+DATA = DataKind(is_loaded_here, key, make)

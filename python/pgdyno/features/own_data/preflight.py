@@ -30,6 +30,7 @@ from pgdyno.measure.arms import BuildArm, Redaction
 from pgdyno.measure.dataset_loading import DATASET_SEED
 from pgdyno.measure.engine_runs import checked_scripts
 from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
+from pgdyno.measure.prepare import Preparation
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
 from pgdyno.results.records import Check
 from pgdyno.server.cache_directory import Cache
@@ -447,3 +448,6 @@ def require_working_scripts(
     for name, one in scripts.items():
         for message in failures_of(one, target, ignored, interruption):
             raise WorkloadError(f"{name} fails on {target[0]}: {message}; correct the script or the data")
+
+
+PREPARATION = Preparation(with_own_data, with_tested_data, own_data_caveats, redaction)

@@ -43,6 +43,7 @@ from pgdyno.features.own_data.dump import JOBS, ORIGIN, DumpFilter, Relation
 from pgdyno.features.own_data.plan import Form, OwnData, OwnDataParameters, is_connection_string
 from pgdyno.server.build_store import Store
 from pgdyno.server.builds import Build, read_tool_major, version_of
+from pgdyno.server.cache_directory import Leftovers
 from pgdyno.server.connections import Dsn, connect
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free
 from pgdyno.server.find_build import system_builds
@@ -868,3 +869,6 @@ def _major_of_backup(path: Path) -> int:
     if not text.isdecimal():
         raise UsageError(f"--data: {path} is of PostgreSQL {text[:20]}: use 10 or newer")
     return int(text)
+
+
+LEFTOVERS = Leftovers("data", unfinished, sweep)

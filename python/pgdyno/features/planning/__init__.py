@@ -4,4 +4,11 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature("planning", requires=("builds", "capacity", "fitting", "own_data", "sysbench"))
+FEATURE = Feature(
+    __name__,
+    requires=("builds", "capacity", "fitting", "own_data", "sysbench"),
+    commands={
+        "study": ("command", "Check, explain and list study files."),
+    },
+    search_time=("cost:search_s",),
+)

@@ -25,7 +25,7 @@ import psutil
 from pgdyno.measure.arms import LabArm
 from pgdyno.measure.host_counters import child_pids
 from pgdyno.measure.server_probes import Row
-from pgdyno.measure.telemetry_collection import ProbeError
+from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
 
 SYSCALLS = {"x86_64": 298, "aarch64": 241}
 """Number of perf_event_open by machine. Both are little-endian, as the bits of the flags below."""
@@ -162,3 +162,6 @@ def _reason(error: OSError | psutil.Error) -> str:
     if number in DENIED:
         return "not permitted: set kernel.perf_event_paranoid to 2 or less (sysctl), or run as root"
     return f"perf_event_open failed: {os.strerror(number or 0)}"
+
+
+PROBE = ProbeKind("hardware", count=count)

@@ -27,7 +27,7 @@ from typing import IO, Self
 from pgdyno.measure.arms import LabArm
 from pgdyno.measure.host_counters import child_pids
 from pgdyno.measure.server_probes import Row
-from pgdyno.measure.telemetry_collection import ProbeError
+from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Runs
 
@@ -208,3 +208,6 @@ def rows_of(stacks: Counter[tuple[str, ...]], hz: int) -> list[Row]:
     rows: list[Row] = [{"event": EVENT, "hz": hz, "samples": stacks.total()}]
     rows += [{"stack": stack, "n": n} for stack, n in kept.most_common()]
     return rows
+
+
+PROBE = ProbeKind("profile", start=start)

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.features.profiles.findings import Frame, FunctionChange, ProfileComparison, profiles_of
 from pgdyno.report.document import Section, Table, tables_section
+from pgdyno.report.json_format import Result
 from pgdyno.report.plot import Panel, drawing, element, text
 from pgdyno.report.result_tables import in_a_head
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
@@ -176,3 +177,11 @@ def _drawn(frame: Frame, x: float, y: float, width: float, total_us: float) -> M
 
 def _signed(us: float) -> str:
     return signed(us, decimals_of(us, 2), "") if us else "0"
+
+
+RESULT = Result(
+    "profiles",
+    dict[str, list[ProfileComparison]],
+    "CPU profiles by case: one comparison per arm after the first that has profiles.",
+    lambda of: {case.study.case: profiles_of(case) for case in of.cases},
+)

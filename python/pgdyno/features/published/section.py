@@ -18,12 +18,14 @@ from pgdyno.features.published.tables import (
     Agreement,
     MeasuredCell,
     MeasuredTable,
+    PublishedFindings,
     SourceChange,
     counts_of,
     published_in,
 )
 from pgdyno.report import result_tables
 from pgdyno.report.document import Place, Section, Table
+from pgdyno.report.json_format import Result
 from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, logarithmic, plot
 from pgdyno.results.records import LOST
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
@@ -382,3 +384,11 @@ def _over(cell: MeasuredCell) -> str:
     """Return the basis of a mean: ``2 cases and 3 statements``; empty for a single value."""
     several = [(len(cell.cases), "case"), (len(cell.parts), cell.part)]
     return " and ".join(counted(n, noun) for n, noun in several if n)
+
+
+RESULT = Result(
+    "published",
+    PublishedFindings | None,
+    "Source of the study beside the measured values.",
+    lambda of: published_in(of.cases),
+)

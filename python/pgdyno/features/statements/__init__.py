@@ -4,4 +4,10 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature("statements", requires=("own_data",))
+FEATURE = Feature(
+    __name__,
+    requires=("own_data",),
+    commands={
+        "workload": ("command", "Make scripts from the statements of a running database."),
+    },
+)

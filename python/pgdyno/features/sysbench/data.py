@@ -149,3 +149,6 @@ def check_row_count(parameters: SysbenchParameters, grown: int, committed: int) 
         None,
         f"the tables have {grown} more rows, expected {due} after {committed} events",
     )
+
+
+WORKLOAD = (SysbenchParameters, Sysbench)
