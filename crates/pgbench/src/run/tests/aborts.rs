@@ -50,13 +50,22 @@ fn an_empty_text_has_no_message() {
 
 #[test]
 fn pipeline_commands_are_checked() {
-    use Protocol::{Extended, Simple};
+    use Protocol::{Extended, Prepared, Simple};
     let table = [
         (
             "\\startpipeline\n",
             Simple,
             "0 (startpipeline)",
             "cannot use pipeline mode with the simple query protocol",
+        ),
+        ("\\startpipeline\n\\startpipeline", Extended, "1 (startpipeline)", "already in pipeline mode"),
+        ("\\endpipeline", Prepared, "0 (endpipeline)", "not in pipeline mode"),
+        ("\\syncpipeline", Simple, "0 (syncpipeline)", "not in pipeline mode"),
+        (
+            "\\startpipeline\nselect 1 \\gset f\n\\endpipeline",
+            Extended,
+            "1 (gset)",
+            "\\gset is not allowed in pipeline mode",
         ),
         (
             "\\startpipeline\nselect 1 \\aset\n\\endpipeline",
@@ -69,11 +78,21 @@ fn pipeline_commands_are_checked() {
         let last = format!("client 0 aborted in command {command} of script 0; {reason}");
         assert_eq!(messages(text, protocol), [last], "{text}");
     }
+    let open = messages("\\startpipeline\nselect 1;", Extended);
+    assert_eq!(open, ["client 0 aborted: end of script reached with pipeline open"]);
     // The next script starts without an open pipeline.
     let mut run = Run::new("\\startpipeline\n", &[]);
     assert!(run.through(Extended).is_err() && run.client.in_pipeline());
     run.client.begin(0);
     assert!(!run.client.in_pipeline());
+}
+
+#[test]
+fn shell_commands_have_at_most_255_bytes() {
+    let text = |bytes: usize| format!("\\shell {}", "x".repeat(bytes));
+    assert_eq!(Run::new(&text(254), &[]).through(Protocol::Simple).unwrap().len(), 1);
+    let messages = messages(&text(255), Protocol::Simple);
+    assert!(messages[0].ends_with(": shell command is too long"), "{messages:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod aborts;
 mod answers;
+mod expressions;
 mod flow;
 mod properties;
 

@@ -24,8 +24,16 @@ fn a_caret_may_be_at_a_large_column() {
 #[test]
 fn invalid_expressions_are_rejected_with_line_and_caret() {
     all_are_refused(&[
+        (
+            "\\set i 1 +\n",
+            "s.sql:1: syntax error in command \"set\"\n\\set i 1 +\n          ^ error found here",
+        ),
         ("\\set i 1 +", "s.sql:1: syntax error in command \"set\"\n\\set i 1 +\n         ^ error found here"),
         ("\\set i", "s.sql:1: syntax error in command \"set\"\n\\set i\n     ^ error found here"),
+        (
+            "\\set i ; ;\nselect 1;",
+            "s.sql:1: unexpected character (;) in command \"set\"\n\\set i ; ;\n         ^ error found here",
+        ),
         (
             "\\SET i 1 + ) ;\n",
             "s.sql:1: unexpected character (;) in command \"SET\"\n\\SET i 1 + ) ;\n             ^ error found here",
@@ -35,11 +43,23 @@ fn invalid_expressions_are_rejected_with_line_and_caret() {
             "s.sql:1: syntax error in command \"set\"\n\\set i 1 - \\\n  ) + 2\n               ^ error found here",
         ),
         (
+            "select 1\n\\set a\\\n 1 +\n",
+            "s.sql:2: syntax error in command \"set\"\n\\set a\\\n 1 +\n            ^ error found here",
+        ),
+        (
             "select 1;\n\n  \\set i é (\n",
             "s.sql:3: unexpected function name (é) in command \"set\"\n\\set i é (\n        ^ error found here",
         ),
         ("\\ set i ,\n", "s.sql:1: syntax error in command \"set\"\n\\ set i ,\n        ^ error found here"),
         ("\\if\n\\endif\n", "s.sql:1: syntax error in command \"if\"\n\\if\n   ^ error found here"),
+        (
+            "\\if 0\n\\elif +\n\\endif\n",
+            "s.sql:2: syntax error in command \"elif\"\n\\elif +\n       ^ error found here",
+        ),
+        (
+            "\\set i least()\n",
+            "s.sql:1: at least one argument expected (least) in command \"set\"\n\\set i least()\n             ^ error found here",
+        ),
     ]);
 }
 
@@ -55,6 +75,14 @@ fn invalid_arguments_are_rejected() {
         (
             "\\sleep 1 week",
             "s.sql:1: unrecognized time unit, must be us, ms or s (week) in command \"sleep\"\n\\sleep 1 week\n         ^ error found here",
+        ),
+        (
+            "\\sleep 1\\\n week\n",
+            "s.sql:1: unrecognized time unit, must be us, ms or s (week) in command \"sleep\"\n\\sleep 1\\\n week\n           ^ error found here",
+        ),
+        (
+            "\\sleep 1d\n",
+            "s.sql:1: unrecognized time unit, must be us, ms or s (d) in command \"sleep\"\n\\sleep 1d\n        ^ error found here",
         ),
         (
             "\\sleep x\n",

@@ -114,21 +114,48 @@ fn gset_and_aset_store_values_for_later_commands() {
 #[test]
 fn errors_that_abort_a_script_have_pgbenchs_messages() {
     let two = Rows(&["a"], &[&["1"], &["2"]]);
-    let open = "end of script reached with pipeline open";
-    let cases: [(&str, Protocol, &[Reply], &str); 3] = [
-        ("select 1 \\gset", Protocol::Simple, &[two], "script 0 command 0 query 0: expected one row, got 2"),
+    let cases: [(&str, Protocol, &[Reply], &str); 6] = [
+        (
+            "select 1 \\gset",
+            Protocol::Simple,
+            &[two],
+            "client 0 script 0 command 0 query 0: expected one row, got 2",
+        ),
+        (
+            "select 1 \\gset",
+            Protocol::Simple,
+            &[Done],
+            "client 0 script 0 command 0 query 0: expected one row, got 0",
+        ),
+        (
+            "select 1 \\gset",
+            Protocol::Simple,
+            &[Rows(&["?column?"], &[&["1"]])],
+            "gset: invalid variable name: \"?column?\"; client 0 script 0 command 0 query 0: error storing into variable ?column?",
+        ),
         (
             "begin;",
             Protocol::Simple,
             &[Done],
-            "aborted: end of script reached without completing the last transaction",
+            "client 0 aborted: end of script reached without completing the last transaction",
         ),
-        ("\\startpipeline\nselect 1;", Protocol::Extended, &[Done], &format!("aborted: {open}")),
+        (
+            "\\set x 1/0",
+            Protocol::Simple,
+            &[Done],
+            "division by zero; client 0 aborted in command 0 (set) of script 0; evaluation of meta-command failed",
+        ),
+        (
+            "\\startpipeline\nselect 1;",
+            Protocol::Extended,
+            &[Done],
+            "client 0 aborted: end of script reached with pipeline open",
+        ),
     ];
     for (text, protocol, replies, expected) in cases {
         let played = play(text, protocol, replies, 2);
         // The session is usable, also for the next transaction.
-        assert_eq!(played.ends, [format!("client 0 {expected}"), format!("client 0 {expected}")], "{text}");
+        assert_eq!(played.ends, [expected, expected], "{text}");
     }
 }
 
@@ -195,4 +222,41 @@ fn a_script_without_sql_does_not_block_other_clients() {
     };
     let beside = reactor.sleep_until(reactor::Nanos(1000));
     reactor.run_concurrently(beside, vec![Box::pin(endless), Box::pin(serve)]).expect("an end");
+}
+
+/// Shells take real time: the clock is the kernel's.
+#[test]
+fn a_shell_command_prints_an_integer_or_aborts_the_transaction() {
+    let cases = [
+        ("\\set i 4\n\\setshell x expr :i + 38\nselect :x;", vec!["Qselect 42"], ""),
+        (
+            "\\shell exit 3",
+            vec![],
+            "exit: could not launch shell command; \
+             client 0 aborted in command 0 (shell) of script 0; execution of meta-command failed",
+        ),
+        (
+            "\\setshell x echo one",
+            vec![],
+            "echo: shell command must return an integer (not \"one\n\"); \
+             client 0 aborted in command 0 (setshell) of script 0; execution of meta-command failed",
+        ),
+    ];
+    for (text, received, expected) in cases {
+        let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+        let server = Server::new(&[Done]);
+        let (mut connection, serve) = server.connect(&reactor);
+        let mut runner = ScriptRunner::new(program(text, Protocol::Simple), 0);
+        runner.begin(0);
+        let attempt = runner.attempt(&mut connection);
+        let end = reactor.run_concurrently(attempt, vec![Box::pin(serve)]).expect("an end");
+        let end = match end {
+            Err(Stop::Script(abort) | Stop::LeftOpen(abort)) => abort.messages.join("; "),
+            end => end.map(|()| String::new()).expect("no error of the session"),
+        };
+        assert_eq!(
+            (end.as_str(), server.received.take()),
+            (expected, received.iter().map(ToString::to_string).collect())
+        );
+    }
 }

@@ -1,0 +1,205 @@
+"""Servers for tests, in directories that the unprivileged user of servers can access."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from pgdyno.cli.features import features
+from pgdyno.server.builds import Build, read_build
+from pgdyno.server.directories import Account, server_account
+from pgdyno.server.find_build import system_builds
+from pgdyno.server.processes import Cluster, InitOptions, Server
+
+# Hypothesis has a wall-clock deadline per example, which a busy machine misses. The examples are the same in
+# every run, so that a change is not refused for an example that has nothing to do with it.
+settings.register_profile(
+    "reproducible", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("reproducible")
+
+features()
+
+# A shell's nohup and & ignore signals, which programs started by tests would inherit.
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
+
+FUZZ = 50
+"""Number of damaged files that each fuzz test tries; the default takes seconds."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fuzz", type=int, default=FUZZ, metavar="N", help="damaged files a fuzz test tries")
+    parser.addoption("--long", action="store_true", help="run only the tests that are marked long")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Select the long tests with --long, and the others without it."""
+    wanted = [
+        item for item in items if (item.get_closest_marker("long") is not None) == config.getoption("--long")
+    ]
+    config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
+    items[:] = wanted
+
+
+@pytest.fixture
+def fuzz(request: pytest.FixtureRequest) -> int:
+    return int(request.config.getoption("--fuzz"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _state_of_its_own() -> Iterator[None]:
+    """Separate state directory, so that tests do not use the noise history of the user."""
+    with tempfile.TemporaryDirectory(prefix="pgdyno-state-") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", folder)
+        yield
+
+
+@pytest.fixture
+def refusal(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """Return a function that runs a command, which must be refused in one line, and returns this line.
+
+    Only a plan may precede it, if the request was valid.
+    """
+    from pgdyno.cli.main import run_command
+
+    def refused(words: str | Sequence[str], status: int = 2) -> str:
+        assert run_command(words.split() if isinstance(words, str) else words) == status
+        *before, message = capfd.readouterr().err.splitlines()
+        assert message.startswith("pgdyno: ") and (status != 2 or not before)
+        return message
+
+    return refused
+
+
+def _reachable_directory(parent: Path | None = None) -> Path:
+    path = Path(tempfile.mkdtemp(prefix="pgdyno-test-", dir=parent))
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture(scope="session")
+def account() -> Account:
+    return server_account()
+
+
+@pytest.fixture
+def server_dir() -> Iterator[Path]:
+    """A directory for data directories that the servers' user can access (as root it cannot access
+    tmp_path).
+    """
+    path = _reachable_directory()
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def session_dir() -> Iterator[Path]:
+    path = _reachable_directory()
+    yield path
+    shutil.rmtree(path, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def module_dir(session_dir: Path) -> Path:
+    """A directory for the servers of a module, also if two processes run its tests, or one twice."""
+    return _reachable_directory(session_dir)
+
+
+@pytest.fixture(scope="session")
+def build() -> Build:
+    """The build in PGDYNO_TEST_PG_BIN, else the first installed one."""
+    if named := os.environ.get("PGDYNO_TEST_PG_BIN"):
+        return read_build(Path(named), "system", "named by PGDYNO_TEST_PG_BIN")
+    builds = system_builds()
+    if not builds:
+        pytest.skip("NO SERVER: no PostgreSQL is installed; tests of servers did not run")
+    return builds[0]
+
+
+@pytest.fixture(scope="session")
+def empty_cluster_of(account: Account, session_dir: Path) -> Callable[[Build], Cluster]:
+    """Return a function that makes a data directory which is never started, once per build, to be copied."""
+
+    @functools.cache
+    def make(build: Build) -> Cluster:
+        cluster = Cluster(build, _reachable_directory(session_dir) / "data", account)
+        cluster.initdb(InitOptions(sync=False))
+        return cluster
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def empty_cluster(build: Build, empty_cluster_of: Callable[[Build], Cluster]) -> Cluster:
+    return empty_cluster_of(build)
+
+
+@pytest.fixture
+def cluster_of(
+    empty_cluster_of: Callable[[Build], Cluster], account: Account, server_dir: Path
+) -> Callable[[Build], Cluster]:
+    """Return a function that makes a new stopped cluster of a build for one test."""
+    return lambda build: _copy(empty_cluster_of(build), server_dir / "data", account)
+
+
+@pytest.fixture
+def cluster(empty_cluster: Cluster, cluster_of: Callable[[Build], Cluster]) -> Cluster:
+    """A new stopped cluster for one test."""
+    return cluster_of(empty_cluster.build)
+
+
+@pytest.fixture(scope="session")
+def new_cluster(
+    empty_cluster_of: Callable[[Build], Cluster], account: Account, session_dir: Path
+) -> Callable[[Build], AbstractContextManager[Cluster]]:
+    """Return a function that makes a stopped cluster for several tests."""
+
+    @contextmanager
+    def make(build: Build) -> Iterator[Cluster]:
+        directory = _reachable_directory(session_dir)
+        try:
+            yield _copy(empty_cluster_of(build), directory / "data", account)
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+
+    return make
+
+
+def _copy(empty: Cluster, data_dir: Path, account: Account) -> Cluster:
+    """Copy a data directory, in a quarter of the time that initdb takes."""
+    shutil.copytree(empty.data_dir, data_dir, symlinks=True)
+    data_dir.chmod(0o700)
+    for path in (data_dir, *data_dir.rglob("*")):
+        account.own(path)
+    return Cluster(empty.build, data_dir, account)
+
+
+@pytest.fixture(scope="session")
+def new_server(
+    build: Build, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Callable[[], AbstractContextManager[Server]]:
+    """Return a function that starts a server with default settings."""
+
+    @contextmanager
+    def start() -> Iterator[Server]:
+        with new_cluster(build) as cluster, cluster.start() as server:
+            yield server
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def running_server(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
+    """A server for the whole session. Tests create their own databases in it."""
+    with new_server() as server:
+        yield server

@@ -1,0 +1,130 @@
+"""History of data on real servers: aged by transactions, and upgraded by pg_upgrade."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pgdyno.errors import FetchError, Interrupted, WorkloadError
+from pgdyno.features.aged_data.upgrade import UpgradeBuilds
+from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
+from pgdyno.features.own_data.source import examined
+from pgdyno.interruption import Interruption
+from pgdyno.measure.dataset_loading import Maker
+from pgdyno.measure.progress import LoadProgress
+from pgdyno.server.builds import Build, VersionSpec
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, InitOptions
+from pgdyno.server.snapshots import Dataset, restore
+from pgdyno.workloads.pgbench.parameters import Script
+
+pytestmark = pytest.mark.server
+
+SHOP = Path(__file__).parents[5] / "tests" / "data" / "shop"
+BUY = Script(name="buy.sql", text=(SHOP / "buy.sql").read_text())
+
+
+class Histories:
+    """Datasets in a directory of the test. ``phases``: those reported."""
+
+    def __init__(self, folder: Path, account: Account) -> None:
+        self.account, self.interruption = account, Interruption()
+        self.phases: list[str] = []
+        init = InitOptions(sync=False)
+        self.maker = Maker(Cache.at(folder / "cache", account), 0, self.watch, self.interruption, init)
+
+    def watch(self, event: object) -> None:
+        if isinstance(event, LoadProgress):
+            self.phases.append(event.phase)
+
+    def count(self, dataset: Dataset, build: Build, folder: Path, statement: str) -> int:
+        """Return the number that a statement returns on a copy of the dataset."""
+        restore(dataset.snapshot, folder, self.account)
+        with (
+            Cluster(build, folder, self.account).start() as server,
+            closing(server.connect(dataset.details["database"])) as connection,
+        ):
+            row = connection.execute(statement.encode()).fetchone()
+            assert row is not None
+            return int(row[0])
+
+
+@pytest.fixture
+def histories(server_dir: Path, account: Account) -> Histories:
+    return Histories(server_dir, account)
+
+
+@pytest.fixture(scope="module")
+def shop() -> OwnDataParameters:
+    data = examined(OwnData(source=str(SHOP / "load")))
+    return OwnDataParameters(data=data, scripts=(BUY,), scale=1)
+
+
+def test_data_are_aged_by_the_given_number_of_transactions_and_cached(
+    histories: Histories, build: Build, server_dir: Path, shop: OwnDataParameters
+) -> None:
+    drawing = BUY.text.replace("\\set customer random(1, 200)", "\\sample customer FROM customer.id")
+    assert drawing != BUY.text
+    script = Script(name="buy.sql", text=drawing)
+    aged = shop.model_copy(update={"age": 80, "scripts": (script,)})
+    with histories.maker.hold(build, aged) as dataset:
+        assert dataset.details["aged"]["ok"] == 80
+        # One more by the test of the script.
+        count = "SELECT count(*) FROM purchase"
+        assert histories.count(dataset, build, server_dir / "copy", count) == 2000 + 80 + 1
+    phases = [*histories.phases]
+    assert "aging" in phases
+    with histories.maker.hold(build, aged), histories.maker.hold(build, shop):
+        assert histories.phases == phases
+
+
+def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
+    histories: Histories, build: Build, shop: OwnDataParameters
+) -> None:
+    wrong = (Script(name="wrong.sql", text="SELECT nothing FROM purchase"),)
+    with (
+        pytest.raises(WorkloadError, match=r"wrong\.sql fails .*nothing"),
+        histories.maker.hold(build, shop.model_copy(update={"age": 8, "scripts": wrong})),
+    ):
+        pass
+    names = histories.maker.cache.cached_datasets().names()
+    assert len(names) == 1
+    watch = histories.watch
+
+    def interrupting(event: object) -> None:
+        if isinstance(event, LoadProgress) and event.phase == "aging":
+            histories.interruption.requested = True
+        watch(event)
+
+    object.__setattr__(histories.maker, "watch", interrupting)
+    with (
+        pytest.raises(Interrupted),
+        histories.maker.hold(build, shop.model_copy(update={"age": 10**9})),
+    ):
+        pass
+    assert histories.maker.cache.cached_datasets().names() == names
+    assert not histories.maker.cache.cached_datasets().incomplete()
+
+
+@pytest.mark.parametrize("analyze", [pytest.param(True, marks=pytest.mark.long), False])
+def test_data_upgraded_by_pg_upgrade_keep_their_rows_and_statistics_as_the_version_does(
+    histories: Histories, server_dir: Path, shop: OwnDataParameters, analyze: bool
+) -> None:
+    store = Cache.open().store()
+    try:
+        builds = UpgradeBuilds(
+            store.with_programs(VersionSpec(16, None)), store.with_programs(VersionSpec(18, None))
+        )
+    except FetchError as error:
+        pytest.skip(f"NOT TESTED: no PostgreSQL 16 and 18 with pg_upgrade: {error}")
+    upgraded = shop.model_copy(update={"upgrade_from": "16", "upgrade_analyze": analyze})
+    with histories.maker.hold(builds.new, upgraded, (builds.old, builds.new)) as dataset:
+        details = dataset.details
+        assert details["upgraded_from"] == builds.old.label
+        assert details["without_statistics"] == 0
+        rows = "SELECT count(*) FROM purchase"
+        assert histories.count(dataset, builds.new, server_dir / "copy", rows) == 2000
+    assert not list(histories.maker.cache.cached_datasets().directory.glob("*.part"))

@@ -1,0 +1,122 @@
+"""Crashes that the user causes: a running server is killed, started again, and audited."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from pgdyno.errors import Interrupted, ServerError
+from pgdyno.features.crash.load import kill_server
+from pgdyno.features.crash.plan import CrashPlan
+from pgdyno.features.crash.records import Crash
+from pgdyno.features.crash_disk import sites
+from pgdyno.features.crash_disk.sites import RealCrashes
+from pgdyno.interruption import Interruption
+from pgdyno.server.connections import Dsn
+from pgdyno.server.processes import Cluster, Server
+from pgdyno.server.remote import Remote
+from pgdyno.study.arm_spec import parse_arms
+
+pytestmark = pytest.mark.server
+
+ASYNCHRONOUS = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
+
+
+@dataclass
+class Machine:
+    """A server whose DSN stays the same over restarts, and who cuts its power when asked to."""
+
+    cluster: Cluster
+    link: Path
+    settings: dict[str, str]
+    results: Path
+    said: list[str] = field(default_factory=list)
+    on_gone: Callable[[], None] | None = None
+    server: Server | None = None
+
+    def start(self) -> None:
+        self.server = self.cluster.start(self.settings)
+        self.link.unlink(missing_ok=True)
+        self.link.symlink_to(str(conninfo_to_dict(self.server.conninfo())["host"]))
+
+    @property
+    def dsn(self) -> str:
+        assert self.server is not None
+        found = conninfo_to_dict(self.server.conninfo())
+        return f"host={self.link} port={found['port']} user={found['user']} dbname=postgres"
+
+    def say(self, text: str) -> None:
+        self.said.append(text)
+        if text.startswith("clients are writing"):
+            assert self.server is not None
+            threading.Timer(1.5, kill_server, (self.server,)).start()
+        elif text.startswith("the server is gone"):
+            if self.on_gone is not None:
+                self.on_gone()
+            self.start()
+
+    def crash(self, number: int = 0) -> Crash:
+        plan = CrashPlan(arms=tuple(parse_arms([self.dsn])), real=True, clients=2, slots=100, seed=5)
+        with Interruption() as stop:
+            crashes = RealCrashes(plan, Remote(Dsn(self.dsn)), self.results, self.say, stop)
+            crash = crashes.crash(number)
+            crashes.forget()
+        assert not self.results.with_suffix(".ledger").exists()
+        assert not Remote(Dsn(self.dsn)).own_databases()
+        return crash
+
+
+@contextmanager
+def machine_with(cluster: Cluster, directory: Path, settings: dict[str, str]) -> Iterator[Machine]:
+    machine = Machine(cluster, directory / "socket", settings, directory / "r.sqlite")
+    machine.start()
+    try:
+        yield machine
+    finally:
+        assert machine.server is not None
+        kill_server(machine.server, forget_memory=True)
+
+
+def test_commits_lost_by_a_crash_of_a_running_server_are_counted(cluster: Cluster, tmp_path: Path) -> None:
+    with machine_with(cluster, tmp_path, ASYNCHRONOUS) as machine:
+        lost = machine.crash()
+        assert lost.audit is not None and lost.audit.lost > 0
+        assert lost.audit.loss_window_s is not None and (lost.audit.holes, lost.corruption) == (0, [])
+        machine.settings = {}
+        assert machine.server is not None
+        machine.server.stop()
+        machine.start()
+        kept = machine.crash(1)
+        assert kept.acknowledged > 0
+        assert kept.audit is not None and (kept.audit.lost, kept.audit.damaged, kept.corruption) == (0, 0, [])
+
+
+def test_an_interrupted_test_continues_with_the_audit(cluster: Cluster, tmp_path: Path) -> None:
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with machine_with(cluster, tmp_path, {}) as machine:
+        machine.on_gone = interrupt
+        with pytest.raises(Interrupted):
+            machine.crash()
+        machine.on_gone = None
+        machine.said.clear()
+        crash = machine.crash()
+        assert [text[:18] for text in machine.said] == ["the server is gone"]
+        assert crash.acknowledged > 0 and crash.audit is not None and crash.audit.lost == 0
+
+
+def test_a_server_that_did_not_restart_has_not_crashed(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sites, "SILENCE_S", 0.0)
+    with machine_with(cluster, tmp_path, {}) as machine:
+        monkeypatch.setattr(machine, "say", lambda _: None)
+        with pytest.raises(ServerError, match="did not restart"):
+            machine.crash()

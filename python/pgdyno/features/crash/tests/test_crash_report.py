@@ -1,0 +1,463 @@
+"""Crash tests: the plan, the results file, the findings and their text."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from report_forms import FORMS, checked_json, plain, sections_of, tables_of
+from synthetic_study import HOST, Synthetic, write_study
+
+from pgdyno.analysis.statistics.intervals import proportion
+from pgdyno.cli.main import run_command
+from pgdyno.cli.report import read_report
+from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
+from pgdyno.features.crash import crash_test
+from pgdyno.features.crash.findings import CrashFindings, CrashTest, find_crashes
+from pgdyno.features.crash.load import replayed_bytes
+from pgdyno.features.crash.plan import (
+    ACTIVE_S_MAX,
+    ACTIVE_S_MIN,
+    CrashKind,
+    CrashMoment,
+    CrashPlan,
+    DiskBehavior,
+    StandbyCrash,
+    Survivors,
+    planned_crash,
+)
+from pgdyno.features.crash.records import (
+    AuditCounts,
+    Corruption,
+    Crash,
+    CrashArm,
+    CrashTestRecord,
+    CrashWriter,
+    has_study,
+    read_crash_test,
+)
+from pgdyno.features.crash.sections import (
+    DISK_TITLE,
+    PLURAL,
+    TITLE,
+    CrashReport,
+    build_crash_report,
+    crash_tables,
+    progress_line,
+    share_bar,
+)
+from pgdyno.features.hosts.sections import read_hosts
+from pgdyno.report.answer import BAR_WIDTH
+from pgdyno.report.gate_section import to_summary
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Guarantee, Kept
+from pgdyno.study.arm_spec import parse_arms
+
+PLAN = CrashPlan(arms=tuple(parse_arms(["18", "18,fsync=off"])), cuts=3, seed=5)
+POWER = "survives a crash of the system or a power loss"
+SERVER = "survives a crash of the server"
+
+
+def arm_of(index: int, name: str, kept: Kept) -> CrashArm:
+    safety = [
+        Guarantee(SERVER, Kept.YES, ""),
+        Guarantee(POWER, kept, ""),
+        Guarantee("torn-page protection", kept, ""),
+    ]
+    return CrashArm(index, name, {"version": "18.1"}, {}, safety, 0.2)
+
+
+ARMS = [arm_of(0, "18", Kept.YES), arm_of(1, "fsync=off", Kept.NO)]
+
+
+DISK = {"written_bytes": 8_192_000, "writes": 1500, "flushes": 500, "read_bytes": 0, "reads": 0, "failed": 0}
+
+
+def crash_of(
+    number: int,
+    arm: int,
+    lost: int | None = 0,
+    *,
+    holes: int = 0,
+    corruption: Sequence[Corruption] = (),
+    acknowledged: int = 1000,
+) -> Crash:
+    audit = None if lost is None else AuditCounts(lost, 4, 1, 0, holes, 0, 0.9 if lost else None)
+    return Crash(
+        number=number,
+        arm=arm,
+        started_unix_s=1.7e9,
+        took_s=8.0,
+        active_s=2.5,
+        survivors=Survivors.TORN,
+        acknowledged=acknowledged,
+        recovery_s=None if lost is None else 0.1 * (number + 1),
+        **({} if audit is None else asdict(audit)),
+        corruption=list(corruption),
+        unchecked=["amcheck"],
+        replayed_bytes=None if lost is None else 1000 * number,
+        disk=DISK,
+    )
+
+
+BROKEN = [Corruption("start", "invalid page in block 3")]
+CRASHES = [
+    *(crash_of(number, 0) for number in range(3)),
+    crash_of(0, 1, 700),
+    crash_of(1, 1, 100, holes=2),
+    crash_of(2, 1, None, corruption=BROKEN),
+]
+
+
+RECORD = CrashTestRecord(1.7e9, "0.1", {}, "pgdyno crash", {}, PLAN)
+
+
+def report_of(
+    crashes: Sequence[Crash] = CRASHES, arms: Sequence[CrashArm] = ARMS, **changes: object
+) -> CrashReport:
+    """``changes`` of the plan."""
+    plan = PLAN.model_copy(update=changes)
+    return build_crash_report(CrashTest(plan, False, find_crashes(plan, arms, crashes), crashes))
+
+
+def findings_of(report: CrashReport) -> Sequence[CrashFindings]:
+    return report.test.arms
+
+
+def sentences_of(report: CrashReport) -> list[str]:
+    return [headline.sentence for headline in report.headlines]
+
+
+def arms_in_json(report: CrashReport) -> list[dict[str, Any]]:
+    return cast(list[dict[str, Any]], json.loads(checked_json(report))["arms"])
+
+
+def test_moments_follow_from_the_seed_and_are_the_same_for_all_arms() -> None:
+    crashes = [planned_crash(PLAN, number, arm) for number in range(200) for arm in (0, 1)]
+    assert crashes == [planned_crash(PLAN, one.number, one.arm) for one in crashes]
+    for first, second in zip(crashes[::2], crashes[1::2], strict=True):
+        assert (first.active_s, first.survivors) == (second.active_s, second.survivors)
+        assert first.key != second.key
+    moments = [one.active_s for one in crashes]
+    assert ACTIVE_S_MIN <= min(moments) < 1.2
+    assert 4.8 < max(moments) <= ACTIVE_S_MAX
+    assert {one.survivors for one in crashes} == set(Survivors)
+    other = PLAN.model_copy(update={"seed": 6})
+    assert planned_crash(other, 0, 0) != planned_crash(PLAN, 0, 0)
+
+
+def test_survivors_of_the_plan_replace_the_random_ones() -> None:
+    fixed = PLAN.model_copy(update={"survivors": Survivors.ALL})
+    assert {planned_crash(fixed, number, 0).survivors for number in range(20)} == {Survivors.ALL}
+
+
+def test_a_crash_test_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    record = RECORD
+    with CrashWriter.begin(path, record, ARMS) as writer:
+        for crash in CRASHES[:4]:
+            writer.add_crash(crash)
+    with CrashWriter.resume_test(path, PLAN) as writer:
+        for crash in CRASHES[4:]:
+            writer.add_crash(crash)
+        writer.finish_test(1.7e9 + 60)
+    found = read_crash_test(path)
+    assert found is not None
+    assert found[0].ended_unix_s == 1.7e9 + 60
+    assert found[0].plan == PLAN
+    assert found[1] == ARMS
+    assert found[2] == sorted(CRASHES, key=lambda one: (one.number, one.arm))
+    with pytest.raises(EvidenceExistsError):
+        CrashWriter.begin(path, record, ARMS)
+    with pytest.raises(EvidenceError, match="not a study"):
+        Evidence(path)
+
+
+def test_a_file_continues_only_the_same_test(tmp_path: Path) -> None:
+    path = tmp_path / "c.sqlite"
+    with CrashWriter.begin(path, RECORD, ARMS) as writer:
+        writer.add_crash(CRASHES[0])
+    so_far = crash_test._crashes_so_far
+    assert so_far(path, PLAN) == {(0, 0)}
+    assert so_far(path, PLAN.model_copy(update={"cuts": 50})) == {(0, 0)}
+    with pytest.raises(EvidenceError, match="other options"):
+        so_far(path, PLAN.model_copy(update={"kind": CrashKind.SERVER}))
+
+
+def test_losses_and_their_intervals_are_counted_by_crash() -> None:
+    safe, unsafe = findings_of(report_of())
+    assert safe.cuts_with_loss is not None
+    assert (safe.cuts_with_loss.count, safe.cuts_with_loss.n) == (0, 3)
+    assert unsafe.cuts_with_loss is not None
+    assert unsafe.cuts_with_loss.count == 3
+    assert (unsafe.lost_max, unsafe.holes, unsafe.cuts_unreadable) == (700, 2, 1)
+    assert unsafe.corruption.by_check == {"start": 1}
+    assert unsafe.recovery_s is not None
+    assert unsafe.recovery_s.n == 2
+
+
+def test_a_server_that_does_not_start_has_lost_everything_that_it_acknowledged() -> None:
+    assert crash_of(0, 0, None, corruption=BROKEN).has_loss
+    assert not crash_of(0, 0, None, corruption=BROKEN, acknowledged=0).has_loss
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [crash_of(0, 0, 1), crash_of(0, 0, None, corruption=BROKEN), crash_of(0, 0, corruption=BROKEN)],
+    ids=["loss", "no start", "corruption"],
+)
+def test_settings_that_promise_everything_are_contradicted_by_any_deviation(crash: Crash) -> None:
+    safe, unsafe = findings_of(report_of([crash, crash_of(0, 1, 5)]))
+    assert safe.breaks_promise
+    assert not unsafe.breaks_promise
+    assert not findings_of(report_of())[0].breaks_promise
+
+
+def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence() -> None:
+    report = report_of([crash_of(number, 0) for number in range(30)], ARMS[:1])
+    ((_, loss, *_),) = crash_tables(report.test)[0].rows
+    assert loss == "0/30 (<9.5%)"
+    assert "probability below 9.5% with 95% confidence" in sentences_of(report)[0]
+
+
+@pytest.mark.parametrize(
+    ("disk", "counter", "words"),
+    [
+        (DiskBehavior.FAILING, "failed", "a disk request failed in 1 of 2"),
+        (DiskBehavior.FULL, "no_space", "the server found the disk full in 1 of 2"),
+    ],
+)
+def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: str, words: str) -> None:
+    crashes = [replace(crash_of(0, 0), disk={counter: 1}), replace(crash_of(1, 0), disk={counter: 0})]
+    assert words in sentences_of(report_of(crashes, ARMS[:1], disk=disk))[0]
+    assert "disk" not in sentences_of(report_of(crashes, ARMS[:1]))[0]
+
+
+def test_requests_of_the_disk_are_given_per_acknowledged_commit() -> None:
+    report = report_of([crash_of(0, 0), crash_of(1, 0, acknowledged=3000)], ARMS[:1])
+    (_, disk) = crash_tables(report.test)
+    assert disk.rows == [["18", "4,000", "4 kB", "0.750", "0.250", "0 B"]]
+    counters = {"written_bytes": 4096, "writes": 0.75, "flushes": 0.25, "read_bytes": 0, "reads": 0}
+    assert arms_in_json(report)[0]["disk_per_commit"] == counters
+    without = report_of([replace(crash_of(0, 0), disk={}), crash_of(1, 0)], ARMS[:1])
+    assert len(crash_tables(without.test)) == 1
+    assert arms_in_json(without)[0]["disk_per_commit"] is None
+
+
+def test_crashes_before_the_end_of_the_aimed_phase_are_counted() -> None:
+    crashes = [replace(crash_of(0, 0), disk={"in_phase": 1}), replace(crash_of(1, 0), disk={"in_phase": 0})]
+    report = report_of(crashes, ARMS[:1], at=CrashMoment.VACUUM)
+    assert "1 of 2 during the VACUUM" in sentences_of(report)[0]
+    assert arms_in_json(report)[0]["cuts_in_phase"] == 1
+    assert "1 of 1 at a flush" in sentences_of(report_of(crashes[:1], ARMS[:1], at=CrashMoment.COMMIT))[0]
+
+
+@pytest.mark.parametrize(
+    ("log", "replayed"),
+    [
+        ("LOG:  redo starts at 0/1591E88\nLOG:  redo done at 0/1591F88 system usage: CPU", 0x100),
+        ("LOG:  redo starts at 0/FFFFFF00\nx\nLOG:  redo done at 1/00000100", 0x200),
+        ("redo starts at 0/1\nredo done at 0/9\nredo starts at 0/10\nredo done at 0/30", 0x20),
+        ("LOG:  redo is not required", 0),
+        ("LOG:  redo starts at 0/1591E88\nFATAL:  broken", None),
+        ("LOG:  database system is ready", None),
+    ],
+)
+def test_replayed_wal_is_read_from_the_log(log: str, replayed: int | None) -> None:
+    assert replayed_bytes(log) == replayed
+
+
+def test_progress_names_the_loss_or_the_reason_of_an_unreadable_cluster() -> None:
+    assert "700 of 1,000" in progress_line(CRASHES[3], "x", PLAN)
+    assert "invalid page" in progress_line(CRASHES[5], "x", PLAN)
+
+
+def test_the_page_of_a_crash_test_and_its_whole_report_have_every_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Other formats are in the golden commands."""
+    path, page = tmp_path / "c.sqlite", tmp_path / "c.html"
+    with CrashWriter.begin(path, RECORD, ARMS) as writer:
+        for crash in CRASHES:
+            writer.add_crash(crash)
+    assert run_command(["report", str(path), "--html", str(page)]) == 0
+    assert run_command(["report", str(path), "--full"]) == 0
+    for text in (page.read_text("utf-8"), capsys.readouterr().out):
+        assert "700" in text and "fsync=off" in text and DISK_TITLE in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ("18 --kind server --cuts 0", "--cuts"),
+        ("18 --kind server --clients 81", "--clients"),
+        ("18 --kind server --survivors torn", "--survivors torn applies to --kind power only"),
+        (
+            "postgresql://localhost/x --kind server",
+            "crashes only servers that it starts: remove the DSN localhost/x",
+        ),
+        ("--real postgresql://h/x postgresql://i/x", "one running server as a DSN"),
+        ("--real postgresql://h/x --kind server", "--kind does not apply to --real"),
+        ("--real postgresql://h/x --disk lying", "--disk does not apply to --real"),
+        ("--real postgresql://h/x --file-system xfs", "--file-system does not apply to --real"),
+        ("--real postgresql://h/x --within 2s", "--within does not apply to --real"),
+        ("--real postgresql://h/x --disk-size 2GB", "--disk-size does not apply to --real"),
+    ],
+)
+def test_invalid_options_are_refused_before_anything_starts(
+    arguments: str, why: str, tmp_path: Path, refusal: Callable[..., str]
+) -> None:
+    """Others are in the golden commands."""
+    assert why in refusal(f"crash {arguments} --evidence {tmp_path}/c")
+
+
+def test_without_a_disk_the_possible_kinds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: ["/dev/fuse"])
+    with pytest.raises(UsageError, match=r"lacks /dev/fuse.*--kind backend or server"):
+        crash_test.require_possible(PLAN)
+    crash_test.require_possible(PLAN.model_copy(update={"kind": CrashKind.SERVER}))
+
+
+def with_crashes(path: Path, *cases: Synthetic) -> Path:
+    """Write a study whose second arm is faster, with a crash test in which this arm loses commits."""
+    write_study(path, *cases)
+    with Evidence(path) as evidence:
+        specs = evidence.study().plan.arms
+    record = replace(RECORD, plan=PLAN.model_copy(update={"arms": specs}))
+    arms = [replace(arm, name=spec.name) for arm, spec in zip(ARMS, specs, strict=True)]
+    with CrashWriter.add_test(path, record, arms) as writer:
+        for crash in (crash_of(0, 0), crash_of(0, 1, 700), crash_of(1, 0), crash_of(1, 1)):
+            writer.add_crash(crash)
+        writer.finish_test(1.7e9 + 60)
+    return path
+
+
+FASTER = Synthetic(effects=(1, 1.2), blocks=6)
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form != "csv"])
+@pytest.mark.parametrize("cases", [1, 2])
+def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, cases: int) -> None:
+    study = [FASTER] if cases == 1 else [replace(FASTER, levels={"clients": n}) for n in ("8", "64")]
+    path = with_crashes(tmp_path / "e", *study)
+    built = read_report(path)
+    text = " ".join(plain(FORMS[form](built)).split())
+    assert "none of 2 power cuts lost an acknowledged commit" in text
+    assert "1 of 2 power cuts lost acknowledged commits (up to 700" in text
+    slower, faster = sections_of(built)[0].sentences
+    assert "baseline; none of 2" in slower
+    basis = "average over 2 cases, " if cases == 2 else ""
+    assert re.search(rf"NOPM \+(1[789]|2[01])\.?\d*% \({basis}95% CI .*\); 1 of 2", faster)
+
+
+def test_the_summary_of_a_ci_job_has_the_losses(tmp_path: Path) -> None:
+    summary = to_summary(read_report(with_crashes(tmp_path / "e", FASTER)), [], None, [])
+    assert re.search(r"^- .*; none of 2 power cuts lost an acknowledged commit", summary, re.MULTILINE)
+    assert "1 of 2 power cuts lost acknowledged commits" in summary
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if form not in ("csv", "summary")])
+def test_a_report_over_hosts_has_the_losses_of_each_host(tmp_path: Path, form: str) -> None:
+    large = {**HOST, "cores": 64, "processor": "another"}
+    one = with_crashes(tmp_path / "one.sqlite", FASTER)
+    other = with_crashes(tmp_path / "other.sqlite", replace(FASTER, host=large, seed=3))
+    write_study(tmp_path / "without.sqlite", replace(FASTER, host={**HOST, "cores": 32}, seed=4))
+    built = read_hosts([one, other, tmp_path / "without.sqlite"])
+    (table,) = (table for table in tables_of(built) if table.title == "Durability by host")
+    assert [row[1] for row in table.rows] == ["one", "", "other", ""]
+    text = " ".join(plain(FORMS[form](built)).split())
+    assert text.count('"cuts_with_loss": { "count": 1,' if form == "json" else "1/2") >= 2
+
+
+def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:
+    path = tmp_path / "e"
+    write_study(path, FASTER)
+    before = json.loads(checked_json(read_report(path)))
+    path.unlink()
+    after = json.loads(checked_json(read_report(with_crashes(path, FASTER))))
+    assert after["more"]["durability"]["arms"][1]["lost_commits"] == [700, 0]
+    assert after.pop("sentences")[""].pop("durability") and before.pop("sentences")
+    assert {**after, "more": before["more"]} == before
+    assert has_study(path)
+    found = read_crash_test(path)
+    assert found is not None
+    assert len(found[2]) == 4
+
+
+def test_the_page_has_a_chart_of_loss_against_speed(tmp_path: Path) -> None:
+    built = read_report(with_crashes(tmp_path / "e", FASTER))
+    (panel,) = sections_of(built)[0].plots()
+    assert str(panel.picture).count("<circle") == 2
+    assert TITLE in FORMS["html"](built)
+
+
+@pytest.mark.parametrize(
+    ("standby", "kind", "level", "promise"),
+    [
+        (StandbyCrash.PRIMARY, CrashKind.SERVER, "local", Kept.NO),
+        (StandbyCrash.PRIMARY, CrashKind.SERVER, "Remote_Write", Kept.YES),
+        (StandbyCrash.BOTH, CrashKind.POWER, "remote_write", Kept.NO),
+        (StandbyCrash.BOTH, CrashKind.SERVER, "remote_write", Kept.YES),
+        (StandbyCrash.BOTH, CrashKind.POWER, "on", Kept.YES),
+        (StandbyCrash.STANDBY, CrashKind.POWER, "local", Kept.YES),
+    ],
+)
+def test_the_promise_of_a_standby_depends_on_what_a_commit_waits_for(
+    standby: StandbyCrash, kind: CrashKind, level: str, promise: Kept
+) -> None:
+    arm = replace(ARMS[0], settings={"synchronous_commit": level})
+    report = report_of([crash_of(0, 0)], [arm], standby=standby, kind=kind)
+    assert [found.promised for found in findings_of(report)] == [promise]
+    whose = {"primary": "of the primary", "both": "of primary and standby", "standby": "of the standby"}
+    assert f"none of 1 {PLURAL[kind][0]} {whose[standby]} lost" in sentences_of(report)[0]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"kind": CrashKind.BACKEND},
+        {"disk": DiskBehavior.LYING},
+        {"at": CrashMoment.CHECKPOINT},
+        {"standby": StandbyCrash.PRIMARY},
+    ],
+)
+def test_options_that_do_not_fit_to_a_standby_are_refused(changes: dict[str, object]) -> None:
+    plan = PLAN.model_copy(update={"standby": StandbyCrash.BOTH, **changes})
+    with pytest.raises(UsageError, match=r"^--standby (both|primary)"):
+        crash_test.require_possible(plan)
+
+
+def test_only_a_power_cut_can_aim_at_a_flush() -> None:
+    plan = PLAN.model_copy(update={"kind": CrashKind.SERVER, "at": CrashMoment.COMMIT})
+    with pytest.raises(UsageError, match=r"^--at commit applies to --kind power only"):
+        crash_test.require_possible(plan)
+
+
+def test_a_study_to_which_crashes_are_not_added_stays_as_it_is(
+    tmp_path: Path, refusal: Callable[..., str]
+) -> None:
+    write_study(tmp_path / "e", FASTER)
+    before = (tmp_path / "e").read_bytes()
+    refusal(f"crash 17 18 --kind server --evidence {tmp_path}/e", 1)
+    assert (tmp_path / "e").read_bytes() == before
+
+
+def test_bars_show_the_share_and_its_interval() -> None:
+    assert share_bar(None) == ""
+    assert share_bar(proportion(0, 10)).startswith("●")
+    assert share_bar(proportion(10, 10)).endswith("●")
+    assert {len(share_bar(proportion(n, 10))) for n in range(11)} == {BAR_WIDTH}
+
+
+def test_the_options_of_durability_are_checked_before_the_study(
+    tmp_path: Path, refusal: Callable[..., str]
+) -> None:
+    path = tmp_path / "e.sqlite"
+    command = f"compare 18 postgresql://localhost/x --durability --evidence {path}"
+    assert "remove the DSN" in refusal(command)
+    assert not path.exists()

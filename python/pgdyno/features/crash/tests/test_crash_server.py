@@ -1,0 +1,416 @@
+"""The check of the check: crashes of real servers lose what their settings give up, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Timer
+
+import pytest
+
+from pgdyno.errors import DiskFullError, ServerError
+from pgdyno.features.crash import run as crash_run
+from pgdyno.features.crash.load import Acknowledge, kill_backend
+from pgdyno.features.crash.plan import (
+    CrashKind,
+    CrashMoment,
+    CrashPlan,
+    CrashWorkload,
+    DiskBehavior,
+    FileSystem,
+    StandbyCrash,
+    Survivors,
+    planned_crash,
+)
+from pgdyno.features.crash.records import AuditCounts, Crash
+from pgdyno.features.crash.run import CrashRun, CrashSubject
+from pgdyno.features.crash_disk import sites
+from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, missing_for_power_cuts
+from pgdyno.features.crash_disk.sites import CrashSite, DirectorySite, DiskSite
+from pgdyno.interruption import Interruption
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, Runs
+from pgdyno.study.arm_spec import parse_arms
+
+MISSING = missing_for_power_cuts()
+
+pytestmark = pytest.mark.server
+needs_disk = pytest.mark.skipif(bool(MISSING), reason=f"a simulated disk needs {', '.join(MISSING)}")
+
+GB = 1 << 30
+ODD = "cäche \\040"
+"""Name of a directory with what the kernel escapes in its table of mounts, and what it does not."""
+SHARED: dict[str, str] = {"wal_writer_delay": "200ms"}
+
+
+@dataclass
+class Place:
+    """Crashes of one kind on one disk, from one template."""
+
+    build: Build
+    site: CrashSite
+    plan: CrashPlan
+    standby_site: CrashSite | None = None
+
+    def crash(
+        self,
+        settings: dict[str, str],
+        number: int = 0,
+        *,
+        acknowledge: Acknowledge = "answer",
+        **changes: object,
+    ) -> Crash:
+        plan = self.plan.model_copy(update=changes)
+        self.site.plan = plan
+        if self.standby_site is not None:
+            self.standby_site.plan = plan
+        moments = {"active_s": 1.0 + 0.1 * number, "failing_nth": 1, "fault_s": 2.0}
+        planned = planned_crash(plan, number, 0).model_copy(update=moments)
+        with Interruption() as stop:
+            run = CrashRun(plan, self.site, stop, acknowledge, self.standby_site)
+            return run.crash(CrashSubject(0, "x", self.build, {**SHARED, **settings}), planned)
+
+
+@contextmanager
+def place_in(
+    directory: Path, build: Build, account: Account, kind: CrashKind, **changes: object
+) -> Iterator[Place]:
+    plan = CrashPlan(arms=tuple(parse_arms(["18"])), kind=kind, clients=4, slots=500, disk_bytes=GB, seed=11)
+    plan = plan.model_copy(update=changes)
+    with Runs(directory, account).open("crash") as run, Interruption() as stop:
+        site = (DiskSite if kind is CrashKind.POWER else DirectorySite)(run, account, plan)
+        site.prepare(build, stop)
+        yield Place(build, site, plan)
+        assert left_of(run.path.name) == []
+
+
+def left_of(name: str) -> list[bytes]:
+    """Return the mounts, and the files of loop devices, with this name in their path, as the kernel writes
+    them.
+    """
+    lines = Path("/proc/self/mountinfo").read_bytes().splitlines()
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # another process has released the device
+            lines += backing.read_bytes().splitlines()
+    return [line for line in lines if name.encode() in line]
+
+
+@pytest.fixture(scope="module")
+def power(build: Build, account: Account, module_dir: Path) -> Iterator[Place]:
+    (module_dir / ODD).mkdir()
+    with place_in(module_dir / ODD, build, account, CrashKind.POWER) as place:
+        assert left_of(module_dir.name) == []
+        yield place
+    assert left_of(module_dir.name) == []
+
+
+@contextmanager
+def pair_in(directory: Path, build: Build, account: Account, kind: CrashKind) -> Iterator[Place]:
+    """A place for a primary and its standby."""
+    with place_in(directory, build, account, kind) as place, Runs(directory, account).open("standby") as run:
+        place.standby_site = type(place.site)(run, account, place.plan, place.site.templates)
+        yield place
+        assert left_of(run.path.name) == []
+
+
+def audit_of(crash: Crash) -> AuditCounts:
+    assert crash.audit is not None, crash.corruption
+    return crash.audit
+
+
+def sound(crash: Crash) -> bool:
+    audit = audit_of(crash)
+    return not (audit.lost or audit.holes or audit.phantoms or audit.damaged or crash.corruption)
+
+
+@pytest.mark.long
+@needs_disk
+@pytest.mark.parametrize("survivors", list(Survivors))
+def test_the_default_settings_lose_nothing_in_a_power_cut(power: Place, survivors: Survivors) -> None:
+    crash = power.crash({}, list(Survivors).index(survivors), survivors=survivors)
+    assert crash.acknowledged > 0
+    assert sound(crash)
+    assert 0 < crash.disk["flushes"] <= 2 * crash.acknowledged  # those of the start and the load do not count
+    assert crash.disk["written_bytes"] >= 4096 * crash.disk["flushes"]
+
+
+@pytest.mark.long
+@needs_disk
+def test_without_fsync_a_power_cut_loses_commits(power: Place) -> None:
+    crash = power.crash({"fsync": "off"}, survivors=Survivors.NOTHING)
+    assert crash.has_loss
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("file_system", [FileSystem.XFS, FileSystem.BTRFS])
+def test_other_file_systems_keep_what_they_flushed(
+    file_system: FileSystem, build: Build, account: Account, session_dir: Path
+) -> None:
+    if missing := missing_for_power_cuts(file_system):
+        pytest.skip(f"power cuts on {file_system} need {', '.join(missing)}")
+    with place_in(session_dir, build, account, CrashKind.POWER, file_system=file_system) as place:
+        assert sound(place.crash({}, survivors=Survivors.TORN))
+        assert place.crash({"fsync": "off"}, survivors=Survivors.NOTHING).has_loss
+        # xfs gives files more space than they need, so a server may not notice a full disk within 2 s.
+        assert audit_of(place.crash({}, disk=DiskBehavior.FULL)).lost == 0
+
+
+@pytest.mark.long
+@needs_disk
+def test_without_synchronous_commit_a_power_cut_loses_a_tail_without_holes(power: Place) -> None:
+    crash = power.crash({"synchronous_commit": "off", "wal_writer_delay": "10s"}, survivors=Survivors.NOTHING)
+    audit = audit_of(crash)
+    assert audit.lost > 0
+    assert audit.loss_window_s is not None
+    assert (audit.holes, audit.phantoms, audit.damaged, crash.corruption) == (0, 0, 0, [])
+
+
+@pytest.mark.long
+@needs_disk
+def test_torn_pages_without_full_page_writes_are_caught(power: Place) -> None:
+    """Any one cut may tear a page that the recovery does not read."""
+    torn = {"at": CrashMoment.CHECKPOINT, "survivors": Survivors.TORN}
+    crashes = (power.crash({"full_page_writes": "off"}, number, **torn) for number in range(6))
+    assert any(crash.corruption for crash in crashes)
+
+
+@pytest.mark.long
+@needs_disk
+def test_full_page_writes_repair_torn_pages(power: Place) -> None:
+    crash = power.crash({}, at=CrashMoment.CHECKPOINT, survivors=Survivors.TORN)
+    assert crash.disk["volatile"] > 0
+    assert sound(crash)
+
+
+@pytest.mark.long
+@needs_disk
+def test_the_default_settings_lose_nothing_during_a_vacuum(power: Place) -> None:
+    crashes = [
+        power.crash({}, number, at=CrashMoment.VACUUM, survivors=Survivors.PIECES) for number in range(2)
+    ]
+    assert all(map(sound, crashes))
+    assert any(crash.disk["in_phase"] for crash in crashes)
+
+
+@needs_disk
+def test_a_power_cut_at_a_flush_loses_no_commit_that_was_acknowledged(power: Place) -> None:
+    crash = power.crash({}, at=CrashMoment.COMMIT, survivors=Survivors.NOTHING)
+    assert crash.disk["in_phase"] == 1 and crash.disk["volatile"] > 0
+    assert sound(crash)
+    without = power.crash({"fsync": "off"}, at=CrashMoment.COMMIT, survivors=Survivors.NOTHING)
+    assert without.has_loss
+
+
+@pytest.mark.long
+@needs_disk
+def test_a_lying_disk_loses_commits_with_every_setting(power: Place) -> None:
+    assert power.crash({}, disk=DiskBehavior.LYING, survivors=Survivors.NOTHING).has_loss
+
+
+@pytest.mark.long
+@needs_disk
+@pytest.mark.parametrize("disk", [DiskBehavior.FAILING, DiskBehavior.FULL])
+def test_a_disk_that_fails_or_is_full_before_the_cut_loses_no_acknowledged_commit(
+    power: Place, disk: DiskBehavior
+) -> None:
+    crash = power.crash({}, disk=disk, survivors=Survivors.NOTHING)
+    assert crash.disk["failed" if disk is DiskBehavior.FAILING else "no_space"] == 1
+    assert crash.acknowledged > 0
+    assert audit_of(crash).lost == 0
+    assert crash.corruption == []
+
+
+@pytest.mark.long
+@needs_disk
+def test_a_ledger_that_acknowledges_before_the_server_is_caught(power: Place) -> None:
+    """In a cut some transactions are in flight: their early acknowledgements are lost commits."""
+    crashes = (
+        power.crash({}, number, acknowledge="send", survivors=Survivors.NOTHING) for number in range(5)
+    )
+    assert any(audit_of(crash).lost for crash in crashes)
+
+
+def test_the_kill_of_a_backend_loses_nothing_even_without_fsync(
+    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that has not noticed the kill has not recovered."""
+    delay_s = 0.3
+    monkeypatch.setattr(crash_run, "kill_backend", lambda pid: Timer(delay_s, kill_backend, [pid]).start())
+    with place_in(server_dir, build, account, CrashKind.BACKEND) as place:
+        crash = place.crash({"fsync": "off"})
+    assert crash.acknowledged > 0
+    assert sound(crash)
+    assert crash.recovery_s is not None and crash.recovery_s > delay_s
+
+
+@pytest.mark.parametrize(
+    "workload", [pytest.param(CrashWorkload.TPCC, marks=pytest.mark.long), CrashWorkload.PGBENCH]
+)
+def test_the_kill_of_a_server_keeps_the_transactions_of_a_workload_with_the_changes_of_the_ledger(
+    workload: CrashWorkload, build: Build, account: Account, server_dir: Path
+) -> None:
+    with place_in(server_dir, build, account, CrashKind.SERVER, workload=workload) as place:
+        crash = place.crash({"fsync": "off"})
+        assert crash.acknowledged > 0
+        assert sound(crash)
+        assert crash.recovery_s is not None
+        # An early acknowledgement counts New-Orders that roll back, and what was in flight.
+        early = place.crash({"synchronous_commit": "off"}, 5, acknowledge="send")
+        assert audit_of(early).lost > 0
+        assert early.corruption == []
+        if workload is CrashWorkload.PGBENCH:
+            data = place.site._template(build) / "data"  # type: ignore[attr-defined]
+            with Cluster(build, data, account).start() as server, closing(server.connect()) as connection:
+                connection.execute("update pgbench_accounts set abalance = 1 where aid = 1")
+            assert {found.check for found in place.crash({}).corruption} == {"consistency"}
+
+
+def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
+    build: Build, account: Account, server_dir: Path
+) -> None:
+    plan = CrashPlan(arms=tuple(parse_arms(["18"])), workload=CrashWorkload.PGBENCH, scale=1000)
+    with Runs(server_dir, account).open("crash") as run:
+        site = DirectorySite(run, account, plan)
+        with pytest.raises(DiskFullError, match="use a larger --disk-size, or a smaller --scale"):
+            site._require_space(2 * GB)
+
+
+@contextmanager
+def mounted(directory: Path) -> Iterator[FaultyDisk]:
+    """A new disk."""
+    create_image(directory / "x.img", GB)
+    with FaultyDisk.attach(directory, directory / "x.img") as disk:
+        disk.format()
+        disk.mount()
+        yield disk
+
+
+@needs_disk
+def test_synced_files_survive_and_others_do_not(server_dir: Path) -> None:
+    with mounted(server_dir) as disk:
+        with (disk.root / "synced").open("wb") as file:
+            file.write(b"x" * 100_000)
+            file.flush()
+            os.fsync(file.fileno())
+        (disk.root / "unsynced").write_bytes(b"x")
+        assert disk.cut(Survivors.NOTHING, 1).at_ns > 0
+    with FaultyDisk.attach(server_dir, server_dir / "x.img") as disk:
+        disk.mount()
+        assert (disk.root / "synced").read_bytes() == b"x" * 100_000
+        assert not (disk.root / "unsynced").exists()
+
+
+@needs_disk
+def test_a_failed_flush_is_reported_to_the_program_that_syncs(server_dir: Path) -> None:
+    with mounted(server_dir) as disk, (disk.root / "file").open("wb", buffering=0) as file:
+        file.write(b"x")
+        disk.fail("flush", 1)
+        with pytest.raises(OSError, match="error"):
+            os.fsync(file.fileno())
+
+
+@needs_disk
+def test_a_process_of_the_disk_that_dies_is_an_error_and_leaves_nothing(server_dir: Path) -> None:
+    directory = server_dir / ODD
+    directory.mkdir()
+    with pytest.raises(ServerError), mounted(directory) as disk:
+        disk._process.kill()
+        disk._process.wait()
+        assert len(left_of(server_dir.name)) == 3
+        disk.restart_counts()
+    assert left_of(server_dir.name) == []
+
+
+HOLDER = """
+import sys
+from pathlib import Path
+from pgdyno.cli.features import features
+from pgdyno.features.crash_disk.disk import FaultyDisk, create_image
+from pgdyno.server.processes import Runs
+from pgdyno.server.directories import server_account
+
+features()
+with Runs(Path(sys.argv[1]), server_account()).open("crash") as run:
+    create_image(run.path / "x.img", 1 << 30)
+    with FaultyDisk.attach(run.path, run.path / "x.img") as disk:
+        disk.format()
+        disk.mount()
+        (disk.root / "dirty").write_bytes(b"x" * 1_000_000)
+        print(run.path, flush=True)
+        sys.stdin.read()
+"""
+
+
+@needs_disk
+def test_the_next_start_removes_the_disk_of_a_killed_pgdyno_and_spares_one_in_use(
+    server_dir: Path, account: Account
+) -> None:
+    directory = server_dir / ODD
+    directory.mkdir()
+
+    def hold() -> tuple[subprocess.Popen[str], Path]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, str(directory)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        return process, Path(process.stdout.readline().strip())
+
+    (killed, left), (living, kept) = hold(), hold()
+    killed.kill()
+    killed.communicate()
+    assert left_of(left.name)
+    assert Runs(directory, account).sweep() == [left]
+    assert not left.exists()
+    assert left_of(left.name) == []
+    assert len(left_of(kept.name)) == 3
+    living.communicate("")
+    assert living.returncode == 0
+    assert not kept.exists()
+
+
+@pytest.mark.long
+@needs_disk
+def test_a_power_cut_of_primary_and_standby_loses_what_the_standby_had_not_flushed(
+    build: Build, account: Account, session_dir: Path
+) -> None:
+    both = {"standby": StandbyCrash.BOTH, "survivors": Survivors.NOTHING}
+    with pair_in(session_dir, build, account, CrashKind.POWER) as pair:
+        assert sound(pair.crash({}, **both))
+        # Without fsync the standby's acknowledgment of a flush is worth nothing.
+        assert pair.crash({"fsync": "off"}, **both).has_loss
+        again = pair.crash({}, standby=StandbyCrash.STANDBY, survivors=Survivors.PIECES)
+        assert sound(again) and again.disk["flushes"] > 0
+        assert again.recovery_s is not None
+
+
+@pytest.mark.long
+def test_a_promoted_standby_has_all_commits_that_waited_for_it(
+    build: Build, account: Account, session_dir: Path
+) -> None:
+    with pair_in(session_dir, build, account, CrashKind.SERVER) as pair:
+        for level in ("remote_write", "on", "remote_apply"):
+            crash = pair.crash({"synchronous_commit": level}, standby=StandbyCrash.PRIMARY)
+            assert crash.acknowledged > 0 and sound(crash), level
+        both = pair.crash({"synchronous_commit": "remote_write"}, standby=StandbyCrash.BOTH)
+        assert sound(both)
+
+
+@pytest.mark.long
+def test_a_standby_that_cannot_become_synchronous_is_an_error(
+    build: Build, account: Account, session_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sites, "TIMEOUT_S", 2.0)
+    with (
+        pair_in(session_dir, build, account, CrashKind.SERVER) as pair,
+        pytest.raises(ServerError, match="did not become synchronous: remove settings of the arm"),
+    ):
+        pair.crash({"synchronous_standby_names": ""}, standby=StandbyCrash.PRIMARY)

@@ -1,0 +1,172 @@
+"""The audit of a ledger: every deviation is found and counted as what it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from pgdyno.features.crash.ledger import (
+    ACKNOWLEDGED,
+    RECORD,
+    SENT,
+    Records,
+    Rows,
+    acknowledged_before,
+    audit,
+    checksums,
+    read_ledger,
+    records_in,
+)
+from pgdyno.features.crash.records import AuditCounts
+
+KEY = 7
+CLIENTS = 3
+SLOTS = 5
+CRASH_NS = 1_000_000_000
+
+Transaction = tuple[int, int]
+
+
+def ledger_of(sent: list[Transaction], acknowledged: list[Transaction]) -> Records:
+    """The n-th transaction is sent and acknowledged at n microseconds."""
+    records = [(client, SENT, sequence, 1000 * n) for n, (client, sequence) in enumerate(sent, 1)]
+    records += [
+        (client, ACKNOWLEDGED, sequence, 1000 * n) for n, (client, sequence) in enumerate(acknowledged, 1)
+    ]
+    return np.array(records, RECORD)
+
+
+def rows_of(present: list[Transaction]) -> Rows:
+    client = np.array([client for client, _ in present], np.int64)
+    sequence = np.array([sequence for _, sequence in present], np.int64)
+    expected = checksums(KEY, client, sequence)
+    slot = (expected % np.uint64(SLOTS)).astype(np.int64)
+    return Rows(client, sequence, expected.view(np.int64), slot, np.ones(len(present), bool))
+
+
+def slots_of(present: list[Transaction]) -> Rows:
+    """The slots as these transactions leave them."""
+    last = np.zeros((CLIENTS, SLOTS), np.int64)
+    rows = rows_of(present)
+    for client, slot, sequence in zip(rows.client, rows.slot, rows.sequence, strict=True):
+        last[client, slot] = max(last[client, slot], sequence)
+    clients, slots = (index.ravel() for index in np.indices(last.shape))
+    sequence = last.ravel()
+    checksum = np.where(sequence == 0, np.uint64(0), checksums(KEY, clients, sequence)).view(np.int64)
+    return Rows(clients, sequence, checksum, slots, np.ones(len(slots), bool))
+
+
+def audited(records: Records, rows: Rows, slots: Rows) -> AuditCounts:
+    return audit(records, rows, slots, key=KEY, slots_per_client=SLOTS, clients=CLIENTS, crash_ns=CRASH_NS)
+
+
+def found(
+    acknowledged: list[Transaction], present: list[Transaction], sent: list[Transaction] | None = None
+) -> AuditCounts:
+    begun = sent if sent is not None else acknowledged
+    return audited(ledger_of(begun, acknowledged), rows_of(present), slots_of(present))
+
+
+ALL = [(client, sequence) for sequence in range(1, 21) for client in range(CLIENTS)]
+
+
+def test_acknowledged_and_absent_is_lost_with_the_time_from_its_acknowledgement_to_the_crash() -> None:
+    result = found(ALL, [one for one in ALL if one[1] <= 18])
+    assert (result.lost, result.holes) == (6, 0)
+    # The 55th acknowledgement, at 55 µs, is the first lost one.
+    assert result.loss_window_s == pytest.approx((CRASH_NS - 55_000) / 1e9)
+
+
+def test_records_after_the_crash_do_not_count() -> None:
+    records = np.array([(0, SENT, 1, 10), (0, ACKNOWLEDGED, 1, CRASH_NS)], RECORD)
+    result = audited(records, rows_of([]), slots_of([]))
+    assert (acknowledged_before(records, CRASH_NS), result.lost, result.in_doubt) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("column", ["checksum", "slot"])
+def test_a_row_with_a_wrong_value_is_damaged(column: str) -> None:
+    rows = rows_of(ALL)
+    values = getattr(rows, column).copy()
+    values[4] += 1
+    wrong = replace(rows, **{column: values})
+    # The slot that the row wrote may be counted, too: nothing sound accounts for its content.
+    assert audited(ledger_of(ALL, ALL), wrong, slots_of(ALL)).damaged in (1, 2)
+
+
+def test_a_wrong_filler_is_damage() -> None:
+    rows = rows_of(ALL)
+    filler = rows.is_filler_right.copy()
+    filler[0] = False
+    assert audited(ledger_of(ALL, ALL), replace(rows, is_filler_right=filler), slots_of(ALL)).damaged == 1
+
+
+def test_a_row_that_is_there_twice_is_damage() -> None:
+    assert audited(ledger_of(ALL, ALL), rows_of([*ALL, ALL[0]]), slots_of(ALL)).damaged == 1
+
+
+def test_rows_with_the_checksum_of_another_run_are_damage() -> None:
+    client = np.array([0], np.int64)
+    foreign = checksums(KEY + 1, client, client + 1)
+    slot = (foreign % np.uint64(SLOTS)).astype(np.int64)
+    rows = Rows(client, client + 1, foreign.view(np.int64), slot, np.ones(1, bool))
+    assert audited(ledger_of([(0, 1)], [(0, 1)]), rows, slots_of([])).damaged >= 1
+
+
+def without(rows: Rows, index: int) -> Rows:
+    return Rows(*(np.delete(getattr(rows, name), index) for name in Rows.__dataclass_fields__))
+
+
+def test_slots_that_are_missing_stale_or_duplicate_are_damage() -> None:
+    slots, rows, records = slots_of(ALL), rows_of(ALL), ledger_of(ALL, ALL)
+    written = int(np.flatnonzero(slots.sequence)[0])
+    stale = slots_of([one for one in ALL if one != (slots.client[written], slots.sequence[written])])
+    doubled = Rows(
+        *(np.append(getattr(slots, name), getattr(slots, name)[:1]) for name in Rows.__dataclass_fields__)
+    )
+    assert audited(records, rows, without(slots, written)).damaged == 1
+    assert audited(records, rows, stale).damaged == 1
+    assert audited(records, rows, doubled).damaged == 1
+
+
+LOSS = {(0, 5), (0, 6), (1, 20)}
+
+
+@given(st.sets(st.sampled_from(ALL)), st.sets(st.sampled_from(ALL)), st.sets(st.sampled_from(ALL)))
+@example(set(), set(ALL), set(ALL))
+@example(set(), set(ALL), set(ALL) - LOSS)  # two holes
+@example({(0, 20), (1, 20)}, set(ALL[:-3]), set(ALL[:-3]) | {(0, 20), (2, 20)})  # in doubt, and a phantom
+def test_counts_are_those_of_set_arithmetic(
+    more_sent: set[Transaction], acknowledged: set[Transaction], present: set[Transaction]
+) -> None:
+    sent = sorted(more_sent | acknowledged)
+    result = found(sorted(acknowledged), sorted(present), sent)
+    lost = acknowledged - present
+    doubt = set(sent) - acknowledged
+    holes = [one for one in lost if any(p[0] == one[0] and p[1] > one[1] for p in present)]
+    records = ledger_of(sent, sorted(acknowledged))
+    assert acknowledged_before(records, CRASH_NS) == len(acknowledged)
+    assert result.lost == len(lost)
+    assert result.holes == len(holes)
+    assert (result.in_doubt, result.in_doubt_present) == (len(doubt), len(doubt & present))
+    assert result.phantoms == len(present - set(sent))
+    assert result.damaged == 0
+    assert (result.loss_window_s is None) == (not lost)
+
+
+def test_checksums_are_those_of_the_engine() -> None:
+    """crates/engine/src/ledger.rs has the same number."""
+    assert checksums(7, np.array([3]), np.array([1])).tolist() == [9039918076914087103]
+
+
+def test_an_incomplete_last_record_is_left_out(tmp_path: Path) -> None:
+    whole = ledger_of([(1, 2)], [(1, 2)]).tobytes()
+    assert len(records_in(whole[:-1])) == 1
+    path = tmp_path / "ledger"
+    assert len(read_ledger(path)) == 0
+    path.write_bytes(whole)
+    assert read_ledger(path)["client"].tolist() == [1, 1]

@@ -1,0 +1,511 @@
+"""Doctor: every check with good, bad and unknown states."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from report_forms import plain
+from synthetic_study import Synthetic, write_study
+
+from example_studies import make_study
+from pgdyno.analysis.study_findings import find_study
+from pgdyno.caveats import WORDINGS, Caveat, Code, Parameter
+from pgdyno.cli.main import run_command
+from pgdyno.features.doctor import checks, command
+from pgdyno.features.doctor.checks import (
+    AFTER,
+    BEFORE,
+    DURING,
+    RESUMED,
+    ServerMemory,
+    StudyExamination,
+    caveats_after,
+    caveats_of,
+    check_machine,
+    passing,
+    servers_of,
+    watch_s_of,
+)
+from pgdyno.features.doctor.machine_state import (
+    Clock,
+    Counters,
+    Disk,
+    FlushTimes,
+    Kernel,
+    Limits,
+    MachineLoad,
+    MachineState,
+    Memory,
+    Processor,
+)
+from pgdyno.measure.arms import Prepared
+from pgdyno.measure.progress import Progress, Warned
+from pgdyno.report.background import machine_check_table
+from pgdyno.results.reader import Evidence
+from pgdyno.results.writer import Writer
+from pgdyno.server.build_catalogue import Catalogue
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.plan import Study
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
+
+GB = 2**30
+COUNTERS = Counters(100.0, 200.0, 20.0, 0.0, 5.0, {"io": 1.0}, 0, 0, 0, 0.0)
+QUIET = MachineState(
+    unix_s=1.0,
+    processor=Processor(
+        2, ("performance",), boost=False, smt=False, hypervisor="", nodes=1, on_battery=False
+    ),
+    memory=Memory(16 * GB, 12 * GB, 2 * GB, 0, "madvise", 0, 0, 0),
+    kernel=Kernel("6.1.0", "voluntary"),
+    limits=Limits(cpu_cores=None, memory_bytes=None, files=1024),
+    clock=Clock("tsc", 45.0),
+    disk=Disk("ext4", "sda", "ssd", "write back", 100 * GB, 50 * GB, FlushTimes(500, 3e-4, 9e-4, 2e-3)),
+    load=MachineLoad(
+        2.0, 0.0, 0.01, (("idler", 0.01),), {"cpu": 0.0, "io": 0.0, "memory": 0.0}, 0, 0, 0, 0.0, 0.0
+    ),
+    counters=COUNTERS,
+)
+"""A machine without disturbances."""
+
+
+def like(**changed: dict[str, Any]) -> MachineState:
+    """Return the quiet machine with these fields of these parts changed."""
+    return replace(QUIET, **{part: replace(getattr(QUIET, part), **of) for part, of in changed.items()})
+
+
+DISTURBS: list[tuple[Code, Mapping[str, Parameter], MachineState]] = [
+    (
+        Code.GOVERNOR,
+        {"governor": "performance, powersave"},
+        like(processor={"governors": ("performance", "powersave")}),
+    ),
+    (Code.BOOST, {}, like(processor={"boost": True})),
+    (Code.SMT, {}, like(processor={"smt": True})),
+    (Code.VIRTUAL_MACHINE, {"hypervisor": "KVM"}, like(processor={"hypervisor": "KVM"})),
+    (
+        Code.NUMA,
+        {"nodes": 2, "settings": "numa_balancing 1, zone_reclaim_mode 0"},
+        like(processor={"nodes": 2}, memory={"numa_balancing": 1}),
+    ),
+    (Code.ON_BATTERY, {}, like(processor={"on_battery": True})),
+    (Code.THERMAL_THROTTLING, {"times": 3, "when": "now"}, like(load={"throttled": 3})),
+    (Code.HUGE_PAGES, {}, like(memory={"huge_pages": "always"})),
+    (Code.PREEMPTION, {"model": "full"}, like(kernel={"preemption": "full"})),
+    (Code.PREEMPTION, {"model": "rt"}, like(kernel={"preemption": "rt"})),
+    (Code.SWAP_USED, {"used": "1 GB"}, like(memory={"swap_used_bytes": GB})),
+    (Code.SWAPPING, {"moved": "2 MB", "when": "now"}, like(load={"swapped_bytes": 2 * 2**20})),
+    (Code.OUT_OF_MEMORY, {"times": 1, "when": "now"}, like(load={"oom_kills": 1})),
+    (Code.MACHINE_STEAL, {"share": "3.0%"}, like(load={"steal": 0.03})),
+    (
+        Code.OTHER_LOAD,
+        {"share": "30.0%", "when": "now", "limit": "5%", "names": "backup 25.0%"},
+        like(load={"others": 0.3, "busiest": (("backup", 0.25),)}),
+    ),
+    (Code.OTHER_LOAD, {"names": "short-lived processes"}, like(load={"others": 0.3, "busiest": ()})),
+    (Code.PRESSURE, {"what": "CPU", "share": "11.0%"}, like(load={"pressure": {"cpu": 0.11}})),
+    (Code.PRESSURE, {"what": "the disk", "share": "6.0%"}, like(load={"pressure": {"io": 0.06}})),
+    (Code.PRESSURE, {"what": "memory", "share": "2.0%"}, like(load={"pressure": {"memory": 0.02}})),
+    (Code.CPU_LIMITED, {"cores": "1.5", "of": 2}, like(limits={"cpu_cores": 1.5})),
+    (Code.CPU_THROTTLED, {"withheld": "500 ms", "when": "now"}, like(load={"limited_s": 0.5})),
+    (Code.MEMORY_LIMITED, {"limit": "2 GB", "of": "16 GB"}, like(limits={"memory_bytes": 2 * GB})),
+    (Code.FILES_LIMITED, {"files": 256}, like(limits={"files": 256})),
+    (Code.SLOW_CLOCK, {"read_ns": 1200, "source": "hpet"}, like(clock={"source": "hpet", "read_ns": 1200.4})),
+    (Code.CLOCK_SET, {"step": "-2 s", "when": "now"}, like(load={"clock_step_s": -2.0})),
+    (Code.FILE_SYSTEM, {"file_system": "tmpfs"}, like(disk={"file_system": "tmpfs"})),
+    (Code.FILE_SYSTEM, {"file_system": "overlay"}, like(disk={"file_system": "overlay"})),
+    (Code.FILE_SYSTEM, {"file_system": "btrfs"}, like(disk={"file_system": "btrfs"})),
+    (Code.FILE_SYSTEM, {"file_system": "fuse.sshfs"}, like(disk={"file_system": "fuse.sshfs"})),
+    (Code.SPACE_SHORT, {"free": "1 GB"}, like(disk={"free_bytes": GB, "size_bytes": 10 * GB})),
+    (Code.SPACE_SHORT, {"share": "4.0%"}, like(disk={"free_bytes": 4 * GB})),
+    (Code.FLUSH_TOO_FAST, {"median": "1.50 µs"}, like(disk={"syncs": FlushTimes(500, 1.5e-6, 2e-6, 1e-5)})),
+    (
+        Code.FLUSH_TOO_FAST,
+        {"limit": "1 ms"},
+        like(disk={"kind": "rotational", "syncs": FlushTimes(500, 3e-4, 3e-4, 3e-4)}),
+    ),
+    (Code.FLUSH_SLOW, {"median": "30 ms"}, like(disk={"syncs": FlushTimes(20, 0.03, 0.05, 0.05)})),
+    (Code.FLUSH_UNEVEN, {"p99": "20 ms"}, like(disk={"syncs": FlushTimes(500, 3e-4, 0.02, 0.05)})),
+]
+
+
+def test_a_quiet_machine_has_no_findings() -> None:
+    checked = check_machine(QUIET)
+    assert {one.found for one in checked} == {"fine"}
+    assert len({one.about for one in checked}) == len(checked)
+
+
+@pytest.mark.parametrize(
+    ("code", "parameters", "state"), DISTURBS, ids=[f"{i} {row[0]}" for i, row in enumerate(DISTURBS)]
+)
+def test_a_disturbance_raises_one_caveat_with_its_numbers(
+    code: Code, parameters: Mapping[str, Parameter], state: MachineState
+) -> None:
+    (found,) = caveats_of(check_machine(state))
+    given = {name: plain(str(value)) for name, value in found.parameters.items()}
+    assert found.code is code
+    assert {name: given[name] for name in parameters} == {k: str(v) for k, v in parameters.items()}
+
+
+CODES_OF_THE_DOCTOR = {
+    Code[name] for name in re.findall(r"Code\.([A-Z_]+)", Path(checks.__file__).read_text("utf-8"))
+} - {Code.DEBUG_ENGINE, Code.DEBUG_SERVER}  # of programs, not of the machine
+
+
+def test_the_table_has_every_caveat_of_the_machine() -> None:
+    with_servers = {code for _, _, codes, _ in STUDIES for code in codes}
+    assert {code for code, _, _ in DISTURBS} | with_servers == CODES_OF_THE_DOCTOR
+
+
+MANY = ServerMemory("17", clients=100, shared_buffers_bytes=8 * GB, huge_pages="try", pages=4300)
+FULL = {"preemption": "full"}
+
+
+def reserved(total: int, free: int) -> dict[str, int]:
+    return {"huge_page_bytes": 2 * 2**20, "huge_pages_total": total, "huge_pages_free": free}
+
+
+STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[Code], str]] = [
+    # no pages at all; the remedy contains the number for the servers that run at the same time
+    (like(memory=reserved(0, 0)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
+    (like(memory=reserved(0, 0)), [[MANY, MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8600)"),
+    (like(memory=reserved(0, 0)), [[MANY], [MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
+    # pages used by others remain theirs
+    (like(memory=reserved(5000, 1000)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8300)"),
+    (
+        like(memory=reserved(5000, 4299)),
+        [[MANY]],
+        {Code.SMALL_PAGES},
+        "4300 huge pages are needed, 4299 are free",
+    ),
+    (like(memory=reserved(5000, 4300)), [[MANY]], set(), ""),
+    (like(memory=reserved(5000, 5000)), [[MANY, replace(MANY, arm="18")]], {Code.SMALL_PAGES}, "17, 18"),
+    (
+        like(memory=reserved(5000, 5000)),
+        [[MANY, replace(MANY, arm="18", huge_pages="off")]],
+        {Code.SMALL_PAGES},
+        "shared buffers of 18 are not in huge pages (huge_pages is off)",
+    ),
+    # a server that does not report its pages: 10% above its shared buffers
+    (like(memory=reserved(0, 0)), [[replace(MANY, pages=None)]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4506)"),
+    (like(memory=reserved(9, 9)), [[replace(MANY, huge_pages="on")]], set(), ""),
+    (like(memory=reserved(9, 9)), [[replace(MANY, runs=True, status="on")]], set(), ""),
+    (
+        like(memory=reserved(9999, 9999)),
+        [[replace(MANY, runs=True, status="off")]],
+        {Code.SMALL_PAGES},
+        "found no huge pages when it started",
+    ),
+    (like(memory=reserved(9999, 9999)), [[replace(MANY, runs=True)]], set(), ""),  # up to 16: not reported
+    # small buffers or few clients: at most 64 MB of page tables
+    (like(memory=reserved(0, 0)), [[replace(MANY, clients=4)]], set(), ""),
+    (like(memory=reserved(0, 0)), [[replace(MANY, clients=5)]], {Code.SMALL_PAGES}, "grow to 80 MB"),
+    (like(memory=reserved(0, 0)), [[replace(MANY, shared_buffers_bytes=GB // 8)]], set(), ""),
+    # preemption in a study matters with more clients than cores and without huge pages
+    (like(memory=reserved(0, 0), kernel=FULL), [[replace(MANY, clients=2)]], set(), ""),
+    (like(memory=reserved(0, 0), kernel=FULL), [[replace(MANY, clients=3)]], {Code.PREEMPTION}, "half"),
+    (like(memory=reserved(5000, 5000), kernel=FULL), [[MANY]], set(), ""),
+    (like(memory=reserved(0, 0), kernel=FULL), [[MANY]], {Code.PREEMPTION, Code.SMALL_PAGES}, "preempt=lazy"),
+    (like(memory=reserved(0, 0), kernel={"preemption": "lazy"}), [[MANY]], {Code.SMALL_PAGES}, "4300"),
+]
+
+
+@pytest.mark.parametrize(("state", "servers", "codes", "words"), STUDIES)
+def test_huge_pages_and_preemption_are_checked_for_the_servers_of_a_study(
+    state: MachineState, servers: list[list[ServerMemory]], codes: set[Code], words: str
+) -> None:
+    found = caveats_of(check_machine(state, servers=servers))
+    assert {caveat.code for caveat in found} == codes
+    assert words in " ".join(f"{caveat.text} {caveat.remedy}" for caveat in found)
+
+
+def test_a_running_server_that_does_not_report_huge_pages_is_unknown() -> None:
+    found = {one.about: one.found for one in check_machine(QUIET, servers=[[replace(MANY, runs=True)]])}
+    assert found["huge pages for shared buffers"] == "unknown"
+
+
+@pytest.mark.parametrize(("schedule", "groups"), [("slices", [["17", "18"]]), ("blocks", [["17"], ["18"]])])
+def test_the_servers_of_a_study_come_with_its_settings_and_clients(
+    schedule: str, groups: list[list[str]]
+) -> None:
+    settings = {"shared_buffers": "8GB", "huge_pages": "try", "shared_memory_size_in_huge_pages": "4300"}
+    of_18 = {**settings, "shared_memory_size_in_huge_pages": "-1"}
+    arms = tuple(ArmSpec(name=name, server=name) for name in ("17", "18", "19"))
+    asked = study(schedule=schedule, clients=100, arms=arms)
+    strange = {"shared_buffers": "plenty"}  # of another server
+    prepared = Prepared(asked, [], [], [], Path(), in_effect={0: settings, 1: of_18, 2: strange})
+    found = servers_of(prepared)
+    assert [[server.arm for server in together] for together in found] == groups
+    every = [server for together in found for server in together]
+    assert every == [MANY, replace(MANY, arm="18", pages=None)]
+
+
+BARELY_FINE = [
+    like(kernel={"preemption": "lazy"}),
+    like(kernel={"preemption": "none or voluntary"}),
+    like(processor={"hypervisor": "", "nodes": 1}),
+    like(memory={"huge_pages": "never"}),
+    like(memory={"swap_used_bytes": int(0.009 * 16 * GB)}),
+    like(load={"swapped_bytes": 2**20}),
+    like(load={"steal": 0.02, "others": 0.05, "pressure": {"cpu": 0.1, "io": 0.05, "memory": 0.01}}),
+    like(load={"limited_s": 0.02}),
+    like(limits={"cpu_cores": 2.0, "memory_bytes": 16 * GB}),
+    like(clock={"source": "kvm-clock", "read_ns": 250.0}),  # as fast as tsc: the name alone is not a problem
+    like(load={"clock_step_s": 0.1}),
+    like(load={"elapsed_s": 3600.0, "clock_step_s": 1.5}),  # slewed for an hour
+    like(disk={"free_bytes": 5 * GB}),
+    like(disk={"kind": "nvme", "syncs": FlushTimes(500, 1.2e-5, 3e-5, 1e-4)}),  # capacitors
+    like(disk={"syncs": FlushTimes(500, 3e-4, 4e-3, 0.05)}),
+    like(disk={"syncs": FlushTimes(50, 3e-4, 0.02, 0.02)}),  # too few for a percentile
+]
+
+
+@pytest.mark.parametrize("state", BARELY_FINE)
+def test_a_value_at_its_limit_passes(state: MachineState) -> None:
+    assert not caveats_of(check_machine(state))
+
+
+def test_an_unreported_fact_is_unknown_and_neither_passed_nor_a_finding() -> None:
+    silent = like(
+        processor={"governors": (), "boost": None, "smt": None, "hypervisor": None, "nodes": None}
+        | {"on_battery": None},
+        memory={"huge_pages": None, "swap_used_bytes": None},
+        kernel={"preemption": None},
+        clock={"source": None},
+        load={"pressure": {}, "swapped_bytes": None, "oom_kills": None, "throttled": None, "limited_s": None},
+        disk={"file_system": None, "syncs": None},
+    )
+    by_kind = {
+        kind: {c.about for c in check_machine(silent) if c.found == kind} for kind in ("fine", "unknown")
+    }
+    assert len(by_kind["unknown"]) == 19
+    assert by_kind["fine"] == {
+        *("limit of CPU time", "limit of memory", "open files of a process"),
+        *("other load", "stolen CPU time", "free space for the data", "time of day"),
+    }
+    assert not caveats_of(check_machine(silent))
+
+
+def test_a_virtual_disk_is_fine_with_a_word_on_its_host() -> None:
+    told = {one.about: one.text for one in check_machine(like(disk={"device": "vda"}))}
+    assert "durable is unknown" in told["flush of a page (write and fdatasync)"]
+
+
+def test_disks_are_not_checked_without_local_data() -> None:
+    assert not [
+        one for one in check_machine(replace(QUIET, disk=None)) if "data" in one.about or "flush" in one.about
+    ]
+
+
+def test_after_a_study_only_what_changed_is_a_caveat() -> None:
+    noisy = like(processor={"hypervisor": "KVM"}, load={"others": 0.3})
+    grown = replace(COUNTERS, at_s=200.0, throttled=4, oom_kills=1, swapped_bytes=2**30, limited_s=2.0)
+    grown = replace(grown, wall_ahead_s=7.0)
+    after = replace(noisy, counters=grown)
+    known = {caveat.code for caveat in caveats_of(check_machine(noisy, BEFORE))}
+    assert known == {Code.VIRTUAL_MACHINE, Code.OTHER_LOAD}
+    assert not caveats_after(noisy, noisy, known)
+    counted = {Code.THERMAL_THROTTLING, Code.OUT_OF_MEMORY, Code.SWAPPING, Code.CPU_THROTTLED, Code.CLOCK_SET}
+    found = caveats_after(noisy, after, known)
+    assert {caveat.code for caveat in found} == counted
+    assert {caveat.parameters["when"] for caveat in found} == {DURING}
+    assert {caveat.code for caveat in caveats_after(QUIET, after, ())} == counted | known
+    load = next(of for of in caveats_after(QUIET, noisy, ()) if of.code is Code.OTHER_LOAD)
+    assert load.parameters["when"] == AFTER
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A results file of a study."""
+    write_study(tmp_path / "study.sqlite", Synthetic(blocks=2))
+    return tmp_path / "study.sqlite"
+
+
+def test_the_doctor_writes_into_the_evidence_before_and_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "study.sqlite"
+    write_study(path, Synthetic(blocks=2), Synthetic(blocks=2, levels={"clients": "8"}))
+    states = [like(load={"others": 0.3}), like(disk={"free_bytes": GB})]
+    asked: list[tuple[float, Path | None, float]] = []
+
+    def given(watch_s: float, data_path: Path | None, sync_s: float) -> MachineState:
+        asked.append((watch_s, data_path, sync_s))
+        return states[len(asked) - 1]
+
+    monkeypatch.setattr(checks, "examine_machine", given)
+    seen: list[Progress] = []
+    with Writer.resume(path) as writer:
+        doctor = StudyExamination.begin(writer, [study(), study()], tmp_path, seen.append)
+        doctor.end()
+    assert asked == [(pytest.approx(0.6), tmp_path, pytest.approx(0.3))] * 2
+    assert [one.text for one in seen if isinstance(one, Warned)] == [
+        caveat.text for caveat in caveats_of(passing(states[0], BEFORE))
+    ]
+    with Evidence(path) as evidence:
+        for case in (0, 1):
+            stored = [caveat.code for caveat in evidence.caveats(case)]
+            assert stored == [Code.OTHER_LOAD, Code.SPACE_SHORT]
+        noted = evidence.study(0).host["states"]
+    assert [state["when"] for state in noted] == [BEFORE, AFTER]
+    assert noted[0]["load"]["others"] == 0.3
+    assert {check["about"] for check in noted[1]["checks"]} == {one.about for one in check_machine(QUIET)}
+
+
+def test_a_resumed_study_reports_only_new_messages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = like(load={"others": 0.3}, processor={"smt": True})
+    monkeypatch.setattr(checks, "examine_machine", lambda *_: busy)
+    with Writer.resume(path) as writer:
+        known = frozenset({Code.SMT})
+        StudyExamination.begin(writer, [study()], path.parent, lambda _: None, known).end()
+    with Evidence(path) as evidence:
+        (caveat,) = evidence.caveats(0)
+        states = evidence.study(0).host["states"]
+    assert (caveat.code, caveat.parameters["when"]) == (Code.OTHER_LOAD, RESUMED)
+    assert [state["when"] for state in states] == [RESUMED, AFTER]
+
+
+def test_an_unreadable_machine_does_not_fail_a_study(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> MachineState:
+        raise ValueError("a line of /proc that nobody knows")
+
+    monkeypatch.setattr(checks, "examine_machine", fails)
+    seen: list[Progress] = []
+    with Writer.resume(path) as writer:
+        StudyExamination.begin(writer, [study()], path.parent, seen.append).end()
+    with Evidence(path) as evidence:
+        assert "states" not in evidence.study(0).host
+        assert not evidence.caveats(0)
+    (said,) = [one.text for one in seen if isinstance(one, Warned)]
+    assert said.endswith("ValueError: a line of /proc that nobody knows")
+
+
+def test_stopping_a_study_does_not_wait_for_the_doctor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[float] = []
+
+    def given(watch_s: float, *_: object) -> MachineState:
+        asked.append(watch_s)
+        return QUIET
+
+    monkeypatch.setattr(checks, "examine_machine", given)
+    with Writer.resume(path) as writer:
+        of = [study(budget_s=3600.0)]
+        StudyExamination.begin(writer, of, path.parent, lambda _: None).end(promptly=True)
+    assert asked == [2.0, 0.2]
+
+
+def test_the_table_of_the_machine_has_no_repeated_sentence(path: Path) -> None:
+    checks = [{"about": one.about, "found": one.found, "text": one.text} for one in check_machine(DISTURBED)]
+    with Writer.resume(path) as writer:
+        for when in (BEFORE, AFTER, RESUMED, AFTER):
+            writer.add_machine_state({"when": when, "checks": checks})
+    with Evidence(path) as evidence:
+        table = machine_check_table(find_study(evidence).first)
+    assert table.columns == ("check", BEFORE, "after the study, 1", RESUMED, "after the study, 2")
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["CPU boost"][0].startswith("disturbs: CPU boost is enabled")
+    assert rows["CPU boost"][1:] == ["the same"] * 3
+    assert rows["virtual machine"] == ["no"] * 4
+
+
+DISTURBED = like(processor={"boost": True})
+
+
+def study(**changed: Any) -> Study:
+    driven = {"workload": PgbenchParameters(scale=1), "clients": 2, "warmup_s": 1.0, "rounds": 10}
+    return make_study(**{**driven, **changed})
+
+
+@pytest.mark.parametrize(
+    ("changed", "watch_s"),
+    [
+        ({"budget_s": 1.0}, 0.2),
+        ({"budget_s": 200.0}, 1.0),
+        ({"budget_s": 36_000.0}, 2.0),
+        ({"budget_s": 1e9, "blocks_max": 10, "slice_s": 1.0}, 1.0),  # ten blocks of two arms' ten slices
+        ({"budget_s": 1e9, "blocks_max": 10, "slice_s": 1.0, "schedule": "blocks"}, 1.0),
+    ],
+)
+def test_the_doctor_takes_little_of_a_studys_time(changed: dict[str, Any], watch_s: float) -> None:
+    assert watch_s_of([study(**changed)]) == pytest.approx(watch_s)
+
+
+@pytest.fixture
+def swift(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found(monkeypatch, tmp_path, like(load={"others": 0.3}))
+
+
+def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: MachineState) -> None:
+    """Findings of a command that does not inspect a machine and has no cache."""
+    place = SimpleNamespace(root=cache)
+    monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: place))
+    monkeypatch.setattr(command, "_programs", lambda _: [checks.engine("release")])
+    monkeypatch.setattr(command, "examine_machine", lambda *_: state)
+
+
+@pytest.mark.usefixtures("swift")
+def test_findings_come_first_and_passed_checks_take_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["doctor"]) == 0
+    told = capsys.readouterr().out
+    assert re.match(r"1 problem found in \d+ checks\n- other-load: Other programs used", told)
+    assert "Stop these programs, or measure while they do not run." in told
+    assert "\nok\n  CPU frequency governor: performance\n" in told
+    assert "unknown" not in told
+
+
+@pytest.mark.usefixtures("swift")
+def test_strict_makes_findings_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["doctor", "--strict", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    finding = next(check for check in told["checks"] if check["found"] == "disturbs")
+    assert (finding["code"], finding["remedy"]) == (Code.OTHER_LOAD, WORDINGS[Code.OTHER_LOAD].remedy)
+    assert told["machine"]["clock"] == {"source": "tsc", "read_ns": 45.0}
+
+
+def test_strict_passes_on_a_quiet_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found(monkeypatch, tmp_path, QUIET)
+    assert run_command(["doctor", "--strict"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("cflags", "assertions", "flags"),
+    [
+        ("-g -O2", "off", None),
+        ("-O0 -ggdb", "off", "-O0"),
+        ("-Og", "on", "-Og --enable-cassert"),
+        ("-O2", "on", "--enable-cassert"),
+        ("", None, None),
+    ],
+)
+def test_a_server_reports_whether_it_was_built_for_debugging(
+    cflags: str, assertions: str | None, flags: str | None
+) -> None:
+    initial = {} if assertions is None else {"debug_assertions": assertions}
+    checked = checks.server("17.5 (system)", Catalogue("PostgreSQL 17.5", {"CFLAGS": cflags}, {}, initial))
+    assert (checked.caveat.parameters["flags"] if checked.caveat else None) == flags
+
+
+def test_servers_are_reported_together_except_for_those_with_findings() -> None:
+    good = Catalogue("", {"CFLAGS": "-O2"}, {}, {})
+    bad = Catalogue("", {"CFLAGS": "-O0"}, {}, {})
+    found = checks.server_checks({"17": good, "18": good, "19": bad, "20": None})
+    assert [(one.found, one.about) for one in found] == [
+        ("disturbs", "server 19"),
+        ("fine", "installed and cached servers"),
+    ]
+    assert found[1].text == "2 not built for debugging, 1 unknown"
+    assert [one.found for one in checks.server_checks({"20": None})] == ["unknown"]
+    assert checks.engine("debug").caveat == Caveat(Code.DEBUG_ENGINE)
+    assert checks.engine(None).found == "unknown"
+
+
+def test_the_guide_has_every_finding_with_its_remedy() -> None:
+    page = (Path(__file__).parents[5] / "docs" / "reference" / "doctor.md").read_text("utf-8")
+    assert not [name for name in CODES_OF_THE_DOCTOR if f"caveats.md#{name})" not in page]
+    assert Caveat(Code.BOOST).text

@@ -1,0 +1,130 @@
+"""Report of a study's factors: effects and interactions, in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+from golden_reports import CASES as PUBLISHED_CASES
+from golden_reports import FACTORS
+from report_forms import FORMS, plain, report_of, sections_of
+from synthetic_study import Synthetic
+
+from pgdyno.features.factors.effects import design_of, effects_in
+from pgdyno.report.study_report import StudyReport
+
+ARMS = FACTORS
+CASES = [replace(case, published=None, changes=(), blocks=6) for case in PUBLISHED_CASES]
+CASE = replace(CASES[0], levels={})
+
+
+@pytest.fixture(scope="module")
+def built() -> StudyReport:
+    return report_of(*CASES)
+
+
+def test_programs_get_the_effects_with_their_intervals(built: StudyReport) -> None:
+    found = json.loads(FORMS["json"](built))["more"]["effects"]
+    assert [of["name"] for of in found["factors"]] == ["server", "settings", "clients"]
+    server = found["main"][0]
+    assert server["percent"]["low"] < server["percent"]["value"] < server["percent"]["high"]
+    assert server["combinations"] == len(server["combined"]["names"]) == 4
+    (of_clients,) = [
+        of
+        for of in found["interactions"]
+        if of["by"]["factor"] == "clients" and of["change"]["factor"] == "server"
+    ]
+    assert of_clients["percent"]["value"] == pytest.approx(100 * (0.8 / 1.2 - 1), abs=3)
+    at_levels = {
+        (of["contrast"]["change"]["factor"], of["other"], of["at"]) for of in found["changes_at_levels"]
+    }
+    assert at_levels >= {("server", "clients", "64")}
+
+
+def test_a_spreadsheet_has_a_column_for_each_factor(built: StudyReport) -> None:
+    rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
+    told = {(row["arm"], row["server"], row["settings"], row["case"], row["clients"]) for row in rows}
+    assert len(told) == 8 and ("18, new", "18", "new", "clients 64", "64") in told
+
+
+def test_a_comparison_of_several_factors_without_cases_has_them_too() -> None:
+    (section,) = sections_of(report_of(CASE))
+    assert [plain(of).split(":")[0] for of in section.sentences] == ["server", "settings"]
+
+
+def test_a_setting_as_a_factor_has_its_own_name_and_its_main_effect() -> None:
+    levels = {"server": "server", "settings": "settings.wal_compression"}
+    arms = tuple({levels[name]: level for name, level in of.items()} for of in ARMS)
+    (section,) = sections_of(report_of(replace(CASE, arms=arms)))
+    assert [plain(of).split(":")[0] for of in section.sentences] == ["server", "wal_compression"]
+    row = section.tables[0].rows[1]
+    assert row[0] == "wal_compression old → new" and row[2] == "higher"
+
+
+def test_levels_with_other_transactions_are_not_compared_but_their_interactions_are() -> None:
+    cases = [
+        replace(case, levels={"load": load, "clients": "8"}, mix=mix)
+        for case, load, mix in zip(
+            [*CASES, CASES[0]],
+            ["full", "orders", "same"],
+            ["deck", "new-order=1", "deck"],
+            strict=True,
+        )
+    ]
+    built = report_of(*cases)
+    (section,) = sections_of(built)
+    main, interactions, by_level = section.tables
+    assert [row[0] for row in main.rows] == ["server 17 → 18", "settings old → new", "load full → same"]
+    assert ["server 17 → 18", "load full → orders"] in [row[:2] for row in interactions.rows]
+    assert ["server 17 → 18", "load orders"] in [row[:2] for row in by_level.rows]
+    (sentence,) = [plain(of) for of in section.sentences if "common unit" in of]
+    assert sentence.startswith("load: same instead")
+    found = json.loads(FORMS["json"](built))["more"]["effects"]
+    assert found["not_compared"] == [{"factor": "load", "first": "full", "level": "orders"}]
+    changes = [of["contrast"]["change"] for of in found["changes_at_levels"]]
+    assert {(of["factor"], of["level"]) for of in changes}.isdisjoint({("load", "orders")})
+
+
+def test_a_factor_of_other_transactions_only_has_the_reason_and_no_change() -> None:
+    full, orders = (replace(case, levels={"load": str(n)}) for n, case in enumerate(CASES))
+    (section,) = sections_of(report_of(full, replace(orders, mix="new-order=1")))
+    (sentence,) = [of for of in section.sentences if of.startswith("load")]
+    assert "common unit" in sentence and "%" not in sentence
+    assert not [row for row in section.tables[0].rows if row[0].startswith("load")]
+
+
+def test_one_factor_is_what_the_comparison_says() -> None:
+    assert (
+        sections_of(report_of(Synthetic(blocks=2, slices=2, arms=({"server": "17"}, {"server": "18"})))) == []
+    )
+
+
+def test_few_passes_decide_nothing_whatever_their_interval_is() -> None:
+    (section,) = sections_of(report_of(*(replace(case, blocks=3) for case in CASES)))
+    assert not [row for table in section.tables for row in table.rows if row[-3] not in ("undecided",)]
+
+
+def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_stalled_ones() -> None:
+    twins = [*ARMS, ARMS[0]]
+    names = [*CASE.names, "17, old (again 2)"]
+    cases = (
+        # An exclusion removed 17 from the first case.
+        replace(CASES[0], arms=ARMS[2:], names=CASE.names[2:], effects=CASE.effects[2:]),
+        replace(CASES[1], arms=twins, names=names, effects=(*CASE.effects, 1), stalled=[(1, 3)]),
+    )
+    found = report_of(*cases).findings
+    design = design_of(found.cases)
+    assert design is not None
+    assert [tuple(factor.levels) for factor in design.factors] == [
+        ("17", "18"),
+        ("old", "new"),
+        ("8", "64"),
+    ]
+    assert len(design.cells) == 6 and [cell.stalled for cell in design.cells].count(True) == 1
+    effects = effects_in(found.cases)
+    assert effects is not None
+    server = effects.main[0].combined
+    assert server is not None and server.names == ["settings old, clients 64"]

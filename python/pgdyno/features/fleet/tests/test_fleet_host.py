@@ -1,0 +1,229 @@
+"""The agent of a host and the process of its study, without Ray and without servers."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.errors import UsageError
+from pgdyno.features.fitting import options as fit_options
+from pgdyno.features.fitting.fit import FitMachine
+from pgdyno.features.fleet import host_process
+from pgdyno.features.fleet.host import (
+    HostAgent,
+    HostFiles,
+    HostMessage,
+    HostTask,
+    SnapshotReceiver,
+    StatusOfProgress,
+    chunks_of,
+)
+from pgdyno.features.fleet.records import StudyChoices
+from pgdyno.measure.progress import (
+    ArmVerdict,
+    BlockEnded,
+    BlockStarted,
+    InterimVerdicts,
+    LoadProgress,
+    PreparationStep,
+    Running,
+)
+from pgdyno.results.records import StudyEnd
+from pgdyno.server.cache_directory import Cache, items, prune
+from pgdyno.study.cases import Request
+from pgdyno.study.schedule import Role
+from pgdyno.units import Better, Estimate
+
+
+@pytest.fixture
+def cache(server_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
+    return server_dir
+
+
+def task(text: str, *, is_resumed: bool = False) -> HostTask:
+    return HostTask(
+        name="s-a",
+        title="s",
+        study="s.toml",
+        text=text,
+        choices=StudyChoices(),
+        command="pgdyno run",
+        is_resumed=is_resumed,
+        password="hidden",
+        snapshot_s=0.0,
+    )
+
+
+def messages(agent: HostAgent) -> list[HostMessage]:
+    """Return the messages until the end of the study."""
+    found = [agent.poll(0, 60.0)]
+    while found[-1].end is None:
+        found.append(agent.poll(found[-1].number, 60.0))
+    return found
+
+
+def with_wrong_study(evidence: Path | None = None) -> tuple[HostAgent, list[HostMessage]]:
+    """Return an agent whose study has ended with an error, and its messages."""
+    agent = HostAgent()
+    assert agent.begin(task("title = 1"), list(chunks_of(evidence)) if evidence else []) == ""
+    return agent, messages(agent)
+
+
+def test_an_error_in_the_study_is_the_end_of_the_host_without_its_password(cache: Path) -> None:
+    agent, told = with_wrong_study()
+    end = told[-1].end
+    assert end is not None
+    assert "s-a.toml" in end.error
+    assert end.ending == ""
+    paths = [path for path in (cache / "fleet" / "s-a").iterdir() if path.is_file()]
+    assert "s-a.toml" in {path.name for path in paths}
+    assert not [path for path in paths if b"hidden" in path.read_bytes()]
+    agent.remove_files()
+    assert not items(Cache.open())
+
+
+def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
+    cache: Path, tmp_path: Path
+) -> None:
+    """The file of a resumed study arrives in chunks. The resume fails, because it is another database."""
+    path = tmp_path / "e.sqlite"
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE t (x)")
+    agent = HostAgent()
+    assert agent.begin(task("", is_resumed=True), list(chunks_of(path))) == ""
+    receiver = SnapshotReceiver(tmp_path / "copy.sqlite")
+    message = agent.poll(0, 60.0)
+    assert agent.poll(0, 60.0) == message, "not acknowledged"
+    while message.end is None:
+        if message.part is not None:
+            receiver.add(message.part)
+        message = agent.poll(message.number, 60.0)
+    assert message.end.error
+    receiver.close()
+    assert receiver.path.stat().st_size > 0
+    assert agent.poll(message.number, 0.0, again=True).part is not None
+    agent.remove_files()
+
+
+def test_a_host_keeps_its_own_newer_file(cache: Path, tmp_path: Path) -> None:
+    with HostFiles("s-a").held():
+        HostFiles("s-a").evidence.write_bytes(b"own")
+    (tmp_path / "old").write_bytes(b"older")
+    with_wrong_study(tmp_path / "old")
+    assert HostFiles("s-a").evidence.read_bytes() == b"own"
+
+
+def test_files_are_pruned_by_age_unless_their_agent_or_its_study_lives(cache: Path) -> None:
+    old = HostFiles("old")
+    with old.held():  # as the process of a study whose agent is lost
+        old.evidence.write_bytes(b"x" * 9000)
+        sent, _ = with_wrong_study()
+        found = items(Cache.open())
+        assert [(one.kind, one.name, one.in_use) for one in found] == [
+            ("fleet", "old", True),
+            ("fleet", "s-a", True),
+        ]
+        assert found[0].size_bytes >= 9000
+        for name in ("old", "s-a"):
+            os.utime(cache / "fleet" / name, (0, 0))
+        assert prune(Cache.open(), older_than_s=60.0) == []
+    assert prune(Cache.open()) == [], "not collected yet"
+    assert [one.name for one in prune(Cache.open(), older_than_s=60.0)] == ["old"]
+    assert not old.folder.exists()
+    assert HostFiles("s-a").study.exists()
+    sent.remove_files()
+
+
+LEVELS = """
+title = "t"
+compare = ["settings"]
+server = "18"
+[source]
+author = "a"
+year = 2020
+title = "t"
+where = "w"
+[source.machine]
+cores = 64
+memory = "64GB"
+disk = "d"
+description = "d"
+[workload]
+kind = "tpcc"
+[factors]
+warehouses = [1, 2]
+clients = [1, 64]
+[factors.settings.on]
+synchronous_commit = "on"
+[factors.settings.off]
+synchronous_commit = "off"
+[run]
+repeats = 10
+window = "20s"
+"""
+
+
+def started(
+    monkeypatch: pytest.MonkeyPatch, choices: StudyChoices, cores: int = 64, cases: tuple[str, ...] = ()
+) -> Request:
+    """Return the request with which the process of a host starts its study."""
+    requests: list[Request] = []
+    machine = FitMachine(cores, cores << 30, 1 << 40)
+
+    def start(path: Path, request: Request, *_: object) -> StudyEnd:
+        requests.append(request)
+        return StudyEnd.BUDGET
+
+    monkeypatch.setattr(host_process, "start_study", start)
+    monkeypatch.setattr(fit_options, "fit_machine", lambda: machine)
+    monkeypatch.setattr(host_process.threading, "Thread", lambda **_: SimpleNamespace(start=lambda: None))
+    of = task(LEVELS).model_copy(update={"choices": choices, "cases": cases})
+    assert host_process.run_task(of) == StudyEnd.BUDGET
+    return requests[0]
+
+
+def test_each_host_fits_the_study_to_itself(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    choices = StudyChoices(fit=True, anyway=True, minutes=20.0)
+    small, large = (started(monkeypatch, choices, cores) for cores in (2, 64))
+    assert small.file == large.file == LEVELS, "the same study, so that the files can be pooled"
+    assert small.changes and small.changes != large.changes
+    assert [one.study.clients for one in small.cases] != [one.study.clients for one in large.cases]
+
+
+def test_a_case_of_a_host_has_all_arms(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = "warehouses 2, clients 64"
+    request = started(monkeypatch, StudyChoices(), cases=(asked,))
+    assert [(one.name, [arm.name for arm in one.study.arms]) for one in request.cases] == [
+        (asked, ["on", "off"])
+    ]
+    assert request.is_part
+
+
+@pytest.mark.parametrize("name", ["../x", "", "a/b", ".x"])
+def test_a_name_cannot_leave_the_directory(cache: Path, name: str) -> None:
+    with pytest.raises(UsageError):
+        HostFiles(name)
+
+
+def test_the_status_follows_the_progress() -> None:
+    of = StatusOfProgress()
+    for event in (
+        PreparationStep("finding servers"),
+        LoadProgress("tpcc", "load", 0.5),
+        BlockStarted(0, 9, 1.0, 60.0, "tx/s", "clients 8", ("17", "18")),
+        Running(1, Role.MEASURE, 1234.0, None),
+    ):
+        of.note(event)
+    assert (of.status.step, of.status.case, of.status.rate) == ("measuring 18", "clients 8", 1234.0)
+    change = Estimate(2.0, "%", 6, Better.MORE, 1.0, 3.0, 0.95)
+    of.note(InterimVerdicts((ArmVerdict("18", "17", Verdict.UNDECIDED, change, 4),), 10.0))
+    of.note(BlockEnded(0, (1.0, 2.0)))
+    assert of.status.blocks == 1
+    assert of.status.standings["clients 8"][0].startswith("18 vs. 17: +2")

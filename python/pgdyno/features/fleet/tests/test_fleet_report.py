@@ -1,0 +1,131 @@
+"""The report of a fleet study: lost hosts, slow and noisy hosts, cases spread over hosts."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from several_hosts import LARGE, LARGER, SMALL, pooled_of, written
+from synthetic_study import HOST, Synthetic
+
+from pgdyno.caveats import Caveat, Code
+from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.features.fleet.records import (
+    FleetRecord,
+    HostState,
+    HostWork,
+    StudyChoices,
+    read_fleet,
+    write_fleet,
+)
+from pgdyno.features.hosts.sections import read_fleet_report
+
+OTHER = {**HOST, "processor": "AMD EPYC 7763", "cores": 32}
+
+
+def fleet_of(folder: Path, *works: HostWork) -> Path:
+    path = folder / "s.fleet.json"
+    write_fleet(
+        path, FleetRecord(title="t", study="s", text="", choices=StudyChoices(), command="", works=works)
+    )
+    return path
+
+
+def work(host: str, state: HostState = HostState.DONE, **fields: object) -> HostWork:
+    return HostWork.model_validate({"host": host, "file": f"s-{host}.sqlite", "state": state, **fields})
+
+
+def codes(caveats: object) -> dict[Code, Caveat]:
+    assert isinstance(caveats, list)
+    return {caveat.code: caveat for caveat in caveats}
+
+
+def test_the_report_names_lost_hosts_with_and_without_results(tmp_path: Path) -> None:
+    written(tmp_path, **{"s-a": SMALL, "s-b": LARGER})
+    path = fleet_of(
+        tmp_path,
+        work("a"),
+        work("b", HostState.LOST, reason="its node has left the cluster"),
+        work("c", HostState.FAILED, reason="no space"),
+    )
+    built = read_fleet_report(path)
+    found = codes(built.findings.caveats)
+    assert found[Code.HOST_INCOMPLETE].parameters["host"] == "b"
+    assert found[Code.HOST_INCOMPLETE].parameters["blocks"] == LARGER.blocks
+    assert found[Code.HOST_MISSING].parameters["reason"] == "no space"
+    assert "Host b" in built.unfinished
+    assert "Host c" in built.unfinished
+    assert [host.name for host in built.findings.hosts] == ["a", "b"]
+
+
+def test_a_file_whose_cases_were_moved_does_not_count(tmp_path: Path) -> None:
+    written(tmp_path, **{"s-a": SMALL, "s-b": LARGER})
+    built = read_fleet_report(
+        fleet_of(tmp_path, work("a", HostState.LOST, is_moved=True, reason="r"), work("b"))
+    )
+    assert [host.name for host in built.findings.hosts] == ["b"]
+    assert Code.HOST_REPLACED in codes(built.findings.caveats)
+
+
+def test_a_record_without_files_or_with_damage_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(EvidenceError, match="no results file"):
+        read_fleet_report(fleet_of(tmp_path, work("a")))
+    path = tmp_path / "x.fleet.json"
+    path.write_text("{}")
+    with pytest.raises(EvidenceError, match="damaged"):
+        read_fleet(path)
+    with pytest.raises(EvidenceError, match="cannot read"):
+        read_fleet(tmp_path / "absent.fleet.json")
+
+
+def test_a_slow_host_is_named(tmp_path: Path) -> None:
+    slow = replace(SMALL, host=OTHER, seed=3, rate_per_s=SMALL.rate_per_s / 2)
+    found = codes(pooled_of(tmp_path, a=SMALL, b=LARGER, c=slow).caveats)
+    assert found[Code.HOST_SLOW].parameters == {"host": "c", "factor": "2.0"}
+    assert Code.HOST_SLOW not in codes(pooled_of(tmp_path, x=SMALL, y=LARGER).caveats)
+
+
+def test_a_noisy_host_is_named(tmp_path: Path) -> None:
+    def host(n: int, noise: float) -> Synthetic:
+        facts = {**LARGE, "cores": 64 + n}
+        return replace(SMALL, host=facts, seed=n, blocks=20, noise=noise)
+
+    found = codes(pooled_of(tmp_path, a=host(1, 0.02), b=host(2, 0.02), c=host(3, 0.1)).caveats)
+    assert found[Code.HOST_NOISY].parameters["host"] == "c"
+    (tmp_path / "even").mkdir()
+    assert Code.HOST_NOISY not in codes(
+        pooled_of(tmp_path / "even", a=host(1, 0.02), b=host(2, 0.02), c=host(3, 0.02)).caveats
+    )
+
+
+def test_cases_of_different_hosts_keep_their_names(tmp_path: Path) -> None:
+    """Equal numbers of levels are no reason to match them by position: nothing was fitted."""
+    text = "the same study file"
+    one = replace(SMALL, levels={"clients": "1"}, file=text)
+    eight = replace(LARGER, levels={"clients": "8"}, file=text)
+    found = pooled_of(tmp_path, a=one, b=eight)
+    assert found.cases == ["clients 1", "clients 8"]
+    assert [(of.case, [host.host for host in of.pooled.hosts]) for of in found.primary] == [
+        ("clients 1", ["a"]),
+        ("clients 8", ["b"]),
+    ]
+
+
+def test_unknown_keys_of_a_record_are_refused(tmp_path: Path) -> None:
+    path = fleet_of(tmp_path, work("a"))
+    value = json.loads(path.read_text())
+    path.write_text(json.dumps({**value, "password": "x"}))
+    with pytest.raises(EvidenceError):
+        read_fleet(path)
+
+
+def test_files_of_a_resume_need_their_node() -> None:
+    from pgdyno.features.fleet.coordinator import resumed
+
+    record = FleetRecord(
+        title="t", study="s", text="", choices=StudyChoices(), command="", works=(work("a", HostState.LOST),)
+    )
+    with pytest.raises(UsageError, match="--node-name a"):
+        resumed(record, ["b"], None)

@@ -1,0 +1,373 @@
+"""One study on several hosts: pooled values, rejected files, and every host in every format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_forms import FORMS, checked_json, on_terminal, tables_of
+from several_hosts import LARGE, LARGER, SMALL, findings_of, pooled_of, written
+from synthetic_study import HOST, Synthetic
+
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.statistics.pooling import combine
+from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
+from pgdyno.caveats import Code
+from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.features.hosts.findings import find_hosts
+from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_same_machine
+from pgdyno.features.hosts.sections import build_hosts, names_of_files, read_hosts, variation_sentence
+from pgdyno.report.answer import UNFINISHED
+from pgdyno.report.html_format import to_html
+from pgdyno.study.sizing import Schedule
+from pgdyno.units import Better
+
+
+def plain(text: str) -> str:
+    """Return one line without the markup of any format."""
+    text = re.sub(r"<[^>]*>", " ", text.replace("\u00a0", " ").replace("\\", ""))
+    return re.sub(r"\s+", " ", text)
+
+
+def with_ratios(study: StudyFindings, ratios: Sequence[float]) -> StudyFindings:
+    """Return the study with these block ratios of the primary metric."""
+    (case,) = study.cases
+    (comparison,) = case.comparisons
+    d = {block: math.log(ratio) for block, ratio in enumerate(ratios)}
+    summary = student(list(d.values()), 0.95)
+    effect = replace(
+        comparison.effects[case.primary.key],
+        log_ratios=d,
+        summary=summary,
+        percent=summary.percent(Better.MORE),
+    )
+    effects = {**comparison.effects, effect.key: effect}
+    changed = replace(comparison, effects=effects, primary=effect, blocks=list(d))
+    return replace(study, cases=[replace(case, comparisons=[changed])])
+
+
+def test_the_two_hosts_of_the_2022_study_give_half_a_percent_plus_or_minus_49_points(
+    tmp_path: Path,
+) -> None:
+    # Published as one figure, +0.5%: −3.35% on one host, +4.41% on the other, one run each.
+    studies = findings_of(tmp_path, i5=SMALL, xeon=LARGER)
+    found = find_hosts(
+        {"i5": with_ratios(studies["i5"], [0.9665]), "xeon": with_ratios(studies["xeon"], [1.0441])}
+    )
+    (over,) = found.primary
+    assert over.pooled.over_hosts.low is not None and over.pooled.over_hosts.high is not None
+    assert 100 * (over.pooled.over_hosts.high - over.pooled.over_hosts.low) / 2 == pytest.approx(
+        49.06, abs=0.01
+    )
+    assert over.percent.value == pytest.approx(0.455, abs=0.001) and over.percent.n == 2
+    assert over.verdict(found.first.first.study.plan) is Verdict.UNDECIDED
+    built = build_hosts(found)
+    (headline,) = built.headlines
+    assert headline.verdict is Verdict.UNDECIDED and headline.more
+    assert "+0.5%" in headline.claim and "[−38%, +64%]" in plain(headline.basis)
+    assert built.caveats[0].code is Code.HOSTS_DISAGREE
+
+
+def test_pooling_equal_hosts_changes_only_the_interval(
+    tmp_path: Path,
+) -> None:
+    alone = findings_of(tmp_path, a=SMALL)["a"].first.comparisons[0].primary
+    found = pooled_of(tmp_path, b=SMALL, c=replace(SMALL, host=LARGE))
+    (over,) = found.primary
+    assert alone is not None
+    assert over.percent.value == pytest.approx(alone.percent.value)
+    assert (over.percent.n, over.pooled.blocks) == (2, 2 * alone.percent.n)
+    assert over.pooled.tau == 0 and over.pooled.i2 == 0
+    assert "τ = 0" in variation_sentence(over.pooled)
+    assert [of.summary.percent(Better.MORE) for of in over.pooled.hosts] == [alone.percent] * 2
+    assert Code.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
+
+
+def test_a_host_with_a_dispersed_tail_percentile_is_not_pooled(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, slowed={(2, 1): 0.1}))
+    absent = {of.key: of.absent for of in found.effects}
+    p50, p99 = (absent[latency_key(ALL_KINDS, name)] for name in ("p50", "p99"))
+    assert (len(p50), len(p99)) == (0, 1)
+
+
+def test_the_variation_over_hosts_is_that_of_their_effects(tmp_path: Path) -> None:
+    (over,) = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, effects=(1.0, 1.6))).primary
+    assert over.pooled.tau == pytest.approx(math.log(1.6 / 1.1) / math.sqrt(2), rel=0.1)
+    assert over.pooled.i2 is not None and 0.9 < over.pooled.i2 <= 1
+
+
+REFUSED = {
+    "another workload": (replace(LARGER, warehouses=20), r"workload warehouses differs \(10 vs\. 20\)"),
+    "other arms": (
+        replace(LARGER, names=("17", "19")),
+        r"the list of arms differs \(17, 18 vs\. 17, 19\)",
+    ),
+    "more arms": (
+        replace(LARGER, names=("17", "18", "19"), effects=(1, 1, 1)),
+        r"the list of arms differs \(17, 18 vs\. 17, 18, 19\)",
+    ),
+    "another schedule": (
+        replace(LARGER, schedule=Schedule.BLOCKS),
+        r"schedule differs \(slices vs\. blocks\)",
+    ),
+    "settings of an arm": (
+        replace(LARGER, settings={"work_mem": "1GB"}),
+        r"work_mem of arm 17 differs \(nothing vs\. 1GB\)",
+    ),
+    "a study file": (
+        replace(LARGER, file="title = 'x'\n"),
+        r"the study file differs \(.*no study file.*1 lines\)",
+    ),
+    "another margin": (replace(LARGER, margin=0.05), r"margin differs \(0\.02 vs\. 0\.05\)"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_files_of_different_studies_are_rejected_with_the_difference(tmp_path: Path, name: str) -> None:
+    other, words = REFUSED[name]
+    with pytest.raises(EvidenceError, match=f"small and other are not of the same study: {words}"):
+        pooled_of(tmp_path, small=SMALL, other=other)
+
+
+def test_numbers_of_blocks_seeds_and_titles_may_differ(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, blocks=8, title="another"))
+    assert [of.summary.n for of in found.primary[0].pooled.hosts] == [6, 8]
+
+
+@pytest.mark.parametrize("grown", [True, False], ids=["grown", "chosen"])
+def test_extended_slices_on_one_host_do_not_make_another_study(tmp_path: Path, grown: bool) -> None:
+    found = findings_of(tmp_path, small=SMALL, large=LARGER)
+    small = _with_plan(found["small"], slices_may_grow=grown)
+    lengths = {"slice_s": 4.0, "rounds": 4, "slice_from": "long transactions"}
+    large = _with_plan(found["large"], slices_may_grow=grown, **lengths)
+    assert (difference_of(small, large) is None) == grown
+    assert (difference_of_plans(small, large) is None) == grown
+
+
+def _with_plan(study: StudyFindings, **changes: object) -> StudyFindings:
+    (case,) = study.cases
+    plan = case.study.plan.model_copy(update=changes)
+    return replace(study, cases=[replace(case, study=replace(case.study, plan=plan))])
+
+
+def test_settings_of_a_profile_may_depend_on_the_machine_and_are_reported(tmp_path: Path) -> None:
+    names = ("17", "18,@starter")
+    one = replace(SMALL, names=names, settings={"shared_buffers": "6GB"})
+    other = replace(LARGER, names=names, settings={"shared_buffers": "64GB"})
+    with pytest.raises(EvidenceError, match="shared_buffers of arm 17 differs"):
+        pooled_of(tmp_path, one=one, other=other)  # the baseline has no profile
+    both = ("17,@starter", "18,@starter")
+    found = pooled_of(tmp_path, a=replace(one, names=both), b=replace(other, names=both))
+    (caveat,) = [of for of in found.caveats if of.code is Code.HOSTS_FITTED_DIFFERENTLY]
+    assert "(shared_buffers)" in caveat.text
+
+
+def cases(wanted: Synthetic, scales: Sequence[str]) -> list[Synthetic]:
+    return [replace(wanted, levels={"scale": scale}, file="[factors]\n") for scale in scales]
+
+
+def test_a_study_fitted_to_each_machine_is_matched_by_position_with_both_numbers(tmp_path: Path) -> None:
+    def change(scale: str) -> Mapping[str, str]:
+        return {"key": "factors.scale", "before": "1, 5", "after": scale, "why": "of the memory"}
+
+    small = replace(SMALL, changes=[change("100, 500")])
+    large = replace(LARGER, changes=[change("300, 1500")])
+    found = pooled_of(tmp_path, small=cases(small, ("100", "500")), large=cases(large, ("300", "1500")))
+    assert list(found.cases) == ["scale 100 / 300", "scale 500 / 1500"]
+    assert all(len(over.pooled.hosts) == 2 for over in found.primary)
+    (average,) = found.averages
+    assert average.percent.value == pytest.approx(11, abs=3) and average.percent.n == 2
+    built = build_hosts(found)
+
+    assert Code.HOSTS_FITTED_DIFFERENTLY in {caveat.code for caveat in built.caveats}
+    table = built.of("background")[0].tables[0]
+    assert list(table.rows[0]) == ["factors.scale", "1, 5", "100, 500", "300, 1500", "of the memory"]
+
+
+def test_a_case_that_one_host_lacks_is_that_of_the_others(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=cases(SMALL, ("100",)), large=cases(LARGER, ("100", "500")))
+    by_case = {over.case: over for over in found.primary}
+    assert by_case["scale 500"].absent == ["small"] and not by_case["scale 100"].absent
+    assert [of.host for of in found.averages[0].pooled.hosts] == ["small", "large"]
+    rows = build_hosts(found).of("results")[0].tables[0].rows
+    assert list(rows[4][:3]) == ["", "", "large"] and rows[3][2] == "small" and rows[3][3] == "–"
+
+
+def test_two_studies_of_one_machine_are_blocks_of_one_host_with_a_note(tmp_path: Path) -> None:
+    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400, blocks=8)
+    found = pooled_of(tmp_path, monday=SMALL, tuesday=again, large=LARGER)
+    assert [host.name for host in found.hosts] == ["monday and tuesday", "large"]
+    (over,) = found.primary
+    assert over.percent.n == 2 and [of.summary.n for of in over.pooled.hosts] == [14, 6]
+    (caveat,) = [of for of in found.caveats if of.code is Code.ONE_MACHINE]
+    assert caveat.parameters["files"] == "monday and tuesday"
+    rows = list(csv.DictReader(io.StringIO(build_hosts(found).csv())))
+    assert {(row["host"], row["file"]) for row in rows} == {
+        ("monday and tuesday", "monday"),
+        ("monday and tuesday", "tuesday"),
+        ("large", "large"),
+    }
+
+
+def test_passes_stay_together_after_a_file_that_ended_in_the_midst_of_one(tmp_path: Path) -> None:
+    whole, cut = cases(SMALL, ("100", "500"))
+    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
+    studies = findings_of(
+        tmp_path, monday=[whole, replace(cut, blocks=5, seed=3)], tuesday=cases(again, ("100", "500"))
+    )
+    monday, tuesday = (
+        [of.comparisons[0].effects[of.primary.key].log_ratios for of in study.cases]
+        for study in studies.values()
+    )
+    assert [sorted(of) for of in monday] == [list(range(6)), list(range(5))]
+    expected = combine(
+        {
+            str(n): {**first, **{6 + block: d for block, d in then.items()}}
+            for n, (first, then) in enumerate(zip(monday, tuesday, strict=True))
+        },
+        0.95,
+        Method.STUDENT,
+    )
+    (average,) = find_hosts(studies).averages
+    (host,) = average.pooled.hosts
+    assert expected is not None and host.summary.sd == pytest.approx(expected.summary.sd)
+
+
+def test_one_machine_alone_has_its_own_verdict_and_none_for_others(tmp_path: Path) -> None:
+    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
+    found = pooled_of(tmp_path, monday=SMALL, tuesday=again)
+    (over,) = found.primary
+    assert over.pooled.over_hosts.low is None and over.percent.n == 12
+    (headline,) = build_hosts(found).headlines
+    assert headline.verdict is Verdict.FASTER and "monday and tuesday" in headline.claim
+    assert "1 host, 12 blocks" in headline.basis
+    assert headline.more
+
+
+def test_identical_machines_are_distinguished_by_their_fingerprint(tmp_path: Path) -> None:
+    marked = [{**HOST, "machine": mark} for mark in ("aa", "bb")]
+    found = pooled_of(tmp_path, a=replace(SMALL, host=marked[0]), b=replace(SMALL, host=marked[1], seed=5))
+    assert [host.name for host in found.hosts] == ["a", "b"]
+    newer_kernel: dict[str, Any] = {
+        **HOST,
+        "kernel": "Linux 6.2",
+        "memory_bytes": HOST["memory_bytes"] - 10**7,
+    }
+    assert is_same_machine(HOST, newer_kernel) and is_same_machine(HOST, marked[0])
+    assert not is_same_machine(HOST, LARGE) and not is_same_machine(*marked)
+
+
+def test_the_same_results_file_twice_is_rejected(tmp_path: Path) -> None:
+    (path,) = written(tmp_path, a=SMALL)
+    copy = tmp_path / "copy.sqlite"
+    shutil.copy(path, copy)
+    with pytest.raises(EvidenceError, match="a and copy are copies of one file"):
+        read_hosts([path, copy])
+    with pytest.raises(UsageError, match="is given twice"):
+        read_hosts([path, tmp_path / "." / "a.sqlite"])
+
+
+def test_files_are_named_by_their_stems_and_where_these_are_the_same_by_their_folders() -> None:
+    assert names_of_files([Path("a.sqlite"), Path("x/b.sqlite")]) == ["a", "b"]
+    assert names_of_files([Path("a.sqlite"), Path("a.db")]) == ["a.sqlite", "a.db"]
+    assert names_of_files([Path("/x/e.sqlite"), Path("/y/e.sqlite")]) == ["x/e", "y/e"]
+    assert names_of_files([Path("/x/1/e.sqlite"), Path("/y/1/e.sqlite")]) == ["x/1/e", "y/1/e"]
+
+
+def test_other_builds_on_another_host_are_a_caveat(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, versions=("17.2", "18")))
+    (caveat,) = [of for of in found.caveats if of.code is Code.HOSTS_BUILDS_DIFFER]
+    assert "17: 17 on small, 17.2 on large" in caveat.text
+
+
+def test_intervals_of_several_arms_are_simultaneous(tmp_path: Path) -> None:
+    three = replace(SMALL, names=("17", "18", "19"), effects=(1.0, 2.0, 1.0))
+    found = pooled_of(tmp_path, small=three, large=replace(three, host=LARGE, seed=4))
+    assert {over.arm: round(over.percent.confidence, 4) for over in found.primary} == {
+        "18": 0.975,
+        "19": 0.95,
+    }
+
+
+def test_a_host_with_a_block_in_which_nothing_was_done_leaves_it_undecided(tmp_path: Path) -> None:
+    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, stalled=[(1, 1)]))
+    (over,) = found.primary
+    assert over.stalled == ["large"] and over.verdict(found.first.first.study.plan) is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_bears_hosts_that_have_hardly_begun(tmp_path: Path, form: str) -> None:
+    begun = replace(LARGER, blocks=1, ended=None)
+    text = FORMS[form](build_hosts(pooled_of(tmp_path, small=replace(SMALL, blocks=0), large=begun)))
+    assert "large" in text
+    if form in ("terminal", "md", "html"):
+        assert f"large: {UNFINISHED}" in plain(text)
+    assert FORMS[form](
+        build_hosts(pooled_of(tmp_path, none=replace(SMALL, blocks=0), nor=replace(LARGER, blocks=0)))
+    )
+
+
+@pytest.mark.parametrize("form", ["html", "md"])
+def test_names_and_facts_from_outside_stay_text(tmp_path: Path, form: str) -> None:
+    hostile = {**LARGE, "processor": "<script>alert(1)</script>", "kernel": "|`*"}
+    (one, other) = written(tmp_path, small=SMALL, large=replace(LARGER, host=hostile))
+    other = other.rename(tmp_path / "<img src=x>.sqlite")
+    text = FORMS[form](read_hosts([one, other]))
+    assert not re.search(r"(?<!\\)<(script>alert|img)", text)  # Markdown puts a backslash before
+
+
+def test_statements_are_pooled_one_by_one_and_on_the_average(tmp_path: Path) -> None:
+    def told(study: StudyFindings, ratios: Mapping[str, Sequence[float]]) -> StudyFindings:
+        case = study.first
+        some = case.comparisons[0].effects[case.primary.key]
+        effects = {}
+        for statement, of in ratios.items():
+            d = {block: math.log(ratio) for block, ratio in enumerate(of)}
+            summary = student(list(d.values()), 0.95)
+            key = f"statement.mean_ms:{statement}"
+            effects[key] = replace(
+                some, key=key, log_ratios=d, summary=summary, percent=summary.percent(Better.LESS)
+            )
+        telemetry = replace(case.telemetry, effects={1: effects})
+        return replace(study, cases=[replace(case, telemetry=telemetry)])
+
+    studies = findings_of(tmp_path, small=SMALL, large=LARGER)
+    found = find_hosts(
+        {
+            "small": told(
+                studies["small"], {"UPDATE a": [0.9, 0.92], "SELECT b": [1.2, 1.22], "END": [1, 1]}
+            ),
+            "large": told(studies["large"], {"UPDATE a": [1.1, 1.12], "SELECT b": [1.2, 1.22]}),
+        }
+    )
+    by_key = {over.key: over for over in found.effects}
+    update = by_key["statement.mean_ms:UPDATE a"]
+    assert update.pooled.signs_differ and update.percent.value == pytest.approx(0.5, abs=1)
+    assert by_key["statement.mean_ms:END"].absent == ["large"]
+    (average,) = found.statements
+    assert average.percent.value == pytest.approx(100 * (math.sqrt(1.005 * 1.21) - 1), abs=0.5)
+    assert average.of_host("small") is not None and average.percent.n == 2
+    tables = {table.title.partition(" (")[0]: table for table in tables_of(build_hosts(found))}
+    assert any(row[0] == "UPDATE a" for row in tables["Change in mean statement time by host"].rows)
+    assert "statement.mean_ms:UPDATE a" in checked_json(build_hosts(found))
+
+
+def test_other_changes_of_many_cases_are_collapsed(tmp_path: Path) -> None:
+    few = Synthetic(effects=(1.0, 1.1), blocks=2, slices=2)
+    scales = [str(scale) for scale in range(4)]
+    found = pooled_of(tmp_path, a=cases(few, scales), b=cases(replace(few, host=LARGE), scales))
+    first, further, *_ = tables_of(build_hosts(found))
+    assert not first.long and further.long and len(further.rows) > 36
+    assert all(
+        further.title in text for text in (to_html(build_hosts(found)), on_terminal(build_hosts(found)))
+    )

@@ -1,0 +1,119 @@
+"""Published tables of several hosts: changes are pooled as in the report, and each host has its table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_forms import on_terminal, plain
+from several_hosts import LARGER, SMALL, pooled_of, written
+from synthetic_study import Synthetic
+
+from pgdyno.cli.main import run_command
+from pgdyno.errors import UsageError
+from pgdyno.features.hosts.findings import HostsFindings, OverHosts
+from pgdyno.features.hosts.sections import build_hosts
+from pgdyno.report.html_format import to_html
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.units import ABSENT
+
+OF_17, OF_18 = {"server": "17"}, {"server": "18"}
+ARMS = (OF_17, OF_18)
+
+
+def published(*columns: Mapping[str, Any], cells: list[object]) -> dict[str, object]:
+    table = {"title": "New orders", "metric": "nopm", "columns": list(columns), "rows": [{"cells": cells}]}
+    return {"notes": [], "tables": [table]}
+
+
+WITH_CHANGE = published(
+    {"title": "users"},
+    {"title": "18", "levels": OF_18},
+    {"title": "change", "show": "change", "levels": OF_18},
+    cells=["8", 1000, 50],
+)
+VALUES = published(
+    {"title": "users"},
+    {"title": "17", "levels": OF_17},
+    {"title": "18", "levels": OF_18},
+    cells=["8", 900, 1000],
+)
+
+
+def measured(source: dict[str, object], study: Synthetic) -> Synthetic:
+    return replace(study, published=source, arms=ARMS)
+
+
+def pooled(tmp_path: Path, source: dict[str, object], **more: Synthetic) -> HostsFindings:
+    studies = {"small": SMALL, "large": LARGER, **more}
+    return pooled_of(tmp_path, **{name: measured(source, study) for name, study in studies.items()})
+
+
+def assert_alike(ours: OverHosts, usual: OverHosts) -> None:
+    assert [of.host for of in ours.pooled.hosts] == [of.host for of in usual.pooled.hosts]
+    assert ours.pooled.tau == pytest.approx(usual.pooled.tau)
+    for name in ("mean", "low", "high", "confidence"):
+        assert getattr(ours.pooled.over_hosts, name) == pytest.approx(getattr(usual.pooled.over_hosts, name))
+
+
+def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not(tmp_path: Path) -> None:
+    found = pooled(tmp_path, WITH_CHANGE)
+    (table,) = found.published
+    users, level, change = table.rows[0]
+    assert table.of_changes and users.over is None and level.over is None and change.over is not None
+    assert_alike(change.over, found.primary[0])
+    (shown,) = build_hosts(found).tables("published")
+    assert list(shown.columns) == ["users", "18", "change", "change, pooled"]
+    assert shown.rows[0][:3] == ["8", "1,000", "50%"] and shown.rows[0][3].startswith("+1")
+
+
+def test_changes_of_values_are_pooled_for_a_table_without_changes(tmp_path: Path) -> None:
+    found = pooled(tmp_path, VALUES)
+    _, of_17, of_18 = found.published[0].rows[0]
+    assert of_17.over is None and of_18.over is not None
+    assert_alike(of_18.over, found.primary[0])
+    (shown,) = build_hosts(found).tables("published")
+    assert list(shown.columns) == ["users", "17", "17, pooled change, %", "18", "18, pooled change, %"]
+    assert shown.rows[0][2] == ABSENT
+
+
+def test_two_files_of_a_machine_are_one_host_in_the_tables_too(tmp_path: Path) -> None:
+    found = pooled(tmp_path, WITH_CHANGE, again=replace(SMALL, seed=11, blocks=5, created_unix_s=1.0))
+    assert [len(host.studies) for host in found.hosts] == [2, 1]
+    over = found.published[0].rows[0][2].over
+    assert over is not None and [of.summary.n for of in over.pooled.hosts] == [11, 6]
+    assert_alike(over, found.primary[0])
+
+
+def test_one_host_alone_has_nothing_to_pool(tmp_path: Path) -> None:
+    studies = {"a": SMALL, "b": replace(SMALL, seed=11, created_unix_s=1.0)}
+    found = pooled_of(tmp_path, **{name: measured(WITH_CHANGE, study) for name, study in studies.items()})
+    assert len(found.hosts) == 1 and found.published == []
+
+
+def test_every_format_has_the_pooled_table_before_those_of_hosts(tmp_path: Path) -> None:
+    built = build_hosts(pooled(tmp_path, WITH_CHANGE))
+    for text in (to_markdown(built), to_html(built), on_terminal(built)):
+        assert "New orders: 2 hosts" in plain(text) and "change, pooled" in plain(text)
+    for text in (to_markdown(built), to_html(built)):
+        assert plain(text).index("change, pooled") < plain(text).index("change, %, here")
+
+
+def test_the_command_lists_them_and_reports_an_empty_list(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    studies = {"small": SMALL, "large": LARGER}
+    given = {name: measured(WITH_CHANGE, study) for name, study in studies.items()}
+    paths = [str(path) for path in written(tmp_path, **given)]
+    for form in ([], ["--md"]):
+        assert run_command(["report", *paths, "--as", "published", *form]) == 0
+        said = plain(capfdbinary.readouterr().out.decode())
+        pooled = said.index("change, pooled")
+        assert pooled < said.index("small", pooled) < said.index("change, %, here")
+        assert said.count("change, %, here") == 2
+    plainly = [str(path) for path in written(tmp_path, c=SMALL, d=LARGER)]
+    assert run_command(["report", *plainly, "--as", "published"]) == UsageError.exit_status
+    assert "has no published tables" in capfdbinary.readouterr().err.decode()

@@ -1,0 +1,121 @@
+"""Inherited events of a real server, with the kernel's CPU clock, which every machine has, instead of
+instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+import pytest
+from small_study import run_small, small_study
+
+from pgdyno.analysis.telemetry.metrics import SERVER_CPU
+from pgdyno.cli.report import read_report
+from pgdyno.features.profiles.hardware_counters import EVENTS, SOFTWARE, HardwareCounters
+from pgdyno.measure.host_counters import ServerCpu, server_cpu
+from pgdyno.measure.telemetry_collection import ProbeError
+from pgdyno.results.records import StudyEnd
+from pgdyno.server.builds import Build
+from pgdyno.server.processes import Server
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
+
+pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+
+TASK_CLOCK = 1  # PERF_COUNT_SW_TASK_CLOCK
+CLOCKS = tuple(
+    replace(event, type=SOFTWARE, config=TASK_CLOCK) for event in EVENTS if event.name == "instructions_user"
+)
+STEAL_ERROR_S = 0.01 * (1 + psutil.cpu_count())
+"""The steal of each CPU is added up once per tick, and the sum is in ticks."""
+
+BUSY = "SELECT count(*) FROM generate_series(1, 1000000) AS i WHERE i % 7 = 3"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The CPU time of a server by both clocks, and the steal of the machine, in s since some start.
+
+    The clock of the events goes on while the hypervisor takes the CPU from a running process (steal). The
+    kernel's CPU time of a process does not, if CONFIG_PARAVIRT_TIME_ACCOUNTING is set.
+    """
+
+    counted_s: float
+    cpu: ServerCpu
+    steal_s: float
+
+
+def reading(counters: HardwareCounters, pid: int) -> Reading:
+    counted_s = int(counters.read()["instructions_user"] or 0) / 1e9
+    return Reading(counted_s, server_cpu(pid), psutil.cpu_times().steal)
+
+
+def counted_s_as_cpu_time(before: Reading, after: Reading) -> float:
+    """Return the seconds counted, after the check that they are the CPU time, except for steal."""
+    counted_s, cpu = after.counted_s - before.counted_s, after.cpu.since(before.cpu)
+    steal_s = after.steal_s - before.steal_s + STEAL_ERROR_S
+    assert 0.8 * cpu.used_s - cpu.error_s <= counted_s <= 1.2 * cpu.used_s + cpu.error_s + steal_s
+    return counted_s
+
+
+def test_backends_that_start_later_are_counted_while_they_run_and_after_their_end(
+    running_server: Server,
+) -> None:
+    pid = running_server.postmaster_pid
+    try:
+        counters = HardwareCounters.open(pid, CLOCKS)
+    except ProbeError as error:
+        pytest.skip(str(error))
+    start = reading(counters, pid)
+    with running_server.connect() as connection:
+        connection.execute(BUSY)
+        connected_s = counted_s_as_cpu_time(start, reading(counters, pid))
+        backend = connection.info.backend_pid
+    assert connected_s > 0.02
+    with running_server.connect() as connection:
+        assert connection.info.backend_pid != backend
+        connection.execute(BUSY)
+    assert counted_s_as_cpu_time(start, reading(counters, pid)) > 1.5 * connected_s
+    counters.close()
+
+
+def test_a_server_that_runs_already_is_counted_with_its_backends(running_server: Server) -> None:
+    pid = running_server.postmaster_pid
+    with running_server.connect() as connection:
+        try:
+            counters = HardwareCounters.open(pid, CLOCKS)
+        except ProbeError as error:
+            pytest.skip(str(error))
+        start = reading(counters, pid)
+        connection.execute(BUSY)
+        assert counted_s_as_cpu_time(start, reading(counters, pid)) > 0.02
+    counters.close()
+
+
+def test_a_study_counts_each_arm_over_the_same_time_as_its_cpu(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The metric is then the CPU time in ns of the arm's server in the measured slices only."""
+    open_events = HardwareCounters.open
+    monkeypatch.setattr(HardwareCounters, "open", lambda pid: open_events(pid, CLOCKS))
+    busy = Script(name="busy", text=BUSY.replace("000000", "000") + ";\n")
+    changes = {"probes": ("hardware",), "slice_s": 0.4, "blocks_max": 2, "aa": False}
+    study = small_study(
+        [f"A={build.bin_dir}", f"B={build.bin_dir},work_mem=5MB"],
+        workload=PgbenchParameters(scale=1, scripts=(busy,)),
+        **changes,
+    )
+    path = tmp_path / "e.sqlite"
+    steal_s = psutil.cpu_times().steal
+    assert run_small(path, study) is StudyEnd.BLOCKS
+    steal_s = psutil.cpu_times().steal - steal_s + STEAL_ERROR_S
+    findings = read_report(path).findings.first
+    if missing := findings.telemetry.by_trial[findings.trials[0].trial].missing:
+        pytest.skip(missing["hardware"].reason)
+    assert len(findings.trials) == 4
+    for trial in findings.trials:
+        cpu_us = SERVER_CPU.value(trial, trial.measured)
+        found = findings.telemetry.by_trial[trial.trial].values["hardware.user_instructions_per_tx"]
+        steal_us = steal_s * 1e6 / trial.transactions
+        assert 0.8 * cpu_us <= found / 1000 <= 1.2 * cpu_us + steal_us

@@ -1,0 +1,399 @@
+"""Published tables compared with measured values: position, unit and baseline of each figure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import pgdyno
+from example_studies import read_study
+from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.telemetry.metrics import METRICS
+from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, MetricValues
+from pgdyno.features.published.plan import Published
+from pgdyno.features.published.section import as_printed
+from pgdyno.features.published.tables import (
+    NO_PAIRS,
+    NO_RATIO,
+    NOT_MEASURED,
+    NOT_RUN,
+    PARTS_OF,
+    Agreement,
+    MeasuredCell,
+    MeasuredTable,
+    SourceChange,
+    changes_of_source,
+    in_unit,
+    with_measured_values,
+)
+from pgdyno.study.cases import cases_of
+from pgdyno.units import NO_BREAK, Better, Estimate
+
+UPDATE, SELECT = "UPDATE pgbench_accounts SET abalance = $1", "SELECT abalance FROM pgbench_accounts"
+
+
+def case(
+    values: Mapping[str, Mapping[int, Mapping[int, float]]],
+    levels: Mapping[str, str] | None = None,
+    arms: list[dict[str, str]] | None = None,
+    unit: str = "ms",
+) -> CaseValues:
+    """``values``: key → arm → block → value."""
+    measured = {key: MetricValues(unit, Better.LESS, by_block) for key, by_block in values.items()}
+    arms = arms or [{"server": "10"}, {"server": "15"}]
+    return CaseValues(", ".join((levels or {}).values()), levels or {}, arms, measured, 0.95, Method.STUDENT)
+
+
+def blocks(*values: float) -> dict[int, float]:
+    return dict(enumerate(values))
+
+
+def table(cases: list[CaseValues], **given: object) -> MeasuredTable:
+    of = {"title": "t", "columns": [{"title": "figure"}], **given}
+    (found,) = with_measured_values(Published.model_validate({"tables": (of,)}, strict=False), cases)
+    return found
+
+
+def cell(cases: list[CaseValues], **given: object):
+    return table(cases, rows=[{"cells": [{"value": 1.0, **given}]}]).rows[0][0]
+
+
+def test_a_table_has_the_rows_and_columns_of_the_source() -> None:
+    of = case({"tpm": {0: blocks(90.0, 110.0), 1: blocks(120.0, 130.0)}})
+    found = table(
+        [of],
+        title="Transactions per minute",
+        metric="tpm",
+        columns=[
+            {"title": "users"},
+            {"title": "10", "levels": {"server": "10"}},
+            {"title": "15", "levels": {"server": "15"}},
+            {"title": "change", "levels": {"server": "15"}, "show": "change"},
+        ],
+        rows=[{"cells": ["one", 95, 125, 31.6]}, {"cells": ["two", "", "", ""]}],
+        notes=["One run."],
+    )
+    assert (found.title, found.columns) == ("Transactions per minute", ["users", "10", "15", "change"])
+    assert [cell.text for cell in found.rows[0]] == ["one", "95", "125", "31.6"]
+    name, a, b, change = found.rows[0]
+    assert not name.is_requested
+    assert a.measured is not None and a.measured.value == pytest.approx(math.sqrt(9900))
+    assert b.measured is not None and b.measured.value == pytest.approx(math.sqrt(15600))
+    known = student([math.log(120 / 90), math.log(130 / 110)], 0.95)
+    assert change.measured == known.percent(Better.LESS)
+    assert change.unit == "%" and change.measured is not None and change.measured.better is Better.LESS
+    assert not any(cell.is_requested for cell in found.rows[1])
+    assert found.notes == ["One run."]
+
+
+def test_a_change_is_of_the_baseline_whatever_the_source_divided_by() -> None:
+    # 101 GB vs. 69 GB is −31.7%, not the printed −46%.
+    of = case({"database.growth": {0: blocks(101.0, 101.0), 1: blocks(69.0, 69.0)}}, unit="MiB")
+    found = cell(
+        [of],
+        metric="database.growth",
+        levels={"server": "15"},
+        show="change",
+        value=-46,
+        corrected=-31.7,
+        note="in percent of the newer version",
+    )
+    assert found.measured is not None and found.measured.value == pytest.approx(-31.7, abs=0.05)
+    assert (found.value, found.corrected, found.note) == (-46, -31.7, "in percent of the newer version")
+
+
+def test_the_baseline_has_no_change_and_needs_no_excuse() -> None:
+    of = case({"tps": {0: blocks(1.0, 2.0), 1: blocks(2.0, 3.0)}})
+    found = cell([of], metric="tps", levels={"server": "10"}, show="change")
+    assert found.measured is None and not found.is_requested
+
+
+FOUR = [{"settings": name} for name in ("default", "safe", "unsafe", "safe without compression")]
+
+
+def test_a_change_may_be_against_another_arm_than_the_baseline() -> None:
+    of = case({"tps": {i: blocks(x, 2 * x) for i, x in enumerate([10.0, 30.0, 40.0, 25.0])}}, arms=FOUR)
+    asked = {"metric": "tps", "show": "change", "levels": {"settings": "safe"}}
+    plain = cell([of], **asked)
+    assert plain.measured is not None and plain.measured.value == pytest.approx(200)
+    against = cell([of], **asked, against={"settings": "safe without compression"})
+    assert against.measured is not None and against.measured.value == pytest.approx(20)
+
+
+def test_an_unnamed_compared_factor_has_the_level_of_the_baseline() -> None:
+    arms = [{"server": s, "settings": t} for s in ("12", "13") for t in ("plain", "tuned")]
+    of = case({"tps": {i: blocks(x) for i, x in enumerate([10.0, 30.0, 11.0, 36.0])}}, arms=arms)
+    plain = cell([of], metric="tps", levels={"server": "13"})
+    assert plain.measured is not None and plain.measured.value == pytest.approx(11)
+    tuned = {"metric": "tps", "levels": {"server": "13", "settings": "tuned"}, "show": "change"}
+    both = cell([of], **tuned)
+    assert both.measured is not None and both.measured.value == pytest.approx(260)
+    one = cell([of], **tuned, against={"server": "12", "settings": "tuned"})
+    assert one.measured is not None and one.measured.value == pytest.approx(20)
+
+
+def test_statements_are_identified_by_their_prefix() -> None:
+    values = {
+        f"statement.mean_ms:{UPDATE}": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)},
+        f"statement.mean_ms:{SELECT}": {0: blocks(4.0, 4.0), 1: blocks(4.5, 4.5)},
+        "statement.mean_ms:select pg_catalog": {0: blocks(9.0, 9.0), 1: blocks(90.0, 90.0)},
+    }
+    asked = {"metric": "statement.mean_ms", "levels": {"server": "15"}}
+    of = [case(values)]
+    one = cell(of, **asked, statements=("UPDATE pgbench_accounts",))
+    assert one.measured is not None and one.measured.value == pytest.approx(2) and one.parts == ()
+    two = cell(of, **asked, statements=("UPDATE", "SELECT"), show="change")
+    assert two.measured is not None
+    assert two.measured.value == pytest.approx(100 * (math.sqrt(2 * 1.125) - 1))
+    assert list(two.parts) == [UPDATE, SELECT]
+    assert cell(of, **asked, statements=("INSERT",)).missing_reason == NOT_MEASURED
+
+
+def test_a_table_may_have_a_schema() -> None:
+    values = {f"relation.bytes:{name}": {1: blocks(n)} for name, n in (("public.accounts", 7.0), ("b", 9.0))}
+    found = cell([case(values)], metric="relation.bytes", relation="accounts", levels={"server": "15"})
+    assert found.measured is not None and found.measured.value == pytest.approx(7)
+
+
+def over_clients(clients: str, *ratios: float) -> CaseValues:
+    key = f"statement.mean_ms:{UPDATE}"
+    return case(
+        {key: {0: blocks(*(1.0 for _ in ratios)), 1: blocks(*ratios)}}, {"scale": "100", "clients": clients}
+    )
+
+
+def test_a_factor_of_the_cases_that_is_not_named_is_averaged_over() -> None:
+    of = [over_clients("1", 1.1, 1.2), over_clients("2", 1.5, 1.4), over_clients("4", 2.0)]
+    asked = {"metric": "statement.mean_ms", "levels": {"server": "15", "scale": 100}}
+    value = cell(of[:2], **asked)
+    assert value.measured is not None
+    assert value.measured.value == pytest.approx(math.sqrt(1.3 * 1.3)) and value.measured.n == 2
+    assert list(value.cases) == ["100, 1", "100, 2"]
+    change = cell(of[:2], **asked, show="change")
+    assert change.measured is not None
+    assert change.measured.value == pytest.approx(100 * (np.prod([1.1, 1.2, 1.5, 1.4]) ** 0.25 - 1))
+    assert change.measured.n == 2  # passes
+
+
+def test_cases_without_a_common_block_have_a_mean_and_no_interval() -> None:
+    late = case({"tps": {1: {5: 4.0, 6: 4.0}}}, {"clients": "2"})
+    early = case({"tps": {1: {0: 2.0, 1: 2.0}}}, {"clients": "1"})
+    found = cell([early, late], metric="tps", levels={"server": "15"})
+    assert found.measured is not None and (found.measured.value, found.measured.low) == (3.0, None)
+
+
+@pytest.mark.parametrize(
+    ("asked", "missing_reason"),
+    [
+        ({"metric": "tps", "levels": {"server": "11"}}, NOT_RUN),
+        ({"metric": "tps", "levels": {"scale": 100}}, NOT_RUN),
+        ({"metric": "wal.bytes", "levels": {"server": "15"}}, NOT_MEASURED),
+        ({"metric": "deadlocks", "levels": {"server": "15"}, "show": "change"}, NO_RATIO),
+        ({"metric": "apart", "levels": {"server": "15"}, "show": "change"}, NO_PAIRS),
+    ],
+)
+def test_a_missing_measured_value_has_a_reason(asked: dict, missing_reason: str) -> None:
+    values = {
+        "tps": {0: blocks(1.0), 1: blocks(2.0)},
+        "deadlocks": {0: blocks(0.0), 1: blocks(2.0)},
+        "apart": {0: {0: 1.0}, 1: {1: 2.0}},
+    }
+    found = cell([case(values)], **asked)
+    assert (found.measured, found.missing_reason) == (None, missing_reason)
+    assert cell([], **asked).missing_reason == NOT_RUN
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "to", "expected", "shown"),
+    [
+        (103424.0, "MiB", "GB", 101.0, "GB"),
+        (2.0, "MiB", "TB", 2.0, "MB"),  # a fitted study is small
+        (0.0, "MiB", "GB", 0.0, "GB"),
+        (0.5, "ms", "s", 0.0005, "s"),
+        (5.0, "tx/s", "GB", 5.0, "tx/s"),
+        (3.0, "times", "times", 3.0, "times"),
+        (3.0, "TPM", "", 3.0, "TPM"),
+    ],
+)
+def test_measured_values_have_the_published_unit(
+    value: float, unit: str, to: str, expected: float, shown: str
+) -> None:
+    found = in_unit(Estimate(value, unit, 2, Better.LESS, value / 2, 2 * value), to)
+    assert (found.value, found.unit) == (pytest.approx(expected), shown)
+    assert found.low == pytest.approx(expected / 2) and found.high == pytest.approx(2 * expected)
+
+
+STUDIES = Path(__file__).parents[5] / "studies"
+SCRIPTS = Path(pgdyno.__file__).parent / "workloads" / "pgbench" / "scripts"
+STATEMENTS = [
+    "UPDATE pgbench_accounts SET abalance = abalance + $1 WHERE aid = $2",
+    "SELECT abalance FROM pgbench_accounts WHERE aid = $1",
+    "INSERT INTO pgbench_history (tid, bid, aid, delta, mtime) VALUES ($1, $2, $3, $4, CURRENT_TIMESTAMP)",
+    *(" ".join(path.read_text("utf-8").split()) for path in SCRIPTS.glob("*.sql")),
+]
+
+
+def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
+    """Return every case of a study with every metric. Each second arm is 20% higher."""
+    file = read_study(path.read_text("utf-8"), path.name)
+    keys = [of for of in METRICS if of.split(".")[0] not in PARTS_OF]
+    keys += [f"{of}:{text}" for of in METRICS if of.startswith("statement.") for text in STATEMENTS]
+    keys += [f"{of}:pgbench_accounts" for of in METRICS if of.startswith("relation.")]
+    cases = []
+    for case in cases_of(file):
+        values = {i: blocks(10 * 1.2**i, 11 * 1.2**i) for i in range(len(case.arms))}
+        measured = {key: MetricValues("MiB", Better.LESS, values) for key in keys}
+        cases.append(CaseValues(case.name, case.levels, case.arms, measured, 0.95, Method.STUDENT))
+    assert file.published is not None
+    return file.published, cases
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_every_published_figure_of_a_shipped_study_is_matched(path: Path) -> None:
+    published, cases = as_if_measured(path)
+    tables = with_measured_values(published, cases)
+    asked = [cell for table in tables for row in table.rows for cell in row if cell.is_requested]
+    assert asked and not [cell for cell in asked if cell.missing_reason]
+    figures = [cell for table in published.tables for row in table.figures() for cell in row]
+    assert len(asked) == sum(cell.metric is not None and cell.value is not None for cell in figures)
+    changes = [cell.measured.value for cell in asked if cell.is_change and cell.measured]
+    if len(cases[0].arms) == 2:
+        assert changes == pytest.approx([20.0] * len(changes))
+
+
+def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
+    published, cases = as_if_measured(STUDIES / "moppel-2019-pgbench-11-vs-12.toml")
+    (table,) = with_measured_values(published, cases)
+    name, *_, change, _, _, _ = table.rows[-1]
+    assert name.text == "total average" and change.text == "3.3"
+    assert (
+        change.measured is not None and change.measured.value == pytest.approx(20) and change.measured.n == 2
+    )
+    assert len(change.cases) == 30
+
+
+def changes_of(cases: list[CaseValues], **given: object) -> list[SourceChange]:
+    return changes_of_source(
+        Published.model_validate({"tables": [{"title": "t", **given}]}, strict=False), cases
+    )
+
+
+SETTINGS = [{"settings": name} for name in ("default", "safe")]
+
+
+@pytest.mark.parametrize(
+    ("ours", "agreement"),
+    [
+        ((2.8, 2.9, 3.0, 2.95, 2.85), Agreement.AGREES),
+        ((0.6, 0.65, 0.62, 0.66, 0.64), Agreement.OPPOSITE),
+        ((1.2, 1.25, 1.22, 1.26, 1.24), Agreement.SMALLER),
+        ((5.2, 5.25, 5.22, 5.26, 5.24), Agreement.LARGER),
+        ((0.5, 5.5, 0.7, 1.6, 4.9), Agreement.UNRESOLVED),  # the CI contains the source's change and 0
+        ((0.999, 1.001, 1.0, 1.002, 0.998), Agreement.NOT_REPRODUCED),
+        ((2.8, 2.9), Agreement.NO_INTERVAL),
+    ],
+)
+def test_direction_and_size_are_compared_with_the_source(
+    ours: tuple[float, ...], agreement: Agreement
+) -> None:
+    of = case({"tps": {0: blocks(*[1.0] * len(ours)), 1: blocks(*ours)}}, arms=SETTINGS)
+    columns = [{"title": "Settings"}, {"title": "TPS", "metric": "tps"}]
+    rows = [
+        {"levels": {"settings": "default"}, "cells": ["untuned", 1978.48]},
+        {"levels": {"settings": "safe"}, "cells": ["tuned", 5736.66]},
+    ]
+    (found,) = changes_of([of], columns=columns, rows=rows)
+    assert found.published_percent == pytest.approx(189.95, abs=0.01)
+    assert (found.arm, found.baseline, found.agreement) == ("safe", "default", agreement)
+
+
+@pytest.mark.parametrize(
+    ("ours", "agreement"),
+    [
+        ((1.05, 1.051, 1.049, 1.05, 1.052), Agreement.ONLY_HERE),
+        ((0.95, 0.951, 0.949, 0.95, 0.952), Agreement.ONLY_HERE),
+        ((0.999, 1.001, 1.0, 1.002, 0.998), Agreement.AGREES),
+    ],
+)
+def test_a_published_change_of_zero_has_no_sign(ours: tuple[float, ...], agreement: Agreement) -> None:
+    of = case({"tps": {0: blocks(*[1.0] * len(ours)), 1: blocks(*ours)}})
+    column = {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}
+    (found,) = changes_of([of], columns=[column], rows=[{"cells": [0]}])
+    assert (found.published_percent, found.agreement) == (0, agreement)
+
+
+def test_one_change_of_many_does_not_contradict_the_source_by_chance() -> None:
+    ours = {
+        "noisy": (0.9, 0.97, 0.99, 0.95, 0.88),
+        **{f"still {n}": (1.0, 1.01, 0.99, 1.0, 1.0) for n in range(20)},
+    }
+    cases = [
+        case({"tps": {0: blocks(*[1.0] * 5), 1: blocks(*of)}}, {"load": name}) for name, of in ours.items()
+    ]
+    columns = [{"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}]
+    rows = [{"levels": {"load": name}, "cells": [3]} for name in ours]
+    alone, *_ = changes_of(cases[:1], columns=columns, rows=rows[:1])
+    found = changes_of(cases, columns=columns, rows=rows)
+    assert alone.agreement is Agreement.OPPOSITE
+    assert len(found) == 21 and found[0].agreement is not Agreement.OPPOSITE
+    assert found[0].measured.confidence == pytest.approx(1 - 0.05 / 21)
+
+
+@pytest.mark.parametrize(
+    ("base", "value", "percent"),
+    [
+        (100, {"value": 150, "corrected": 200, "note": "a typo"}, 100),
+        ({"value": 100, "corrected": 50, "note": "a typo"}, 150, 200),
+    ],
+)
+def test_changes_follow_from_corrected_values(base: object, value: object, percent: float) -> None:
+    of = case({"tps": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)}})
+    columns = [{"title": name, "metric": "tps", "levels": {"server": name}} for name in ("10", "15")]
+    (found,) = changes_of([of], columns=columns, rows=[{"cells": [base, value]}])
+    assert found.published_percent == pytest.approx(percent)
+
+
+def test_a_printed_change_replaces_the_one_computed_from_its_values() -> None:
+    of = case({"tps": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)}})
+    columns = [
+        {"title": "10", "metric": "tps", "levels": {"server": "10"}},
+        {"title": "15", "metric": "tps", "levels": {"server": "15"}},
+        {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"},
+    ]
+    rows = [{"cells": [100, 150, {"value": 33, "corrected": 50}]}]
+    (found,) = changes_of([of], columns=columns, rows=rows)
+    assert (found.published_percent, found.measured.value) == (50, pytest.approx(100))
+
+
+def test_a_level_of_the_settings_is_compared_over_cases() -> None:
+    def of(settings: str, *rates: float) -> CaseValues:
+        return case({"tps": {0: blocks(*rates), 1: blocks(*rates)}}, {"settings": settings})
+
+    rows = [
+        {"levels": {"settings": name, "server": "10"}, "cells": [name, value]}
+        for name, value in (("untuned", 100), ("tuned", 700))
+    ]
+    columns = [{"title": "Settings"}, {"title": "TPS", "metric": "tps"}]
+    (found,) = changes_of([of("untuned", 2.0, 4.0), of("tuned", 3.0, 6.0)], columns=columns, rows=rows)
+    assert (found.arm, found.baseline, found.published_percent) == ("tuned", "untuned", pytest.approx(600))
+    assert found.measured.value == pytest.approx(50)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "shown"),
+    [
+        ("1848943", 1848943.0, "1,848,943 TPM"),
+        ("9999", 9999.0, "9,999 TPM"),
+        ("12345", None, "12345"),  # not a number of the source: a label
+        ("3 to 4", 3.5, "3 to 4 TPM"),
+    ],
+)
+def test_long_published_numbers_are_grouped_as_measured_ones_are(
+    text: str, value: float | None, shown: str
+) -> None:
+    printed = as_printed(MeasuredCell(text, value, None, "TPM", "", False))
+    assert printed.replace(NO_BREAK, " ") == shown

@@ -1,0 +1,129 @@
+"""Study files of the package: complete, of the size counted by hand, faithful to their sources."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from example_studies import read_study
+from pgdyno.features.published.plan import Cell, Published
+from pgdyno.server.settings import PROFILES, RESERVED
+from pgdyno.study.cases import cases_of
+from pgdyno.study.study_file import StudyFile
+
+STUDIES = Path(__file__).parents[5] / "studies"
+FILES = sorted(STUDIES.rglob("*.toml"))
+
+# Counted by hand: cases, arms of each.
+SIZES = {
+    # 8 numbers of clients × 2 settings; 2 versions
+    "edb-2020-tproc-c-12-vs-13": (16, 2),
+    # select-only 3 scales × 4 clients, default and extra-indexes 2 × 4 each, analytical 2 × 1; 2 versions
+    "moppel-2019-pgbench-11-vs-12": (30, 2),
+    "percona-2018-crash-safety": (1, 4),
+    "percona-2018-sysbench-tpcc": (1, 3),
+    "moppel-2022-a-billion-transactions": (1, 2),
+    "upgrade": (1, 3),
+    "settings": (1, 3),
+    "clients-sweep": (7, 2),
+    "capacity": (6, 2),
+    "memory-sizes": (2, 3),
+    "checkpoint-settings": (1, 3),
+    "wal-compression": (1, 2),
+}
+
+
+def study(path: Path) -> StudyFile:
+    return read_study(path.read_text(), path.name)
+
+
+def test_every_file_was_counted() -> None:
+    assert {path.stem for path in FILES} == set(SIZES)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_has_the_cases_and_arms_that_were_counted(path: Path) -> None:
+    cases = cases_of(study(path))
+    assert (len(cases), {len(case.arms) for case in cases}) == (SIZES[path.stem][0], {SIZES[path.stem][1]})
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_contains_only_settings_and_profiles_valid_for_an_arm(path: Path) -> None:
+    for case in cases_of(study(path)):
+        for arm in case.study.arms:
+            assert not arm.settings.keys() & RESERVED.keys()
+            assert set(arm.profiles) <= PROFILES.keys()
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_a_file_names_its_schema_for_editors(path: Path) -> None:
+    found = re.match(r"#:schema (\S+)\n", path.read_text())
+    assert found
+    assert (path.parent / found[1]).resolve() == STUDIES / "study.schema.json"
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_a_published_experiment_has_its_source_and_its_tables(path: Path) -> None:
+    file = study(path)
+    assert file.source and file.source.machine and file.published
+    assert file.run.nearest, "not every version that was published can be had"
+    figures = [cell for table in file.published.tables for row in table.figures() for cell in row]
+    assert any(cell.metric and cell.value is not None for cell in figures)
+
+
+def test_figures_without_a_counterpart_are_explained() -> None:
+    """EDB prints one table, all of which is measured."""
+    for path in STUDIES.glob("*.toml"):
+        published = study(path).published
+        assert published is not None
+        cells = [cell for table in published.tables for row in table.figures() for cell in row[1:]]
+        texts = [cell.text for cell in cells if cell.metric is None and cell.text]
+        printed = [text for text in texts if any(letter.isdigit() for letter in text)]
+        assert published.not_repeated or (path.stem.startswith("edb") and not printed), path.stem
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_published_tables_go_through_the_evidence_and_back(path: Path) -> None:
+    published = study(path).published
+    assert published and Published.model_validate_json(published.model_dump_json()) == published
+
+
+def key(cell: Cell, levels: dict[str, object]) -> tuple[object, ...]:
+    return cell.metric, cell.relation, cell.statements, frozenset(levels.items())
+
+
+@pytest.mark.parametrize("path", sorted(STUDIES.glob("*.toml")), ids=lambda path: path.stem)
+def test_published_changes_follow_from_the_published_values_or_are_corrected(path: Path) -> None:
+    file = study(path)
+    assert file.published
+    first = {factor: file.factors[factor][0].name for factor in file.compare}
+    for table in file.published.tables:
+        cells = [cell for row in table.figures() for cell in row if cell.value is not None and cell.metric]
+        values = {key(cell, dict(cell.levels)): cell.value for cell in cells if cell.show != "change"}
+        for cell in cells:
+            base = values.get(key(cell, {**cell.levels, **first, **cell.against}))
+            value = values.get(key(cell, dict(cell.levels)))
+            if cell.show == "change" and base and value and cell.value is not None:
+                change = 100 * (value - base) / base
+                told = cell.value if cell.corrected is None else cell.corrected
+                assert told == pytest.approx(change, abs=0.35), (path.stem, cell)
+                if cell.corrected is not None:
+                    assert cell.value != pytest.approx(change, abs=0.35)
+
+
+def test_a_version_goes_without_a_setting_that_it_lacks_as_in_the_source() -> None:
+    (case,) = cases_of(study(STUDIES / "moppel-2022-a-billion-transactions.toml"))
+    assert {arm.optional for arm in case.study.arms} == {("max_parallel_maintenance_workers",)}
+    assert case.study.transactions == 125_000_000 and case.study.clients == 8
+    assert case.study.workload.to_drive()["protocol"] == "prepared"
+    assert case.study.warmup_workload and case.study.warmup_s == 600
+
+
+def test_a_case_of_2019_equals_the_published_one() -> None:
+    cases = {case.name: case for case in cases_of(study(STUDIES / "moppel-2019-pgbench-11-vs-12.toml"))}
+    case = cases["analytical, scale 1000, clients 1"]
+    assert "analytical, scale 1000, clients 2" not in cases and "default, scale 5000, clients 1" not in cases
+    assert [arm.server for arm in case.study.arms] == ["11.5", "12.0"]
+    assert case.study.rounds * case.study.slice_s == 7200 and case.study.warmup_s == 0
+    assert case.study.arms[0].settings["autovacuum_vacuum_cost_delay"] == "20ms"
+    assert "statements" in case.study.probes
