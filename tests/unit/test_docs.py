@@ -70,7 +70,8 @@ def skips(path: Path) -> Iterator[str]:
 def test_every_test_that_may_be_skipped_is_listed_with_its_reason() -> None:
     section = (ROOT / "CONTRIBUTING.md").read_text().partition("## Skipped tests")[2].partition("\n## ")[0]
     listed = re.findall(r"`(\w+\.py(?:::\w+)?)`", section.partition("|---|---|")[2])
-    found = {entry for path in (ROOT / "tests").rglob("*.py") for entry in skips(path)}
+    files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "python").rglob("tests/*.py"), ROOT / "conftest.py"]
+    found = {entry for path in files for entry in skips(path)}
     assert sorted(listed) == sorted(found)
 
 

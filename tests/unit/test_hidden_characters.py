@@ -101,7 +101,7 @@ def test_messages_of_a_library_are_truncated() -> None:
 
 def test_every_console_of_the_command_line_escapes_control_characters() -> None:
     package = Path(__file__).parents[2] / "python" / "pgdyno"
-    for module in [*(package / "cli").glob("*.py"), *(package / "features").rglob("*.py")]:
+    for module in [*(package / "cli").glob("*.py"), *(package / "features").glob("*/*.py")]:
         text = module.read_text()
         assert "rich.markup" not in text, module
         assert module.name == "console.py" or "Console(" not in text, module

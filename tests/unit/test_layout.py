@@ -22,7 +22,7 @@ VAGUE = {"utils", "util", "helpers", "helper", "manager", "common", "misc"}
 
 
 def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+    return sorted(path for path in PACKAGE.rglob("*.py") if "tests" not in path.parts)
 
 
 @functools.cache
@@ -136,5 +136,5 @@ def test_only_commands_that_need_a_cluster_import_ray() -> None:
 
 
 def test_no_test_module_imports_another_one() -> None:
-    for path in (ROOT / "tests").rglob("*.py"):
+    for path in [*(ROOT / "tests").rglob("*.py"), *PACKAGE.rglob("tests/*.py")]:
         assert not re.search(r"^\s*(?:from|import) test_", path.read_text(), re.MULTILINE), path
