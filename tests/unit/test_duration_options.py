@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from example_studies import make_file, make_study
 from pgdyno.cli.compare import describe_sizes
@@ -57,6 +58,15 @@ def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece
     assert fields == {"checkpoints": 2, "rounds": 1203, "slice_s": 1.0}
     assert window_text(make_study(**fields, schedule="blocks")) == "2 checkpoint cycles"
     assert rounds_for(1000, 3600.0) == (9973, 361.0)  # no more than a study may have
+
+
+def test_a_window_has_at_most_10000_slices() -> None:
+    longest, longer = (
+        window_from_option(text, BlockLayout(2.0, 4), 1.0, "slices", ARMS) for text in ("10000s", "10002s")
+    )
+    assert longest == {"rounds": 10_000} and make_study(**longest, slice_s=1.0).rounds == 10_000
+    with pytest.raises(ValidationError, match=r"--window must be at most 2 h 47 min, 10000 slices of 1 s"):
+        make_study(**longer, slice_s=1.0)
 
 
 def test_a_budget_of_fewer_than_five_blocks_is_reported_before_the_start() -> None:

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import scipy
 from golden_reports import STEAL
+from pydantic import TypeAdapter
 from report_forms import report_of
 from synthetic_study import Synthetic
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.outlier_trials import COVARIATES, causes
+from pgdyno.analysis.outlier_trials import COVARIATES, OutlierTrials, causes
 from pgdyno.analysis.statistics.intervals import robust_sd
 from pgdyno.analysis.statistics.series import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
 from pgdyno.report.conditions import outlier_trials
@@ -125,6 +126,10 @@ def test_a_slow_trial_is_an_outlier_with_its_steal() -> None:
         pytest.approx(0.1),
     )
     assert len(findings.comparisons[0].blocks) == STEAL.blocks  # the block is not dropped
+    outliers = TypeAdapter(OutlierTrials).dump_python(findings.outliers)
+    first = outliers["trials"][0]
+    assert (first["block"], first["causes"][0]["covariate"], first["causes"][0]["unit"]) == (7, "steal", "%")
+    assert (outliers["without_block"][0]["arm"], outliers["without_block"][0]["block"]) == ("18", 7)
 
 
 def test_a_slow_trial_of_the_baseline_is_attributed_to_the_baseline() -> None:

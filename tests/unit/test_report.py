@@ -117,6 +117,14 @@ def test_every_form_bears_a_study_that_has_hardly_begun(form: str, blocks: int) 
     assert FORMS[form](report_of(Synthetic(blocks=blocks, ended=None)))
 
 
+def test_json_numbers_the_blocks_of_a_comparison_and_names_the_dropped_ones() -> None:
+    case = case_in(json.loads(checked_json(report_of(THREE))))
+    first = case["comparisons"][0]
+    assert first["blocks"] == [0, 1, 3, 4, 5] and first["dropped"] == [2]
+    assert set(first["effects"][case["primary"]]["log_ratios"]) == {"0", "1", "3", "4", "5"}
+    assert case["arms"][1]["trials_by_status"] == {"ok": 5, "excluded": 1}
+
+
 def test_csv_is_tidy_and_includes_excluded_trials() -> None:
     rows = list(csv.DictReader(io.StringIO(report_of(THREE).csv())))
     assert tuple(rows[0]) == COLUMNS

@@ -55,6 +55,7 @@ def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> 
     found = json.loads(FORMS["json"](built))
     levels = [case["study"]["levels"] for case in found["study"]["cases"]]
     assert levels == [{"clients": n} for n in ("8", "64", "500")]
+    assert found["study"]["cases"][0]["study"]["changes"] == [CHANGE]
     assert [one["verdict"] for one in found["verdicts"]] == ["faster", "slower", "faster"]
     assert found["study"]["over_cases"][0]["verdicts"] == {"faster": 2, "slower": 1}
     rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections.abc import Mapping
@@ -95,6 +97,16 @@ def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction() -> 
     ok = [trial for trial in findings(built).trials if trial.arm == 1]
     assert cost.us_per_tx[1] == pytest.approx(6 * 5e4 / sum(trial.transactions or 0 for trial in ok))
     assert "0.25%" in plain(probe_overhead(findings(built)))
+    without = report_of(replace(PROBED, probed=False))
+    assert not probe_overhead(findings(without))
+    assert case_in(json.loads(FORMS["json"](without)))["telemetry"]["cost"] is None
+
+
+def test_csv_has_the_telemetry_of_each_block() -> None:
+    rows = list(csv.DictReader(io.StringIO(report_of(PROBED).csv())))
+    chosen = [row for row in rows if row["metric"] == f"statement.mean_ms:{UPDATE}"]
+    assert [row["block"] for row in chosen if row["arm"] == "18"] == [*"012345"] and len(chosen) == 12
+    assert {float(row["value"]) for row in chosen if row["arm"] == "18"} == {1.0}
 
 
 def test_a_feature_missing_in_a_version_raises_no_caveat() -> None:

@@ -209,10 +209,12 @@ def test_arms_may_be_driven_differently() -> None:
     "wrong",
     [
         {"rounds": 3},
+        {"margin": 0.0},
         {"slice_s": 0.2, "discard_s": 0.2},
         {"workload": {"warehouses": 1, "pipeline": True}},
         {"unknown": 1},
         {"schedule": "sequential"},
+        {"schedule": "blocks", "checkpoints": 1, "transactions": 5},
         {"drivings": [{"workload": TpccParameters(warehouses=1), "clients": 4}]},
         {
             "drivings": [

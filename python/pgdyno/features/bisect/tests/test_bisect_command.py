@@ -43,6 +43,11 @@ def test_an_existing_directory_is_not_used_for_a_new_search_and_a_damaged_one_no
     assert "is damaged" in refusal("bisect --resume d", 1)
 
 
+def test_a_refused_search_creates_nothing(repository: Path, refusal: Callable[..., str]) -> None:
+    assert "--minutes must be greater than 0" in refusal(command(repository, "--minutes", "0"))
+    assert not Path("d").exists()
+
+
 def test_the_search_is_stored_and_its_end_is_reported(
     repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

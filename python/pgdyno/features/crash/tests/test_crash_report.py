@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -218,6 +220,20 @@ def test_settings_that_promise_everything_are_contradicted_by_any_deviation(cras
     assert not findings_of(report_of())[0].breaks_promise
 
 
+def test_json_has_the_plan_and_the_losses_of_each_arm() -> None:
+    document = json.loads(checked_json(report_of(standby=StandbyCrash.BOTH)))
+    plan = PLAN.model_copy(update={"standby": StandbyCrash.BOTH})
+    assert document["plan"] == plan.model_dump(mode="json") and document["plan"]["standby"] == "both"
+    assert document["complete"] is False
+    assert document["arms"][1]["lost_commits"] == [700, 100]
+    assert document["arms"][1]["loss_window_s"] == [0.9, 0.9]
+
+
+def test_each_arm_has_a_sentence_also_before_its_first_crash() -> None:
+    assert "1 left it unreadable" in sentences_of(report_of())[1]
+    assert len(sentences_of(report_of([]))) == 2
+
+
 def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence() -> None:
     report = report_of([crash_of(number, 0) for number in range(30)], ARMS[:1])
     ((_, loss, *_),) = crash_tables(report.test)[0].rows
@@ -277,7 +293,7 @@ def test_progress_names_the_loss_or_the_reason_of_an_unreadable_cluster() -> Non
     assert "invalid page" in progress_line(CRASHES[5], "x", PLAN)
 
 
-def test_the_page_of_a_crash_test_and_its_whole_report_have_every_table(
+def test_the_page_and_the_whole_report_have_every_table_and_the_csv_every_crash(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Other formats are in the golden commands."""
@@ -289,6 +305,12 @@ def test_the_page_of_a_crash_test_and_its_whole_report_have_every_table(
     assert run_command(["report", str(path), "--full"]) == 0
     for text in (page.read_text("utf-8"), capsys.readouterr().out):
         assert "700" in text and "fsync=off" in text and DISK_TITLE in text
+    assert run_command(["report", str(path), "--csv"]) == 0
+    rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert [(row["arm"], row["acknowledged"], row["lost"]) for row in rows] == [
+        (ARMS[of.arm].name, str(of.acknowledged), "" if of.audit is None else str(of.audit.lost))
+        for of in sorted(CRASHES, key=lambda of: (of.number, of.arm))
+    ]
 
 
 @pytest.mark.parametrize(

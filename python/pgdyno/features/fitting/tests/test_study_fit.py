@@ -304,6 +304,14 @@ def test_published_figures_follow_the_levels_they_belong_to() -> None:
     assert found["500"] == (None, None)  # its level was dropped
 
 
+@pytest.mark.parametrize("name", [EDB, MOPPEL_2019, MOPPEL_2022, PERCONA])
+def test_every_change_changes_something_and_has_a_reason(name: str) -> None:
+    changes = small(name).changes
+    assert changes
+    for change in changes:
+        assert change.before != change.after and change.why, change.key
+
+
 def test_searches_for_the_capacity_are_fitted_into_the_time() -> None:
     """By hand: 2 cores answer 600 transactions per second, so a step for p99 takes at least 1300 / 420 s."""
     text = (STUDIES / "templates" / "upgrade.toml").read_text()

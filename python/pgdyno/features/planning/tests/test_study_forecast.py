@@ -131,4 +131,6 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
     assert found.search_s == pytest.approx(2 + STEPS_USUAL * (1300 / (0.7 * 300 * 4) + 0.05))
     assert found.pass_s == pytest.approx(without.pass_s + (1 + aa_share(found.cases)) * 3 * found.search_s)
     assert found.disk_bytes > without.disk_bytes
+    assert "about 20 s capacity search, then" in "\n".join(plan_lines(files[1], found, []))
+    assert "capacity" not in "\n".join(plan_lines(files[0], without, []))
     assert plan_as_json(files[1], found, [])["search_s"] == found.search_s
