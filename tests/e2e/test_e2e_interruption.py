@@ -103,7 +103,6 @@ def test_a_signal_ends_the_slice_and_keeps_the_measurements_of_a_file_with_one_w
     require_kept(program, evidence)
 
 
-@pytest.mark.long  # one signal ends a study, and a drive of a silent server, in other tests
 def test_a_frozen_server_does_not_delay_a_study_that_stops(
     program: Program, server: str, evidence: Path
 ) -> None:

@@ -67,7 +67,6 @@ def test_a_comparison_by_a_stock_script_passes_its_checks(
     assert "| point-selects | 2 |" in shown.out
 
 
-@pytest.mark.long  # test_oracle_sysbench.py runs such a script
 def test_a_script_in_the_manner_of_sysbench_tpcc_is_compared(program: Program, server: str) -> None:
     script = Path(__file__).parents[2] / "bench" / "order_entry.lua"
     options = ("--script", script, "--opt", "items=100", "--opt", "trx-level=RC")

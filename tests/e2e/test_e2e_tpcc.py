@@ -85,7 +85,6 @@ def test_a_duet_drives_both_arms_at_the_same_time_with_pipelined_calls(
     assert "The CPU partitions are cores" in report.out
 
 
-@pytest.mark.long  # test_report_json.py has the bounds, and another test here an open loop
 def test_an_overloaded_arm_with_many_clients_has_only_lower_bounds_of_its_latency(
     program: Program, server: str, tmp_path: Path
 ) -> None:
