@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from small_study import run_small, small_study
 
+from pgdyno.cli.options import expanded
 from pgdyno.errors import ConnectError, PgdynoError
 from pgdyno.features.runs import command as drive_command
-from pgdyno.features.runs.command import load
 from pgdyno.measure import drive
 from pgdyno.measure.engine_runs import EngineRun, run_drive
 from pgdyno.results.reader import Evidence
@@ -80,8 +80,8 @@ def test_a_crash_after_the_last_slice_invalidates_a_single_run(
     crashes_at_the_end: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dsn = crashes_at_the_end.conninfo("single_run")
-    load(dsn, warehouses=1, quiet=True)
+    expanded(drive_command.load)(dsn, warehouses=1, quiet=True)
     capsys.readouterr()
     with pytest.raises(PgdynoError, match="the run is not valid: the server crashed or restarted"):
-        drive_command.drive(dsn, clients=2, window="0.4s", warmup="0s", json=True, quiet=True)
+        expanded(drive_command.drive)(dsn, clients=2, window="0.4s", warmup="0s", json=True, quiet=True)
     assert '"complete": false' in capsys.readouterr().out

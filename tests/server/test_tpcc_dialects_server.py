@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from pgdyno.cli.options import expanded
 from pgdyno.errors import DatasetError
-from pgdyno.features.runs.command import check
-from pgdyno.features.runs.command import drive as drive_command
+from pgdyno.features.runs import command
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Place, load_data
 from pgdyno.measure.engine_runs import PlannedSlice, drive_specification, run_drive
@@ -25,6 +25,7 @@ from pgdyno.study.plan import Driving
 from pgdyno.workloads.tpcc.data import Tpcc
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
+check, drive_command = expanded(command.check), expanded(command.drive)
 pytestmark = pytest.mark.server
 
 DATA = Path(__file__).parents[1] / "data" / "sysbench_tpcc"

@@ -9,10 +9,12 @@ from contextlib import closing
 import pytest
 from checks_population import populate
 
+from pgdyno.cli.options import expanded
 from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
-from pgdyno.features.runs.command import check
+from pgdyno.features.runs import command
 from pgdyno.server.processes import Server
 
+check = expanded(command.check)
 pytestmark = pytest.mark.server
 
 
