@@ -127,7 +127,7 @@ const KEYWORDS: [(&str, Option<&str>); 16] = [
 /// Unsupported keywords of libpq: the variable, the values without effect, and the error for other values.
 ///
 /// Ignoring other values would silently change the meaning of the connection string.
-const REFUSED: [(&str, Option<&str>, &[&str], &str); 28] = [
+const REFUSED: [(&str, Option<&str>, &[&str], &str); 29] = [
     (
         "service",
         Some("PGSERVICE"),
@@ -171,6 +171,12 @@ const REFUSED: [(&str, Option<&str>, &[&str], &str); 28] = [
     ("tcp_user_timeout", None, &["0"], "it is not supported"),
     ("load_balance_hosts", Some("PGLOADBALANCEHOSTS"), &["disable"], "the hosts are tried in order"),
     ("min_protocol_version", Some("PGMINPROTOCOLVERSION"), &["3.0"], "protocol 3.0 is spoken"),
+    (
+        "max_protocol_version",
+        Some("PGMAXPROTOCOLVERSION"),
+        &["3.0", "3.2", "latest"],
+        "protocol 3.0 is spoken",
+    ),
 ];
 
 /// Rejects an unknown keyword, and an unsupported value.
@@ -230,9 +236,8 @@ const VARIABLES: [(&str, &str); 3] = [("PGDATESTYLE", "datestyle"), ("PGTZ", "ti
 /// Values that the engine receives: libpq has resolved the connection string.
 #[derive(Deserialize)]
 struct Resolved {
-    /// The password of each host.
-    #[serde(default)]
-    passwords: Vec<Option<String>>,
+    /// The password of each host; absent if none has one.
+    passwords: Option<Vec<Option<String>>>,
     #[serde(flatten)]
     values: BTreeMap<String, String>,
 }
@@ -241,6 +246,14 @@ impl TryFrom<Resolved> for Conninfo {
     type Error = ConninfoError;
 
     fn try_from(resolved: Resolved) -> Result<Self, ConninfoError> {
+        for (keyword, why) in [
+            ("password", "give passwords, a list with the password of each host"),
+            ("passfile", "the engine reads no password file; give passwords"),
+        ] {
+            if resolved.values.contains_key(keyword) {
+                return Err(ConninfoError::Unsupported { setting: keyword.to_owned(), why });
+            }
+        }
         let given: Vec<_> = resolved.values.into_iter().collect();
         let settings = Settings::collect(&given, &|_| None)?;
         if settings.text("client_encoding").is_some_and(|name| !is_utf8(&name)) {
@@ -248,8 +261,14 @@ impl TryFrom<Resolved> for Conninfo {
         }
         let parameters = vec![("client_encoding", "UTF8".to_owned())];
         let mut conninfo = resolve(&settings, parameters, None, None)?;
-        for (host, password) in conninfo.hosts.iter_mut().zip(resolved.passwords) {
-            host.password = password.map(Password::new);
+        if let Some(passwords) = resolved.passwords {
+            let (count, hosts) = (passwords.len(), conninfo.hosts.len());
+            if count != hosts {
+                return Err(problem(format!("{count} passwords for {hosts} hosts")));
+            }
+            for (host, password) in conninfo.hosts.iter_mut().zip(passwords) {
+                host.password = password.map(Password::new);
+            }
         }
         Ok(conninfo)
     }

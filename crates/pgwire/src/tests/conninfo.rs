@@ -236,7 +236,7 @@ fn programs_send_settings_of_the_environment() {
 fn the_engine_takes_resolved_values_and_reads_neither_environment_nor_files() {
     let read = |values| serde_json::from_value::<Conninfo>(values);
     let values = json!({"host": "a,/run", "port": "1,2", "user": "u", "client_encoding": "unicode",
-        "sslmode": "require", "passwords": ["hunter2", null]});
+        "sslmode": "require", "max_protocol_version": "latest", "passwords": ["hunter2", null]});
     let conninfo = read(values).unwrap();
     assert_eq!(shown(&conninfo), "u hunter2 u a:1 /run/.s.PGSQL.2");
     assert_eq!((&conninfo.hosts[1].password, &conninfo.passfile), (&None, &None));
@@ -250,6 +250,11 @@ fn the_engine_takes_resolved_values_and_reads_neither_environment_nor_files() {
         (json!({"user": "u", "sslcert": "me.crt"}), "sslcert: client certificates are not supported"),
         (json!({"user": "u", "colour": "red"}), "unknown keyword \"colour\""),
         (json!({"user": "u", "port": "hunter2"}), "port: invalid value"),
+        (json!({"user": "u", "max_protocol_version": "2.0"}), "max_protocol_version: protocol 3.0 is spoken"),
+        (json!({"user": "u", "passwords": []}), "0 passwords for 1 hosts"),
+        (json!({"user": "u", "host": "a", "passwords": ["hunter2", null]}), "2 passwords for 1 hosts"),
+        (json!({"user": "u", "password": "hunter2"}), "password: give passwords, a list"),
+        (json!({"user": "u", "passfile": "/p"}), "passfile: the engine reads no password file"),
     ];
     for (values, expected) in table {
         let error = read(values).unwrap_err().to_string();
