@@ -328,7 +328,7 @@ Replace = Annotated[
 
 def require_no_password(conninfo: str | None) -> str | None:
     """Return a connection string of the command line. Raises UsageError if it has a password: ps shows it."""
-    with contextlib.suppress(ProgrammingError):  # malformed: Dsn says so
+    with contextlib.suppress(ProgrammingError, UnicodeError):  # malformed: Dsn says so
         if conninfo is not None and has_secrets(conninfo):
             raise UsageError(
                 "a connection string on the command line must not contain a password, which ps shows: put it "

@@ -26,7 +26,7 @@ from psycopg import waiting
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import PGconn, TransactionStatus
 
-from pgdyno.errors import UsageError
+from pgdyno.errors import UsageError, in_one_line
 from pgdyno.interruption import stopping
 from pgdyno.study.arm_spec import SECRET_WORDS, without_secrets
 
@@ -45,7 +45,7 @@ class Dsn:
     def __post_init__(self) -> None:
         try:
             conninfo_to_dict(self.conninfo)
-        except psycopg.Error as error:
+        except (psycopg.Error, UnicodeError) as error:
             # The message of libpq quotes the string, including the password.
             raise UsageError(f"the connection string is malformed ({type(error).__name__})") from None
 
@@ -91,39 +91,73 @@ class Dsn:
 # ----------------------------------------------------------------------
 
 
-def resolved(conninfo: str) -> dict[str, Any]:
-    """Return libpq's keywords with their values, and ``passwords`` of the hosts in order, or None for none.
+_STOP = "pgdyno-stop"
+"""Value that libpq rejects after it has read service and password file, and before it opens a socket."""
 
-    They come from the connection string, its service, the environment and the password file. Raises
-    psycopg.Error for a malformed string.
+_SENT_ALWAYS = ("port", "sslmode", "channel_binding")
+"""Keywords whose default depends on the build of libpq, so that the engine may have another one."""
+
+_READ_BY_LIBPQ = ("service", "servicefile", "passfile", "password")
+"""Keywords that libpq replaces by the values that it reads."""
+
+
+def resolved(conninfo: str) -> dict[str, Any]:
+    """Return the parameters of a connection for the engine, by libpq's keywords.
+
+    ``passwords`` has the password of each host in order, None for a host without one. The values come from
+    the connection string, its service, the environment and the password file; defaults of libpq are omitted.
+    Raises UsageError if libpq rejects a value, or if one is not UTF-8.
     """
-    values, password = _resolved_by_libpq(conninfo)
+    dsn = Dsn(conninfo)
+    values, password = _resolved_by_libpq(dsn, "gssencmode")
     lists = {name: values[name].split(",") for name in ("host", "hostaddr", "port") if name in values}
     count = max((len(parts) for parts in lists.values()), default=1)
     passwords = [password]
     for nth in range(1, count):
         one = {name: parts[nth % len(parts)] for name, parts in lists.items()}
-        passwords.append(_resolved_by_libpq(make_conninfo(conninfo, **one))[1])
+        passwords.append(_resolved_by_libpq(dsn, "gssencmode", **one)[1])
+    others, _ = _resolved_by_libpq(dsn, "target_session_attrs")
+    if "gssencmode" in others:
+        values["gssencmode"] = others["gssencmode"]
+    # The engine always uses UTF8, whatever the environment says. It rejects another encoding of a string or a
+    # service.
     given = conninfo_to_dict(conninfo)
-    values["gssencmode"] = str(given.get("gssencmode") or os.environ.get("PGGSSENCMODE") or "")
-    # The engine always uses UTF8, whatever the environment says, and accepts no other encoding in a string.
-    values["client_encoding"] = str(given.get("client_encoding") or "")
-    values.setdefault("sslrootcert", str(Path("~/.postgresql/root.crt").expanduser()))
+    encoding, ignored = values.get("client_encoding"), os.environ.get("PGCLIENTENCODING")
+    if encoding and encoding == ignored and "client_encoding" not in given:
+        del values["client_encoding"]
+    if "sslrootcert" not in values:
+        with contextlib.suppress(RuntimeError):  # no home directory
+            path = Path("~/.postgresql/root.crt").expanduser()
+            values["sslrootcert"] = _text("sslrootcert", os.fsencode(path))
     return {**values, "passwords": passwords}
 
 
-def _resolved_by_libpq(conninfo: str) -> tuple[dict[str, str], str | None]:
-    """Return the values that libpq would use, and the password of the first host.
+def _resolved_by_libpq(dsn: Dsn, stop_at: str, **host: str) -> tuple[dict[str, str], str | None]:
+    """Return the values that libpq would use, and the password of the first host. Raises UsageError.
 
-    The invalid ``gssencmode`` stops libpq after it has read service and password file, and before it opens a
-    socket.
+    The values omit defaults of libpq, and ``stop_at``, the keyword at which libpq stops.
     """
-    stopped = PGconn.connect_start(make_conninfo(conninfo, gssencmode="stop").encode())
-    values = {option.keyword.decode(): option.val.decode() for option in stopped.info if option.val}
-    password = (stopped.password or b"").decode() or None
-    for name in ("service", "servicefile", "passfile", "password"):
-        values.pop(name, None)
-    return values, password
+    stopped = PGconn.connect_start(make_conninfo(dsn.conninfo, **{**host, stop_at: _STOP}).encode())
+    message = stopped.error_message.decode(errors="replace")
+    if f'"{_STOP}"' not in message:
+        raise UsageError(f"no connection to {dsn}: {dsn.masked(in_one_line(message))}")
+    values = {}
+    for option in stopped.info:
+        keyword = option.keyword.decode()
+        is_default = option.val == option.compiled and keyword not in _SENT_ALWAYS
+        if option.val and not is_default and keyword not in (stop_at, *_READ_BY_LIBPQ):
+            values[keyword] = _text(keyword, option.val)
+    return values, _text("password", stopped.password or b"") or None
+
+
+def _text(keyword: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        message = (
+            f"{keyword} of a connection is not UTF-8: change it in the environment, service or password file"
+        )
+        raise UsageError(message) from None
 
 
 # ----------------------------------------------------------------------

@@ -388,7 +388,7 @@ def _parse_dsn(spec: str) -> ArmSpec:
         )
     try:
         words = conninfo_to_dict(spec)
-    except ProgrammingError as error:
+    except (ProgrammingError, UnicodeError) as error:
         # libpq quotes the text that it could not read, and that may be a password: we give none of it.
         message = "the arm that looks like a connection string is none; see pgdyno docs arms"
         raise UsageError(message) from error
