@@ -85,7 +85,8 @@ TCP connections have keepalives (30 s) and a `tcp_user_timeout` (60 s). The conn
 |---|---|
 | `PGDYNO_CACHE` | Directory of servers, datasets and live data directories ([Cache](arms.md#cache)) |
 | `PGDYNO_ENGINE` | Path of the engine, if it is not beside `pgdyno` |
-| `PGPASSWORD`, `PGPASSFILE`, `PGSSLMODE`, … | As in libpq |
+| `PGPASSWORD`, `PGSERVICE`, `PGSSLMODE`, … | As in libpq, also services. \
+Client certificates and GSSAPI are not supported; `pgdyno pgbench` refuses services |
 | `NO_COLOR` | No colors |
 """
 
