@@ -6,10 +6,10 @@ import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from pgdyno.cli.compare import compare
 from pgdyno.cli.error_reporting import as_pgdyno_error
@@ -72,6 +72,12 @@ def test_a_name_that_is_not_utf_8_is_named_itself(tmp_path: Path) -> None:
     assert str(as_pgdyno_error(raised.value)).startswith(f"{path} is not UTF-8")
     with pytest.raises(UsageError, match="--define x is not UTF-8"):
         definitions([os.fsdecode(b"x=\xff")])
+
+
+def test_a_text_that_is_not_utf_8_is_reported_without_its_password() -> None:
+    with pytest.raises(ValidationError) as raised:
+        TypeAdapter(Annotated[str, Field(min_length=1)]).validate_python("host=h password=hunter2\udcff")
+    assert str(as_pgdyno_error(raised.value)) == "host=h password=*** is not UTF-8: use another name"
 
 
 def test_the_fields_of_a_group_are_options_and_round_trip() -> None:

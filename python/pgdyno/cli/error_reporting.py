@@ -52,7 +52,7 @@ def as_pgdyno_error(error: Exception) -> PgdynoError | None:
 def _first_complaint(error: ValidationError) -> str:
     first = error.errors()[0]
     if first["type"] == "string_unicode":
-        return f"{first['input']} is not UTF-8: use another name"
+        return f"{mask_passwords(str(first['input']))} is not UTF-8: use another name"
     text = _plain_words(first["msg"])
     names = [place for place in first["loc"] if isinstance(place, str)]  # the others are list indexes
     if not names:
