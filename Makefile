@@ -7,7 +7,7 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fleet-demo test crash-test long-test release-check build-test check wheel wheel-demo bench docs golden lock clean
+.PHONY: help setup demo fleet-demo test core-test crash-test long-test release-check build-test check wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -44,6 +44,13 @@ fleet-demo: setup ## compare 17 and 18 with load generators on two of three loca
 test: setup ## every test: the engine's, the Python side's, and those against real servers
 	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet
 	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile
+
+core-test: setup ## the tests of the core, in a copy without the folder of features and their list
+	rm -rf target/core && mkdir -p target/core
+	git ls-files -z | xargs -0 cp --parents --target-directory target/core
+	rm -rf target/core/python/pgdyno/features
+	sed -i '/^FEATURES = (/,/^)/c FEATURES: tuple[str, ...] = ()' target/core/python/pgdyno/cli/features.py
+	cd target/core && PYTHONPATH=python PYTHONDONTWRITEBYTECODE= $(CURDIR)/$(BIN)/python -m pytest tests/unit -n $$(( $$(nproc) + 1 )) --dist loadfile
 
 crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and check that nothing is lost
 	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
@@ -82,8 +89,8 @@ docs: setup ## renew the pages of docs/ that are made from the code, with the he
 	$(BIN)/python docs/generate.py
 
 golden: docs ## renew the golden files that tests compare: the generated pages, and reports and commands in tests/data/golden
-	PYTHONPATH=tests $(BIN)/python tests/unit/golden_reports.py
-	PYTHONPATH=tests $(BIN)/python tests/unit/golden_commands.py
+	PYTHONPATH=tests $(BIN)/python tests/program/golden_reports.py
+	PYTHONPATH=tests $(BIN)/python tests/program/golden_commands.py
 
 lock: ## renew requirements.lock (names, versions, hashes) from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
