@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib import resources
@@ -373,14 +373,17 @@ class _Samples:
 
 
 def _with_samples(prepared: Prepared, samples: _Samples) -> Prepared:
-    arms = {arm.index: arm for arm in prepared.arms if isinstance(arm, BuildArm)}
-    used = {index: samples.of(prepared.study.driving(index).workload, arm) for index, arm in arms.items()}
-    if not any(used.values()) and prepared.study.warmup_workload is None:
+    built = {arm.index: arm for arm in prepared.arms if isinstance(arm, BuildArm)}
+    workloads_of = {index: prepared.study.driving(index).workload for index in built}
+    arms = {index: arm for index, arm in built.items() if own_data_of(workloads_of[index])}
+    if not arms:
         return prepared
+    used = {index: samples.of(workloads_of[index], arm) for index, arm in arms.items()}
 
     def drawing(workload: Workload, index: int) -> Workload:
-        found = samples.of(workload, arms.get(index) or arms[min(arms)])
-        return draw_from(workload, found) if isinstance(workload, OwnDataParameters) and found else workload
+        if not isinstance(workload, OwnDataParameters) or workload.data is None:
+            return workload
+        return draw_from(workload, samples.of(workload, arms.get(index) or arms[min(arms)]))
 
     described = [
         replace(record, dataset={**record.dataset, "samples": _facts(used[record.arm])})
@@ -388,12 +391,21 @@ def _with_samples(prepared: Prepared, samples: _Samples) -> Prepared:
         else record
         for record in prepared.records
     ]
-    parts = {source: of for sampled in used.values() for source, of in sampled.items() if of.is_part}
-    prepared.caveats.extend(
-        Caveat(Code.SAMPLE_IS_PART, {"column": source, "values": len(of.values)})
-        for source, of in parts.items()
-    )
+    prepared.caveats.extend(sample_caveats(used.values()))
     return replace(prepared, study=_with_workloads(prepared.study, drawing), records=described)
+
+
+def sample_caveats(used: Iterable[Mapping[str, SampledValues]]) -> list[Caveat]:
+    """Return a caveat per column of which only a part is drawn, and per number of its values.
+
+    ``used``: the values of each arm, by column.
+    """
+    found: list[Caveat] = []
+    for column, of in ((column, of) for sampled in used for column, of in sampled.items() if of.is_part):
+        caveat = Caveat(Code.SAMPLE_IS_PART, {"column": column, "values": len(of.values)})
+        if caveat not in found:
+            found.append(caveat)
+    return found
 
 
 def _facts(sampled: Mapping[str, SampledValues]) -> dict[str, object]:

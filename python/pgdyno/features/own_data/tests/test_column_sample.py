@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from example_studies import make_study
 from pgdyno.features.own_data.plan import ColumnSample, OwnData, OwnDataParameters
-from pgdyno.features.own_data.preflight import SampledValues
+from pgdyno.features.own_data.preflight import SampledValues, sample_caveats, with_tested_data
+from pgdyno.interruption import Interruption
+from pgdyno.measure.arms import DsnArm, Prepared
+from pgdyno.server.builds import Version
+from pgdyno.server.connections import Dsn
+from pgdyno.server.remote import Description, Remote
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.workloads.pgbench.parameters import Script
 
 TEXT = "\\sample c FROM customer.id\nSELECT :c"
@@ -50,3 +59,28 @@ def test_the_simple_protocol_needs_constants() -> None:
     texts = SampledValues(["1", "it's", "a\\b"], is_number=False, is_part=False)
     assert [text.strip() for text in texts.constants()] == ["'1'", "'it''s'", "E'a\\\\b'"]
     assert numbers.digest != texts.digest
+
+
+def test_a_study_of_running_servers_with_a_warmup_of_its_own_samples_nothing() -> None:
+    study = make_study(arms=parse_arms(["host=a", "host=b"]), warmup_workload=make_study().workload)
+    description = Description(
+        Version(18, 0), "PostgreSQL 18.0", "u", superuser=True, is_local=True, effective={}
+    )
+    arms = [
+        DsnArm(index, spec.name, Remote(Dsn(spec.server)), description, "d", None)
+        for index, spec in enumerate(study.arms)
+    ]
+    prepared = Prepared(study, arms, [], [], Path())
+    assert with_tested_data([prepared], lambda _: None, Interruption()) == [prepared]
+
+
+def test_each_number_of_values_of_a_column_has_one_caveat() -> None:
+    def sampled(n: int, *, is_part: bool) -> SampledValues:
+        return SampledValues(["1"] * n, is_number=True, is_part=is_part)
+
+    arms = [sampled(2, is_part=True), sampled(3, is_part=True), sampled(2, is_part=True)]
+    caveats = sample_caveats([{"t.id": one, "t.all": sampled(9, is_part=False)} for one in arms])
+    assert [caveat.parameters for caveat in caveats] == [
+        {"column": "t.id", "values": 2},
+        {"column": "t.id", "values": 3},
+    ]
