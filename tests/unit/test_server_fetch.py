@@ -213,6 +213,20 @@ def test_a_build_of_a_source_that_was_removed_is_still_found(tmp_path: Path) -> 
     assert (str(found.version), found.origin) == ("18.6", "Maven group:artifact 18.6.0")
 
 
+def test_a_cached_build_with_all_programs_is_found_under_the_former_name_of_its_source(
+    tmp_path: Path,
+) -> None:
+    pip = FakeSource("pip", (), "17.5", unlisted={17: "pg"})
+    stored, wanted = store(tmp_path, FakeSource(announced=("17.4",)), pip), parse_version_spec("17")
+    stored.with_programs(wanted)
+    (mark,) = stored.builds_dir.glob("*/build.json")
+    mark.write_text(mark.read_text().replace('"pip"', '"pip-17"'))
+    assert str(stored.with_programs(wanted).version) == "17.5"
+    assert pip.downloads == ["pg"]
+    stored.install(wanted)
+    assert str(stored.obtain(wanted).version) == "17.4"
+
+
 def test_listed_symbolic_links_are_created_and_stay_inside(tmp_path: Path) -> None:
     native = tmp_path / "native"
     (native / "lib").mkdir(parents=True)

