@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
 from pgdyno.analysis.statistics.intervals import (
@@ -100,11 +100,18 @@ class CrashFindings:
         return self.promised is Kept.YES and wrong > 0
 
 
+def _plan_as_json(plan: CrashPlan) -> dict[str, Any]:
+    """Return the plan. ``disk`` and ``file_system`` are null without a simulated disk."""
+    is_simulated = plan.kind is CrashKind.POWER and not plan.real
+    absent = {} if is_simulated else {"disk": None, "file_system": None}
+    return {**plan.model_dump(mode="json"), **absent}
+
+
 @dataclass(frozen=True)
 class CrashTest:
     """A crash test."""
 
-    plan: Annotated[CrashPlan, ShownAs(Json, lambda plan: plan.model_dump(mode="json"))]
+    plan: Annotated[CrashPlan, ShownAs(Json, _plan_as_json)]
     complete: bool
     arms: Sequence[CrashFindings]
     crashes: Hidden[Sequence[Crash]]

@@ -242,6 +242,22 @@ def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence()
 
 
 @pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({}, ("honest", "ext4")),
+        ({"kind": CrashKind.SERVER}, (None, None)),
+        ({"kind": CrashKind.BACKEND}, (None, None)),
+        ({"real": True}, (None, None)),
+    ],
+)
+def test_json_names_disk_and_file_system_only_with_a_simulated_disk(
+    changes: dict[str, object], shown: tuple[str | None, str | None]
+) -> None:
+    plan = json.loads(checked_json(report_of(**changes)))["plan"]
+    assert (plan["disk"], plan["file_system"]) == shown
+
+
+@pytest.mark.parametrize(
     ("disk", "counter", "words"),
     [
         (DiskBehavior.FAILING, "failed", "a disk request failed in 1 of 2"),
