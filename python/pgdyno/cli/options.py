@@ -462,6 +462,11 @@ class StudyOptions:
     def check(self, studies: Callable[[], Sequence[Study]]) -> None:
         """Raise UsageError for options that do not suit each other, or the studies of the cases."""
 
+    def check_elsewhere(self, option: str) -> None:
+        """Raise UsageError for options that do not suit each other, or ``option``, which runs the study
+        elsewhere.
+        """
+
     @property
     def follow_up(self) -> str:
         """Name of what follows the study; empty for nothing."""

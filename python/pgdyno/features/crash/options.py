@@ -66,6 +66,12 @@ class DurabilityOptions(StudyOptions):
 
         require_possible(CrashPlan(arms=first.arms))
 
+    def check_elsewhere(self, option: str) -> None:
+        """Refuse ``--durability`` and ``--cuts``: the follow-up is run only with a study on this machine."""
+        if self.durability:
+            raise UsageError(f"--durability cannot be combined with {option}: run pgdyno crash on a host")
+        self.check(lambda: [])
+
     @property
     def follow_up(self) -> str:
         """The crash test, if it was asked for."""

@@ -62,8 +62,8 @@ class FleetOptions(StudyOptions):
             return None
         if self.fleet.startswith("ray://"):
             raise UsageError(f"--fleet {self.fleet} is a Ray client: give HOST:PORT of the head")
-        if after := next((one.follow_up for one in call.added if one.follow_up), ""):
-            raise UsageError(f"a {after} after the study cannot be combined with --fleet: run it on one host")
+        for one in call.added:
+            one.check_elsewhere("--fleet")
         if call.study is None and self.spread is not None:
             raise UsageError("--spread cannot be combined with --resume, which keeps the cases of each host")
         from pgdyno.features.fleet.command import resume_on_fleet, run_on_fleet  # noqa: PLC0415

@@ -65,7 +65,12 @@ def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         ("run s.toml --fleet --spread cases --fit --minutes 5", "cannot be combined with --fit"),
         ("run s.toml --fleet --fit", "--fit requires --minutes"),
         ("run s.toml --fleet=ray://host:10001", "Ray client"),
-        ("run s.toml --fleet --durability", "cannot be combined with --fleet"),
+        (
+            "run s.toml --fleet --durability",
+            "--durability cannot be combined with --fleet: run pgdyno crash on",
+        ),
+        ("run s.toml --fleet --cuts 5", "--cuts requires --durability"),
+        ("run --fleet --resume s.fleet.json --cuts 5", "--cuts requires --durability"),
         ("run --fleet --resume s.fleet.json --spread cases", "--spread cannot be combined with --resume"),
         ("run --fleet --resume s.fleet.json --no-aa", "cannot be combined with --resume"),
         ("run s.toml --fleet --data postgresql://u:secret@h/d", "must not contain a password"),
