@@ -428,6 +428,8 @@ COMMANDS: Mapping[str, Sequence[str]] = {
         "study plan mine.toml --fit=maybe --minutes 5",
         "run own.toml --fit --minutes 5",
         "run own.toml --fleet",
+        "run mine.toml --fleet --durability",
+        "run mine.toml --fleet --cuts 5",
         "run history.toml --minutes 5",
         "run history.toml --data shop.sql",
         "run edb-2020-tproc-c-12-vs-13 --durability",

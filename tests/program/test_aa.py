@@ -354,7 +354,7 @@ def test_the_reason_without_aa_blocks_is_reported(monkeypatch: pytest.MonkeyPatc
     change = FitChange("run.aa", "true", "false", "too little time")
     monkeypatch.setattr(fit_options, "fit_machine", lambda: FitMachine(2, 1 << 30, 1 << 40))
     monkeypatch.setattr(fit, "fit_study", lambda file, *_: Fitted(file, (change,)))
-    fitted = RunCall(UPGRADE, minutes=5, added=Added([FitOptions(fit=True)]))
+    fitted = RunCall(UPGRADE, minutes=5, added=Added([FitOptions(fit="")]))
     for call, who in (
         (RunCall(UPGRADE), ""),
         (fitted, "--fit"),

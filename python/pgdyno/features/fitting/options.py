@@ -19,35 +19,42 @@ if TYPE_CHECKING:
 ANYWAY = "anyway"
 
 
+def parse_fit(value: str) -> str:
+    """Return the value of --fit: ANYWAY, or empty. Raises UsageError."""
+    if value not in ("", ANYWAY):
+        raise UsageError(f"--fit={value} is invalid: use --fit, or --fit={ANYWAY}")
+    return value
+
+
 @dataclass(frozen=True)
 class FitOptions(StudyOptions):
-    """Options of the fit. ``fit_how``: the value of --fit, which the parser of options does not have."""
+    """Options of the fit. ``fit``: ANYWAY, or empty; None without a fit."""
 
     COMMANDS: ClassVar = {"run": "minutes"}
 
     fit: Annotated[
-        bool,
+        str | None,
         typer.Option(
-            "--fit",
+            parser=parse_fit,
+            metavar=f"[={ANYWAY}]",
             help="Scale the study to this machine and to --minutes, and report the changes. A fit that loses "
             "the question of the source is refused, except with --fit=anyway.",
         ),
-    ] = False
-    fit_how: Annotated[str | None, typer.Option("--fit-how", hidden=True)] = None
+    ] = None
 
     @classmethod
     def spelled(cls, args: list[str]) -> list[str]:
-        """Return ``--fit=VALUE`` as two options."""
-        prefix = "--fit="
-        split = (
-            ["--fit", arg.replace(prefix, "--fit-how=", 1)] if arg.startswith(prefix) else [arg]
-            for arg in args
-        )
-        return [word for words in split for word in words]
+        """Return the arguments with an empty value after a ``--fit`` without one."""
+        return ["--fit=" if arg == "--fit" else arg for arg in args]
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the study is scaled."""
+        return self.fit is not None
 
     def fitted(self, file: StudyFile, minutes: float | None) -> FittedFile | None:
         """Return the fitted study. Raises UsageError: a disk that is too small, a question that is lost."""
-        if not self.fit:
+        if not self.is_fitted:
             return None
         minutes = self.require_fittable(file, minutes)
         from pgdyno.features.fitting.fit import fit_study, needs_of  # noqa: PLC0415
@@ -55,7 +62,7 @@ class FitOptions(StudyOptions):
 
         machine = fit_machine()
         found = fit_study(file, machine, minutes)
-        if found.lost and self.fit_how != ANYWAY:
+        if found.lost and self.fit != ANYWAY:
             lost = "; ".join(one.sentence for one in found.lost)
             needs = ", or ".join(need.sentence for need in needs_of(file, machine, minutes, found))
             raise UsageError(
@@ -78,8 +85,6 @@ class FitOptions(StudyOptions):
 
     def require_fittable(self, file: StudyFile, minutes: float | None) -> float:
         """Return the minutes. Raises UsageError for a study that cannot be fitted to any machine."""
-        if self.fit_how not in (None, ANYWAY):
-            raise UsageError(f"--fit={self.fit_how} is invalid: use --fit, or --fit={ANYWAY}")
         if "data" in file.workload or "data" in file.factors:
             raise UsageError("--fit cannot scale data of your own: remove --fit")
         if minutes is None:

@@ -18,7 +18,7 @@ from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.report import print_report, write_html
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import FleetError, UsageError
-from pgdyno.features.fitting.options import FitOptions
+from pgdyno.features.fitting.options import ANYWAY, FitOptions
 from pgdyno.features.fleet.records import SUFFIX, FleetRecord, HostState, StudyChoices, read_fleet
 from pgdyno.features.hosts.sections import read_fleet_report
 from pgdyno.features.own_data.options import OtherData
@@ -56,9 +56,9 @@ def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: b
     fit, data = call.added.of(FitOptions), call.added.of(OtherData).data
     others = Added(one for one in call.added if one is not fit)
     # Each host fits the study to itself.
-    plain = replace(call, minutes=None, added=others) if fit.fit else call
+    plain = replace(call, minutes=None, added=others) if fit.is_fitted else call
     asked = requested_study(plain)
-    if fit.fit:
+    if fit.is_fitted:
         fit.require_fittable(asked.fitted.file, call.minutes)
     cases, output = asked.request.cases, call.output
     require_own_servers(cases)
@@ -69,7 +69,7 @@ def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: b
         )
     if data is not None and has_password(data):
         raise UsageError("--data with --fleet must not contain a password: put it in ~/.pgpass of each host")
-    if spread and fit.fit:
+    if spread and fit.is_fitted:
         raise UsageError("--spread cannot be combined with --fit: each host would fit its cases differently")
     if spread and len(cases) < 2:
         raise UsageError("--spread cases requires a study of several cases (got 1): remove --spread")
@@ -87,8 +87,8 @@ def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: b
             study=call.study.name,
             text=asked.request.file,
             choices=StudyChoices(
-                fit=fit.fit,
-                anyway=fit.fit_how is not None,
+                fit=fit.is_fitted,
+                anyway=fit.fit == ANYWAY,
                 minutes=call.minutes,
                 nearest=call.nearest,
                 no_aa=call.no_aa,

@@ -100,13 +100,14 @@ def run_task(task: HostTask) -> str:
         if task.is_resumed and files.evidence.exists():
             return resume_study(files.evidence, task.more_minutes, watch_for, interruption).value
         given = task.choices
+        fit = ANYWAY if given.anyway else "" if given.fit else None
         call = RunCall(
             files.study,
             minutes=given.minutes,
             nearest=given.nearest,
             no_aa=given.no_aa,
             command=task.command,
-            added=Added([FitOptions(given.fit, ANYWAY if given.anyway else None), OtherData(given.data)]),
+            added=Added([FitOptions(fit), OtherData(given.data)]),
         )
         request = requested_study(call, task.cases).request
         return start_study(files.evidence, request, watch_for, interruption).value

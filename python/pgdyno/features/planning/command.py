@@ -22,7 +22,7 @@ from pgdyno.cli.run import examined, read_study, size_of
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import fit_study, needs_of
 from pgdyno.features.fitting.levels import FitChange
-from pgdyno.features.fitting.options import fit_machine
+from pgdyno.features.fitting.options import ANYWAY, FitOptions, fit_machine, parse_fit
 from pgdyno.features.planning.forecast import StudyForecast, study_forecast
 from pgdyno.results.records import NOT_THE_QUESTION
 from pgdyno.server.cache_directory import Cache
@@ -306,14 +306,11 @@ def check(
 
 
 class PlanCommand(TyperCommand):
-    """The command ``study plan``, which shows a fit that loses the question in any case."""
+    """The command ``study plan``, which shows a fit that loses the question with any value of ``--fit``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. Raises UsageError for another value of ``--fit`` than that of ``run``."""
-        for arg in args:
-            if not ctx.resilient_parsing and arg.startswith("--fit=") and arg != "--fit=anyway":
-                raise UsageError(f"{arg} is invalid: use --fit, or --fit=anyway")
-        return super().parse_args(ctx, ["--fit" if arg == "--fit=anyway" else arg for arg in args])
+        """Parse the arguments."""
+        return super().parse_args(ctx, FitOptions.spelled(args))
 
 
 @app.command("plan", cls=PlanCommand)
@@ -326,12 +323,14 @@ def plan(
             autocompletion=complete_study,
         ),
     ],
-    fit_it: Annotated[
-        bool,
+    fit: Annotated[
+        str | None,
         typer.Option(
-            "--fit", help="Scale the study to this machine and to --minutes, and report the changes."
+            parser=parse_fit,
+            metavar=f"[={ANYWAY}]",
+            help="Scale the study to this machine and to --minutes, and report the changes.",
         ),
-    ] = False,
+    ] = None,
     minutes: Annotated[
         float | None,
         typer.Option(
@@ -350,13 +349,13 @@ def plan(
       pgdyno study plan moppel-2019-pgbench-11-vs-12 --fit --minutes 30
     """
     options.require_minutes(minutes)
-    if minutes is not None and not fit_it:
+    if minutes is not None and fit is None:
         raise UsageError(f"--minutes {minutes:g} requires --fit: add --fit, or remove --minutes")
     study, cache = read_study(file), Cache.open()
     machine = options.machine_size()
     changes: tuple[FitChange, ...] = ()
     lost: list[str] = []
-    if fit_it:
+    if fit is not None:
         to = fit_machine()
         fitted = fit_study(study, to, minutes or FIT_MIN)
         if fitted.lost:

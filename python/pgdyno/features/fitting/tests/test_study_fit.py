@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -326,3 +327,15 @@ def test_searches_for_the_capacity_are_fitted_into_the_time() -> None:
     assert passes[0] - passes[1] == pytest.approx(3 * (search_s + driven[0] - driven[1]))
     assert 5 * passes[0] <= 60 * minutes and driven[0] < driven[1]
     assert fit_study(found, SMALL, minutes) == Fitted(found, ())
+
+
+def test_another_value_of_fit_is_refused_in_the_same_words_by_run_and_plan(
+    refusal: Callable[..., str],
+) -> None:
+    said = refusal(f"run {EDB} --fit=maybe --minutes 5")
+    assert "--fit=maybe is invalid" in said
+    assert refusal(f"study plan {EDB} --fit=maybe --minutes 5") == said
+
+
+def test_run_has_no_option_for_the_value_of_fit(refusal: Callable[..., str]) -> None:
+    assert "--fit-how" in refusal(f"run {EDB} --fit-how anyway")
