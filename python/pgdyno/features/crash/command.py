@@ -13,7 +13,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import say
-from pgdyno.cli.options import ModelOptions, expanded
+from pgdyno.cli.options import ModelOptions
 from pgdyno.cli.output_files import require_writable
 from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
@@ -43,7 +43,6 @@ class CrashLoadOptions(ModelOptions, model=CrashPlan, fields="workload scale cli
     """The load until a crash."""
 
 
-@expanded
 def crash(
     arms: Annotated[
         list[str],
