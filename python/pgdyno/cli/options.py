@@ -204,23 +204,31 @@ class WorkloadGroup:
         return self
 
 
-class ModelOptions(WorkloadGroup):
+class ModelOptions:
     """Base class of a group whose options are fields of a model, with the metadata ``Option``.
 
-    ``class TpccData(ModelOptions, model=TpccParameters, fields="warehouses")`` has the option --warehouses.
+    ``class Load(ModelOptions, model=CrashPlan, fields="scale clients")`` has the options --scale, --clients.
     ``given``: the values on the command line by field; options that are absent have no value.
     """
 
     MODEL: ClassVar[type[BaseModel]]
     FIELDS: ClassVar[Sequence[str]]
 
-    def __init_subclass__(cls, *, model: type[BaseModel], fields: str) -> None:
+    def __init_subclass__(cls, *, model: type[BaseModel] = BaseModel, fields: str = "") -> None:
         """Declare the model and its fields, in the order of the help."""
         cls.MODEL, cls.FIELDS = model, fields.split()
-        cls.KIND = model.model_fields["kind"].default
 
     def __init__(self, **given: Any) -> None:
         self.given = {name: value for name, value in given.items() if value not in (None, [], ())}
+
+
+class ParameterOptions(ModelOptions, WorkloadGroup):
+    """Base class of a group whose options are fields of the parameters of a workload."""
+
+    def __init_subclass__(cls, *, model: type[WorkloadParameters], fields: str) -> None:
+        """Declare the parameters and their fields, in the order of the help."""
+        super().__init_subclass__(model=model, fields=fields)
+        cls.KIND = model.model_fields["kind"].default
 
     def values(self) -> Mapping[str, Any]:
         """Return the values that were given, by field."""
@@ -230,7 +238,7 @@ class ModelOptions(WorkloadGroup):
         """Return the long spelling of an option."""
         return option_name(self.MODEL, name)
 
-    def with_(self, **given: Any) -> Self:
+    def replaced(self, **given: Any) -> Self:
         """Return the options with other values."""
         return type(self)(**{**self.given, **given})
 

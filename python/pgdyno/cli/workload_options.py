@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import typer
 
-from pgdyno.cli.options import ModelOptions, OptionGroups, WorkloadGroup
+from pgdyno.cli.options import OptionGroups, ParameterOptions, WorkloadGroup
 from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
@@ -44,24 +44,24 @@ class Which:
     ] = None
 
 
-class TpccData(ModelOptions, model=TpccParameters, fields="warehouses"):
+class TpccData(ParameterOptions, model=TpccParameters, fields="warehouses"):
     """Options of the tpcc data."""
 
 
-class TpccCalls(ModelOptions, model=TpccParameters, fields="calls pipeline isolation mix"):
+class TpccCalls(ParameterOptions, model=TpccParameters, fields="calls pipeline isolation mix"):
     """Options of the tpcc transactions."""
 
 
-class TpccDialect(ModelOptions, model=TpccParameters, fields="dialect deviate table_sets"):
+class TpccDialect(ParameterOptions, model=TpccParameters, fields="dialect deviate table_sets"):
     """Options of the deviations from TPC-C, of data and transactions."""
 
     def of_arm(self, load: Mapping[str, str]) -> Self:
         """Return the options with dialect and deviations of an arm."""
-        return self.with_(**{name: load[name] for name in ("dialect", "deviate") if name in load})
+        return self.replaced(**{name: load[name] for name in ("dialect", "deviate") if name in load})
 
 
 class PgbenchData(
-    ModelOptions,
+    ParameterOptions,
     model=PgbenchParameters,
     fields="scale partitions partition_method fillfactor unlogged foreign_keys indexes accounts_copy",
 ):
@@ -99,7 +99,7 @@ class PgbenchScripts(WorkloadGroup):
         return {name: value for name, value in asdict(self).items() if value}
 
 
-class PgbenchCalls(ModelOptions, model=PgbenchParameters, fields="protocol define"):
+class PgbenchCalls(ParameterOptions, model=PgbenchParameters, fields="protocol define"):
     """Options of how the pgbench scripts run."""
 
 

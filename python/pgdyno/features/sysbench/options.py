@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from pgdyno.cli.options import ModelOptions
+from pgdyno.cli.options import ParameterOptions
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 
 
 class SysbenchOptions(
-    ModelOptions,
+    ParameterOptions,
     model=SysbenchParameters,
     fields="script tables table_size options prepare_threads allow_os",
 ):
@@ -18,4 +18,4 @@ class SysbenchOptions(
 
     def with_arguments(self, texts: Sequence[str]) -> Self:
         """Return the options with ``--name=value`` of sysbench's command line."""
-        return self.with_(options=[*self.given.get("options", ()), *texts])
+        return self.replaced(options=[*self.given.get("options", ()), *texts])
