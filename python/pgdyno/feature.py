@@ -28,7 +28,7 @@ class Feature:
     package: str
     requires: Names = ()
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    file_parts: Names = ()
+    published_keys: Names = ()
     parameters: Names = ()
     workloads: Names = ()
     workload_options: Names = ()

@@ -11,11 +11,14 @@ from pathlib import Path
 
 import pytest
 from example_builds import build
+from pydantic import ValidationError
 
+from example_studies import make_file
 from pgdyno import hooks
 from pgdyno.cli.features import FEATURES, WORKLOADS, all_features, commands, features
 from pgdyno.feature import Feature
 from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
+from pgdyno.features.planning.command import schema
 from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.hooks import use_features
 from pgdyno.measure.dataset_loading import dataset_key
@@ -85,6 +88,22 @@ def test_the_order_of_features_has_no_effect(tmp_path: Path, request: pytest.Fix
     before = answers(tmp_path)
     request.getfixturevalue("in_reverse")
     assert answers(tmp_path) == before
+
+
+@pytest.fixture
+def without_published() -> Iterator[None]:
+    use_features(lambda: [one for one in all_features() if one.package != "pgdyno.features.published"])
+    yield
+    features()
+
+
+@pytest.mark.usefixtures("without_published")
+def test_without_published_tables_study_files_have_a_schema_and_no_such_table() -> None:
+    whole = schema()
+    assert whole["properties"]["published"]["type"] == "null"
+    assert "Row" not in whole["$defs"]
+    with pytest.raises(ValidationError, match="no feature has this table"):
+        make_file(published={"tables": []})
 
 
 def test_a_registry_raises_in_a_process_without_features(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,6 @@ from pydantic import (
     PlainSerializer,
     SerializeAsAny,
     TypeAdapter,
-    ValidationInfo,
 )
 
 from pgdyno.errors import StudyFileError
@@ -287,36 +286,34 @@ def key_of(name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class FilePart:
-    """A table of study files that a feature has. ``errors``: those beyond the types of its keys."""
+class PublishedKeys:
+    """Keys of the table ``published`` of study files. ``errors``: those beyond the types of the keys."""
 
-    name: str
     model: type[StudyTable]
     errors: Callable[[StudyFile], Iterable[StudyFileError]]
 
 
-FILE_PARTS: Hooks[FilePart] = Hooks("file_parts")
+PUBLISHED_KEYS: Hooks[PublishedKeys] = Hooks("published_keys")
+"""The keys, from one feature. Without this feature, a study file cannot have the table."""
 
 
-def part_model(name: str | None) -> type[StudyTable]:
-    """Return the model of a table. Raises ValueError if no feature has it."""
-    for part in FILE_PARTS:
-        if part.name == name:
-            return part.model
-    raise ValueError(f"no feature has the table {name}: remove it")
+def published_model() -> type[StudyTable] | None:
+    """Return the model of the table ``published``; None without its feature."""
+    return next((keys.model for keys in PUBLISHED_KEYS), None)
 
 
-def _read_part(given: Any, info: ValidationInfo) -> StudyTable | None:
-    return None if given is None else part_model(info.field_name).model_validate(given)
+def _read_published(given: Any) -> StudyTable | None:
+    if given is None:
+        return None
+    if (model := published_model()) is None:
+        raise ValueError("no feature has this table: remove it")
+    return model.model_validate(given)
 
 
-@dataclass(frozen=True)
-class _SchemaOfPart:
-    name: str
-
+class _SchemaOfPublished:
     def __get_pydantic_json_schema__(self, _: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        table: Any = part_model(self.name) | None
-        return handler(TypeAdapter(table).core_schema)
+        model: Any = published_model()
+        return handler(TypeAdapter(None if model is None else model | None).core_schema)
 
 
 class StudyFile(StudyTable):
@@ -353,7 +350,7 @@ class StudyFile(StudyTable):
     fleet: Fleet = Field(default=Fleet(), description="Load generators on other machines.")
     initdb: Initdb = Field(default=Initdb(), description="Options of initdb.")
     published: Annotated[
-        SerializeAsAny[StudyTable] | None, BeforeValidator(_read_part), _SchemaOfPart("published")
+        SerializeAsAny[StudyTable] | None, BeforeValidator(_read_published), _SchemaOfPublished()
     ] = Field(default=None, description="Published results.")
     fit: Fit = Field(default=Fit(), description="Changes that a fit may make.")
     settings_files: Mapping[str, Mapping[str, str]] = Field(

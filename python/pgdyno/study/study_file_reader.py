@@ -29,7 +29,7 @@ from pgdyno.study.cases import (
 )
 from pgdyno.study.plan import window_conflict
 from pgdyno.study.sizing import SLICE_S, TOGETHER
-from pgdyno.study.study_file import FILE_PARTS, Drive, StudyFile, excludes, level_names
+from pgdyno.study.study_file import PUBLISHED_KEYS, Drive, StudyFile, excludes, level_names, published_model
 from pgdyno.study.values import Level, Scalar, parse_limit, plain_message
 from pgdyno.study.workload_parameters import parameters_by_kind
 
@@ -80,8 +80,8 @@ def errors_of(file: StudyFile) -> Errors:
     yield from _initdb(file)
     if not wrong_factors:
         yield from _exclusions(file)
-        for part in FILE_PARTS:
-            yield from part.errors(file)
+        for keys in PUBLISHED_KEYS:
+            yield from keys.errors(file)
         yield from _fit(file)
 
 
@@ -384,11 +384,10 @@ def _path(data: Any, loc: tuple[str | int, ...], *, is_missing: bool) -> Path:
 
 def _known_beside(path: Path) -> list[str]:
     """Return the known keys of the table that contains the last key of the path."""
-    own = {part.name: part.model for part in FILE_PARTS}
     model: type[BaseModel] | None = StudyFile
     for n, part in enumerate(path[:-1]):
         if isinstance(part, str) and model is not None:
-            model = own[part] if n == 0 and part in own else _model_of(model, part)
+            model = published_model() if path[: n + 1] == ("published",) else _model_of(model, part)
     return [] if model is None else [field.alias or key for key, field in model.model_fields.items()]
 
 

@@ -119,9 +119,10 @@ def _levels(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bare_cells(parts: dict[str, Any]) -> None:
-    """Allow a plain number or text as a cell."""
-    cells = parts["Row"]["properties"]["cells"]
-    cells["items"] = {"anyOf": [{"type": ["string", "number"]}, {"$ref": "#/$defs/Cell"}]}
+    """Allow a plain number or text as a cell of the table ``published``, if a feature has it."""
+    if "Row" in parts:
+        cells = parts["Row"]["properties"]["cells"]
+        cells["items"] = {"anyOf": [{"type": ["string", "number"]}, {"$ref": "#/$defs/Cell"}]}
 
 
 # ----------------------------------------------------------------------

@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    file_parts=("plan:FILE_PART",),
+    published_keys=("plan:KEYS",),
     results=("section:RESULT",),
     sections=("section:sections",),
 )
