@@ -12,7 +12,7 @@ import pytest
 
 from example_studies import make_study
 from pgdyno.analysis.measurement_noise import InterimResult
-from pgdyno.features.drivers.loss import session_of
+from pgdyno.features.drivers.session import session_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure import block as lab_block
 from pgdyno.measure import study_runner

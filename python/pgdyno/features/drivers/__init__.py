@@ -8,7 +8,7 @@ FEATURE = Feature(
     __name__,
     requires=("cluster",),
     options=("options:DriverOptions",),
-    session=("loss:open_session",),
+    session=("session:open_session",),
     results=("section:RESULT",),
     case_sections=("section:sections",),
 )

@@ -1,4 +1,4 @@
-"""Load generators on other nodes: their caveats, and the loss of one, whose block is void and is repeated."""
+"""Session with load generators on other nodes: their caveats, and the repetition of a block after a loss."""
 
 from __future__ import annotations
 
