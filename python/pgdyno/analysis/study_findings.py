@@ -23,10 +23,10 @@ from pgdyno.results.records import Trial
 from pgdyno.study.plan import Study
 from pgdyno.units import Estimate
 
-Found = TypeVar("Found")
+FeatureFindings = TypeVar("FeatureFindings")
 
 FINDINGS = Hooks[Callable[[Evidence], Any]]("findings")
-"""What features find in records of their own."""
+"""Functions of features that compute findings from a results file."""
 
 
 @dataclass(frozen=True)
@@ -71,15 +71,16 @@ class OverCases:
 
 @dataclass(frozen=True)
 class StudyFindings:
-    """Findings of a study. A comparison has one case, without a name. ``found``: by the hook of a feature."""
+    """Findings of a study. A comparison has one case, without a name."""
 
     cases: Sequence[Findings]
     over_cases: Sequence[OverCases]
-    found: Hidden[Mapping[Callable[[Evidence], Any], Any]] = field(default_factory=dict)
+    feature_findings: Hidden[Mapping[Callable[[Evidence], Any], Any]] = field(default_factory=dict)
+    """Findings of features, by the function that computes them."""
 
-    def found_by(self, find: Callable[[Evidence], Found]) -> Found | None:
-        """Return what a hook of a feature found; None if the findings are not of a results file."""
-        return self.found.get(find)
+    def findings_of(self, find: Callable[[Evidence], FeatureFindings]) -> FeatureFindings | None:
+        """Return the findings of a feature's function; None if they were not computed from a results file."""
+        return self.feature_findings.get(find)
 
     @property
     def first(self) -> Findings:
@@ -110,9 +111,9 @@ def find_study(evidence: Evidence) -> StudyFindings:
     with evidence.snapshot():
         noise = read_noise(evidence)
         cases = [find_case(evidence, case, noise[case]) for case in evidence.cases()]
-        found = {find: find(evidence) for find in FINDINGS}
+        of_features = {find: find(evidence) for find in FINDINGS}
     names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
-    return StudyFindings(cases, [_over(cases, *pair) for pair in names], found)
+    return StudyFindings(cases, [_over(cases, *pair) for pair in names], of_features)
 
 
 def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:

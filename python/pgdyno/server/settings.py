@@ -489,7 +489,7 @@ def safety(effective: Mapping[str, str]) -> Safety:
 
 Judged = tuple[Kept, str]
 
-KEPT: Judged = ("yes", "")
+HOLDS: Judged = ("yes", "")
 
 
 def _lost_commits(effective: Mapping[str, str]) -> str:
@@ -499,7 +499,7 @@ def _lost_commits(effective: Mapping[str, str]) -> str:
 
 
 def _process_crash(effective: Mapping[str, str]) -> Judged:
-    return ("partly", _lost_commits(effective)) if effective["synchronous_commit"] == "off" else KEPT
+    return ("partly", _lost_commits(effective)) if effective["synchronous_commit"] == "off" else HOLDS
 
 
 def _power_loss(effective: Mapping[str, str]) -> Judged:
@@ -507,7 +507,7 @@ def _power_loss(effective: Mapping[str, str]) -> Judged:
         return "no", "fsync is off: the cluster may be corrupted beyond repair"
     if effective["synchronous_commit"] == "off":
         return "partly", _lost_commits(effective) + "; the rest stays consistent"
-    return KEPT
+    return HOLDS
 
 
 def _torn_pages(effective: Mapping[str, str]) -> Judged:
@@ -515,7 +515,7 @@ def _torn_pages(effective: Mapping[str, str]) -> Judged:
         return "no", "full_page_writes is off: safe only if the disk writes pages atomically"
     if effective["fsync"] == "off":
         return "no", "fsync is off: full-page images may be missing on disk, too"
-    return KEPT
+    return HOLDS
 
 
 def _replicated(effective: Mapping[str, str]) -> Judged:
@@ -523,7 +523,7 @@ def _replicated(effective: Mapping[str, str]) -> Judged:
         return "no", "wal_level is minimal: replicas need replica or logical"
     if effective["max_wal_senders"] == "0":
         return "no", "max_wal_senders is 0: no replica can connect"
-    return KEPT
+    return HOLDS
 
 
 # Commands that report success without storing WAL: a common way to make archive_mode cheap in a benchmark.
@@ -540,18 +540,18 @@ def _point_in_time(effective: Mapping[str, str]) -> Judged:
         return "no", "archive_mode is on without archive_command: WAL accumulates"
     if command in _DISCARDING:
         return "no", f"archive_command is {command!r}: it stores no WAL"
-    return KEPT
+    return HOLDS
 
 
 def _autovacuum(effective: Mapping[str, str]) -> Judged:
     for setting in ("autovacuum", "track_counts"):
         if effective.get(setting) == "off":
             return "no", f"{setting} is off: tables bloat, and statistics become stale"
-    return KEPT
+    return HOLDS
 
 
 def _checksums(effective: Mapping[str, str]) -> Judged:
-    return KEPT if effective["data_checksums"] == "on" else ("no", "corruption on disk is not detected")
+    return HOLDS if effective["data_checksums"] == "on" else ("no", "corruption on disk is not detected")
 
 
 _BADGES: Sequence[tuple[str, str, tuple[str, ...], Callable[[Mapping[str, str]], Judged]]] = (

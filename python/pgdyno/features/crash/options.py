@@ -74,7 +74,7 @@ class DurabilityOptions(StudyOptions):
 
     @property
     def follow_up(self) -> str:
-        """The crash test, if it was asked for."""
+        """Name of the crash test; empty without ``--durability``."""
         return "crash test" if self.durability else ""
 
     def follow(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:

@@ -88,13 +88,15 @@ LOSS_NOTE = (
 
 
 @dataclass(frozen=True)
-class _Head:
+class _LeadingFields:
+    """Fields before those of the crash test."""
+
     pgdyno_crash: Annotated[Literal[3], about("Version of the format.")]
     sentences: Annotated[Sentences, about("By section.")]
 
 
 @dataclass(frozen=True)
-class CrashDocument(CrashTest, _Head):
+class CrashDocument(CrashTest, _LeadingFields):
     """Output of ``pgdyno crash --json``."""
 
 
@@ -120,7 +122,7 @@ def read_files(paths: Sequence[Path]) -> CrashReport | None:
     try:
         if len(paths) > 1 or has_study(paths[0]):
             return None
-    except EvidenceError:  # whatever reads other files explains it
+    except EvidenceError:  # the readers of other files report the error
         return None
     return read_crash_report(paths[0])
 
@@ -314,7 +316,7 @@ LABEL_SPACE = 70.0
 
 def durability_sections(study: StudyFindings) -> list[Section]:
     """Return the section of a study with a crash test of its arms."""
-    test = study.found_by(crash_test_of_study)
+    test = study.findings_of(crash_test_of_study)
     if test is None:
         return []
     changes = _changes(study)
@@ -377,7 +379,7 @@ def _table(study: StudyFindings, changes: Mapping[str, Estimate], test: CrashTes
 
 def durability_by_host(studies: Mapping[str, StudyFindings]) -> Table:
     """Return a row per arm and file. Files are not pooled: each host has its own disk and kernel."""
-    tests = {name: test for name, of in studies.items() if (test := of.found_by(crash_test_of_study))}
+    tests = {name: test for name, of in studies.items() if (test := of.findings_of(crash_test_of_study))}
     table = _losses(
         f"{TITLE} by host",
         [
@@ -451,5 +453,5 @@ RESULT = Result(
     "durability",
     CrashTest | None,
     "Crash test of the arms.",
-    lambda of: of.found_by(crash_test_of_study),
+    lambda of: of.findings_of(crash_test_of_study),
 )

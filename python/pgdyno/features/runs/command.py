@@ -336,7 +336,7 @@ def drive(
         str, typer.Option(metavar="DURATION", help="Length of the warm-up before the window, not measured.")
     ] = "5s",
     *,
-    options_of_workload: DriveOptions,
+    workload: DriveOptions,
     load: ClientOptions,
     seed: Annotated[
         int | None,
@@ -367,18 +367,16 @@ def drive(
     with Interruption() as interruption:
         remote = Remote(Dsn(dsn))
         with remote.connect() as connection:
-            workload = options_of_workload.parameters(
-                lambda kind: size_of_data(connection, kind, options_of_workload.given)
-            )
+            parameters = workload.parameters(lambda kind: size_of_data(connection, kind, workload.given))
             name, version = connection.info.dbname, version_of(connection)
         if not into_existing and name not in remote.own_databases():
             raise DatasetError(
                 f"the database {name} was not created by pgdyno: add --into-existing to change its data"
             )
-        for caveat in (*untested_version(name, version), *examine_scripts(workload)):
+        for caveat in (*untested_version(name, version), *examine_scripts(parameters)):
             say(f"! {caveat.text}", wrap=True)
         n_clients = default_clients(options.machine_size()) if clients is None else clients
-        driving = load.driving(workload, n_clients)
+        driving = load.driving(parameters, n_clients)
         slices = [PlannedSlice(0, Role.WARM_UP, warmup_s, 0)] if warmup_s > 0 else []
         slices.append(PlannedSlice(0, Role.MEASURE, window_s, 0))
         specification = drive_specification(
@@ -387,7 +385,7 @@ def drive(
         with keep_idle(remote.connect()) as idle_connection:
             run, measured = _run(specification, interruption, quiet)
             status, why = _status(run, name, idle_connection)
-        return _conclude(Driven(run, measured, status, why), workload.pace, interruption, json=json)
+        return _conclude(Driven(run, measured, status, why), parameters.pace, interruption, json=json)
 
 
 @dataclass(frozen=True)
