@@ -422,7 +422,8 @@ def require_minutes(minutes: float | None) -> None:
 class FittedFile:
     """A study file with the sizes with which it runs.
 
-    ``changes``: what the results file keeps of them. ``warnings``, ``changed``: lines that announce them.
+    ``changes``: the changed sizes, as the results file stores them. ``warnings``, ``changed``: lines that
+    announce the losses and the changes.
     ``aa_refused_by``: the option that disabled A/A blocks.
     """
 
@@ -477,11 +478,11 @@ class StudyOptions:
 
     @property
     def follow_up(self) -> str:
-        """Name of what follows the study; empty for nothing."""
+        """Name of the follow-up, which is run after the study; empty if there is none."""
         return ""
 
     def follow(self, path: Path, interruption: Interruption, *, quiet: bool) -> None:
-        """Do what follows a study that was neither interrupted nor failed. Raises PgdynoError."""
+        """Run the follow-up of a study that was neither interrupted nor failed. Raises PgdynoError."""
 
     def on_resume(self) -> list[str]:
         """Return the options for the command that resumes the study."""

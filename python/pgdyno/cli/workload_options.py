@@ -112,7 +112,7 @@ class WorkloadOptions(OptionGroups):
     )
 
     def __init__(self, which: Which, *groups: WorkloadGroup) -> None:
-        """Take which workload, and groups of options of workloads."""
+        """Take the choice of the workload, and groups of options of workloads."""
         self.which, self.of_workloads = which, groups
 
     @classmethod
@@ -177,7 +177,7 @@ class CheckOptions(WorkloadOptions):
 
 
 OF_ANOTHER_WORKLOAD = {("script", "pgbench"): "file", ("file", "sysbench"): "script"}
-"""Options by the option of another workload with the same purpose, and the workload."""
+"""Option of a workload, by its counterpart in another workload and by the name of the workload."""
 
 
 def chosen_parameters(

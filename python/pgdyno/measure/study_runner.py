@@ -413,8 +413,8 @@ AnalysisOf = Callable[[Path], InterimAnalysis]
 EndOfExamination = Callable[[StudyEnd], None]
 
 Examine = Callable[[Writer, Sequence[Prepared], Watch, frozenset[Code] | None], EndOfExamination]
-"""Examines the machine before the first block of all cases, and stores its caveats. Returns what examines it
-after the last block. The codes of the caveats of a resumed study are known; None for a new study."""
+"""Examines the machine before the first block of all cases, and stores its caveats. Returns the function for
+the check after the last block. The last argument: codes of caveats of a resumed study; None for a new one."""
 
 EXAMINATIONS: Hooks[Examine] = Hooks("examinations")
 

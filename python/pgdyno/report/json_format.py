@@ -64,7 +64,7 @@ class StudyResults:
 
 @dataclass(frozen=True)
 class JsonReport:
-    """Begin of the document of a report."""
+    """Fields common to the JSON documents of reports."""
 
     pgdyno_report: Annotated[Literal[3], about("Version of the format.")]
     verdicts: Annotated[

@@ -186,7 +186,8 @@ fn given<'de, D: serde::Deserializer<'de>, V: Deserialize<'de>>(
 impl Spec {
     /// Reads and validates a specification.
     pub fn read(text: &str) -> Result<Self, SpecificationError> {
-        // From a value: the message about a field then has no place in a text that nobody wrote.
+        // Deserialize from a value: errors then have no line and column, which mean nothing in generated
+        // JSON.
         let spec: Self = serde_json::from_value(serde_json::from_str(text)?)?;
         match spec.problem() {
             Some(problem) => Err(SpecificationError::Value { problem }),

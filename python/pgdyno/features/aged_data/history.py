@@ -177,7 +177,7 @@ class _Aging:
             if own is not None:
                 with server.connect(database) as connection:
                     workload = self._drawing(workload, connection)
-                # An error must not appear only after hours.
+                # Fail before hours of aging.
                 require_working_scripts(workload, target, maker.interruption)
             aged = self._age(workload, target)
             maker.progress_of(self.parameters, self.build)("checkpoint", 0.0)

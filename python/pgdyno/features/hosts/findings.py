@@ -109,7 +109,7 @@ class OverHosts:
         return judge(self.pooled.effect, equivalence, plan.margin, self.better, self.pooled.blocks)
 
     def gate_comparison(self, plan: Study) -> GateComparison:
-        """Return what a gate evaluates."""
+        """Return the comparison for gates."""
         return GateComparison(
             case=self.case,
             baseline=self.baseline,

@@ -79,7 +79,9 @@ def _unpacked_by(program: str, path: Path) -> AbstractContextManager[Iterable[by
 
 
 class _Compression(NamedTuple):
-    """The first bytes of a file, a command that unpacks it, and what opens it here; None if nothing does."""
+    """A compressed format: the first bytes of its files, a command for the user that unpacks them, and the
+    function that opens them; None if pgdyno cannot open them.
+    """
 
     magic: bytes
     unpack: str

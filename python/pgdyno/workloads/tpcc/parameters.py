@@ -233,7 +233,7 @@ class TpccParameters(WorkloadParameters):
         return {"warehouses": default_size("tpcc"), **given}
 
     def specification_caveats(self) -> list[Caveat]:
-        """Return that the mix does not meet the minima of TPC-C."""
+        """Return a caveat if the mix does not meet the minima of TPC-C."""
         return [] if is_tpcc_mix(self.mix) else [Caveat(Code.NOT_TPCC_MIX, {"mix": self.mix})]
 
     def kinds(self) -> Sequence[str]:
