@@ -6,7 +6,7 @@ The pages are docs/reference/cli.md, caveats.md, metrics.md and study-file.md, a
 workload-tpcc.md. The schemas are
 studies/study.schema.json, docs/reference/report-schema.json, and the tables of the results file in
 python/pgdyno/results/schema.sql.
-tests/program/test_docs.py fails if a page is out of date.
+tests/whole/test_docs.py fails if a page is out of date.
 """
 
 from __future__ import annotations

@@ -272,7 +272,7 @@ LIMITS: tuple[tuple[float, ...], ...] = (
     (3.9, 4.1, 4.3, 4.3, 4.4, 4.7),
 )
 """Score that the largest of n normal values (rows: n in SIZES) exceeds with a probability from ALPHAS,
-rounded up. Simulated in ``tests/program/test_outlier_trials.py``."""
+rounded up. Simulated in ``tests/whole/test_outlier_trials.py``."""
 
 
 @dataclass(frozen=True)
