@@ -1,4 +1,4 @@
-"""What a feature is: its commands, and what it adds to loops of the core, each as the name of an object.
+"""Features: their commands, and their hooks in the core, as names of objects.
 
 The core never imports this module. A registry (``hooks.Hooks``) in the package that loops over a kind of hook
 has the name of the field here, and the class of the objects.

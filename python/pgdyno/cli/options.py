@@ -13,6 +13,7 @@ import functools
 import inspect
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -156,19 +157,19 @@ def _is_group(annotation: object) -> bool:
     return is_dataclass(annotation) or issubclass(annotation, ModelOptions | OptionGroups)
 
 
-class OptionGroups:
+class OptionGroups(ABC):
     """Base class of a list of groups, which is complete when a command is declared: features add to it.
 
     It is made from a group of each of the types.
     """
 
     @classmethod
+    @abstractmethod
     def types(cls) -> Sequence[Any]:
         """Return the types of the groups, in the order of the help."""
-        raise NotImplementedError
 
 
-class WorkloadGroup:
+class WorkloadGroup(ABC):
     """Base class of a group of options of the workload KIND.
 
     IN_COMPARISONS_ONLY: the commands for single runs do not have the options.
@@ -177,9 +178,9 @@ class WorkloadGroup:
     KIND: ClassVar[str]
     IN_COMPARISONS_ONLY: ClassVar[bool] = False
 
+    @abstractmethod
     def values(self) -> Mapping[str, Any]:
         """Return the values that were given, by name. Raises UsageError."""
-        raise NotImplementedError
 
     def option(self, name: str) -> str:
         """Return the long spelling of an option."""
@@ -442,10 +443,11 @@ class StudyOptions:
     """
 
     COMMANDS: ClassVar[Mapping[str, str]]
-    """The commands, each with the parameter before which its help has the options; empty: after the last."""
+    """Commands that have the options. The help lists the options before the named parameter, or last if the
+    name is empty."""
 
     READ_ON_RESUME: ClassVar[bool] = False
-    """Whether the options apply to a resumed study. Others cannot be combined with --resume."""
+    """True if the options apply to a resumed study. Other options cannot be combined with --resume."""
 
     @classmethod
     def spelled(cls, args: list[str]) -> list[str]:

@@ -36,7 +36,7 @@ from pgdyno.units import parse_duration_s, parse_size_bytes
 class HowToCrash(
     ModelOptions, model=CrashPlan, fields="kind cuts real disk file_system survivors at standby"
 ):
-    """What crashes, and when."""
+    """Options of the crashes: kind, number, disk and moment."""
 
 
 class CrashLoadOptions(ModelOptions, model=CrashPlan, fields="workload scale clients"):

@@ -49,7 +49,7 @@ class FitOptions(StudyOptions):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the study is scaled."""
+        """True if --fit is given."""
         return self.fit is not None
 
     def fitted(self, file: StudyFile, minutes: float | None) -> FittedFile | None:

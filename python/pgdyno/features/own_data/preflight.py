@@ -175,7 +175,8 @@ KIND_OF_COLUMN = (
     " JOIN pg_attribute ON attrelid = c.oid JOIN pg_type AS t ON t.oid = atttypid"
     " WHERE c.oid = %s::regclass AND attname = %s"
 )
-"""Whether rows have a ctid, as those of tables and materialized views have, and the type is a number."""
+"""Query for two facts of a column: its relation has a ctid (a table or a materialized view), and its type is
+a number."""
 _NUMBER = re.compile(r"-?\d+(\.\d+)?(e[+-]?\d+)?")
 
 
