@@ -89,8 +89,8 @@ docs: setup ## renew the pages of docs/ that are made from the code, with the he
 	$(BIN)/python docs/generate.py
 
 golden: docs ## renew the golden files that tests compare: the generated pages, and reports and commands in tests/data/golden
-	PYTHONPATH=tests $(BIN)/python tests/whole/golden_reports.py
-	PYTHONPATH=tests $(BIN)/python tests/whole/golden_commands.py
+	PYTHONPATH=tests:tests/unit:tests/whole $(BIN)/python tests/whole/golden_reports.py
+	PYTHONPATH=tests:tests/unit:tests/whole $(BIN)/python tests/whole/golden_commands.py
 
 lock: ## renew requirements.lock (names, versions, hashes) from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools

@@ -33,7 +33,7 @@ from pgdyno.analysis.telemetry.metrics import (
     Metric,
     latency_metric,
 )
-from pgdyno.caveats import WORDINGS, Severity
+from pgdyno.caveats import Severity, wordings
 from pgdyno.cli.features import features
 from pgdyno.cli.main import app
 from pgdyno.features.crash import records as crash_records
@@ -192,7 +192,7 @@ def caveats_page() -> str:
         sections.append(f"## Severity {severity}\n\n{about}\n")
         sections += [
             f"### {code}\n\n{_filled_in(wording.text)}{_details(wording.link)}\n"
-            for code, wording in WORDINGS.items()
+            for code, wording in wordings().items()
             if wording.severity is severity
         ]
     return "\n".join([CAVEATS_BEGIN, *sections])

@@ -1,23 +1,30 @@
 """Caveats: the closed list of reservations about a trial or a study.
 
-A caveat is stored as a code with parameters. ``caveats.toml`` has the texts. A new code or text does not
-change the schema version; renaming a code or a parameter does.
+A caveat is stored as a code with parameters. ``caveats.toml`` has the texts of those of the
+core, and the file of that name in the folder of a feature has its own. A new code or text does not change the
+schema version; renaming a code or a parameter does.
 """
 
 from __future__ import annotations
 
+import functools
 import string
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from pgdyno.hooks import Hooks
 
 Parameter = str | int | float
 
+_OF_FEATURES = Hooks[Traversable]("caveats")
+
 
 class Code(StrEnum):
-    """Code under which a caveat is stored."""
+    """Codes under which the core's caveats are stored."""
 
     # the comparison
     BUILDS_DIFFER = "builds-differ"
@@ -47,9 +54,6 @@ class Code(StrEnum):
     SCALE_OF_THE_DATA = "scale-of-the-data"
     LOW_COVERAGE = "low-coverage"
     OWN_SCRIPTS_NOT_CHECKED = "own-scripts-not-checked"
-    DATA_WITHOUT_STATISTICS = "data-without-statistics"
-    DATA_CHANGED = "data-changed"
-    SAMPLE_IS_PART = "sample-is-part"
     INTERRUPTED = "interrupted"
     # incomplete data
     FEW_BLOCKS = "few-blocks"
@@ -69,12 +73,6 @@ class Code(StrEnum):
     # disturbances
     DRIVER_BUSY = "driver-busy"
     DRIVER_LATE = "driver-late"
-    DRIVER_CLOCKS = "driver-clocks"
-    DRIVER_NETWORK = "driver-network"
-    DRIVER_NODE_BUSY = "driver-node-busy"
-    DRIVER_NEAR_CEILING = "driver-near-ceiling"
-    DRIVER_CEILING_UNKNOWN = "driver-ceiling-unknown"
-    DRIVER_NODE_LOST = "driver-node-lost"
     STEAL = "steal"
     CHECKPOINT_IN_SLICES = "checkpoint-in-slices"
     AUTOVACUUM_IN_SLICES = "autovacuum-in-slices"
@@ -90,34 +88,6 @@ class Code(StrEnum):
     WARM_UP_EXTENDED = "warm-up-extended"
     EFFECT_CHANGED_BY_WARM_UP = "effect-changed-by-warm-up"
     RATE_STEP = "rate-step"
-    # the machine, checked by the doctor
-    GOVERNOR = "governor"
-    BOOST = "boost"
-    THERMAL_THROTTLING = "thermal-throttling"
-    ON_BATTERY = "on-battery"
-    SMT = "smt"
-    VIRTUAL_MACHINE = "virtual-machine"
-    NUMA = "numa"
-    HUGE_PAGES = "huge-pages"
-    SMALL_PAGES = "small-pages"
-    PREEMPTION = "preemption"
-    SWAP_USED = "swap-used"
-    SWAPPING = "swapping"
-    OUT_OF_MEMORY = "out-of-memory"
-    MACHINE_STEAL = "machine-steal"
-    OTHER_LOAD = "other-load"
-    PRESSURE = "pressure"
-    CPU_LIMITED = "cpu-limited"
-    CPU_THROTTLED = "cpu-throttled"
-    MEMORY_LIMITED = "memory-limited"
-    FILES_LIMITED = "files-limited"
-    SLOW_CLOCK = "slow-clock"
-    CLOCK_SET = "clock-set"
-    FILE_SYSTEM = "file-system"
-    SPACE_SHORT = "space-short"
-    FLUSH_TOO_FAST = "flush-too-fast"
-    FLUSH_SLOW = "flush-slow"
-    FLUSH_UNEVEN = "flush-uneven"
     # statistics
     THROUGHPUT_FIXED = "throughput-fixed"
     CAPACITY_NOT_SUSTAINED = "capacity-not-sustained"
@@ -128,14 +98,6 @@ class Code(StrEnum):
     UNDER_NOISE_FLOOR = "under-noise-floor"
     AA_DIFFERS = "aa-differs"
     HOSTS_DISAGREE = "hosts-disagree"
-    ONE_MACHINE = "one-machine"
-    HOSTS_FITTED_DIFFERENTLY = "hosts-fitted-differently"
-    HOSTS_BUILDS_DIFFER = "hosts-builds-differ"
-    HOST_INCOMPLETE = "host-incomplete"
-    HOST_MISSING = "host-missing"
-    HOST_REPLACED = "host-replaced"
-    HOST_SLOW = "host-slow"
-    HOST_NOISY = "host-noisy"
 
 
 class Severity(StrEnum):
@@ -162,58 +124,55 @@ class Wording:
         return frozenset(name for _, name, _, _ in parsed if name)
 
 
-def _read_wordings() -> Mapping[Code, Wording]:
-    """Read ``caveats.toml``. Raises ValueError unless it has exactly the codes of ``Code``."""
-    entries = tomllib.loads(Path(__file__).with_name("caveats.toml").read_text("utf-8"))
-    if set(entries) != {code.value for code in Code}:
-        raise ValueError(
-            f"caveats.toml and Code differ: {sorted(set(entries) ^ {code.value for code in Code})}"
-        )
+@functools.cache
+def wordings() -> Mapping[str, Wording]:
+    """Return the texts of every caveat by code, the core's first."""
+    read = [
+        tomllib.loads(of.read_text("utf-8")) for of in (files(__package__) / "caveats.toml", *_OF_FEATURES)
+    ]
     return {
-        Code(code): Wording(
-            entry["text"], entry["remedy"], Severity(entry["severity"]), entry.get("link", "")
-        )
+        code: Wording(entry["text"], entry["remedy"], Severity(entry["severity"]), entry.get("link", ""))
+        for entries in read
         for code, entry in entries.items()
     }
-
-
-WORDINGS: Mapping[Code, Wording] = _read_wordings()
 
 
 @dataclass(frozen=True)
 class Caveat:
     """One reservation with its parameters. ``trial`` is the ID of the affected trial; None for the study.
 
-    Raises ValueError unless the parameters are exactly those of the texts.
+    Raises ValueError for an unknown code, and unless the parameters are exactly those of the texts.
     """
 
-    code: Code
+    code: str
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     trial: int | None = None
 
     def __post_init__(self) -> None:
         """Compare the parameters with those of the texts, so that a stored caveat can always be shown."""
-        needed, given = WORDINGS[self.code].parameters, frozenset(self.parameters)
+        if self.code not in wordings():
+            raise ValueError(f"unknown caveat {self.code}")
+        needed, given = wordings()[self.code].parameters, frozenset(self.parameters)
         if needed != given:
             raise ValueError(f"caveat {self.code} requires {sorted(needed)} (got {sorted(given)})")
 
     @property
     def text(self) -> str:
         """The reservation in full sentences."""
-        return WORDINGS[self.code].text.format(**self.parameters)
+        return wordings()[self.code].text.format(**self.parameters)
 
     @property
     def remedy(self) -> str:
         """The recommended action."""
-        return WORDINGS[self.code].remedy.format(**self.parameters)
+        return wordings()[self.code].remedy.format(**self.parameters)
 
     @property
     def severity(self) -> Severity:
         """Possible influence on a reader's conclusions."""
-        return WORDINGS[self.code].severity
+        return wordings()[self.code].severity
 
     @property
     def link(self) -> str:
         """The page of the documentation with an explanation, as a path; empty if there is no such page."""
-        link = WORDINGS[self.code].link
+        link = wordings()[self.code].link
         return f"docs/{link}" if link else ""

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 Names = Sequence[str]
-"""Objects as ``module:name``: a name in a module of the feature's package.
+"""Objects as ``module:name``: a name in a module of the feature's package; without a colon, a file there.
 
 They are names, so that a command imports only the hooks that it uses. A test resolves all of them.
 """
@@ -44,6 +44,7 @@ class Feature:
     options: Names = ()
     probes: Names = ()
     trial_checks: Names = ()
+    caveats: Names = ()
     findings: Names = ()
     results: Names = ()
     sections: Names = ()

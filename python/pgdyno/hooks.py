@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
 Hook = TypeVar("Hook")
@@ -29,4 +30,7 @@ class Hooks(Generic[Hook]):
         for feature in _features[0]():
             for place in getattr(feature, self._field):
                 module, _, name = place.partition(":")
-                yield getattr(import_module(f"{feature.package}.{module}"), name)
+                if name:
+                    yield getattr(import_module(f"{feature.package}.{module}"), name)
+                else:
+                    yield files(feature.package) / place

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from pgdyno.caveats import WORDINGS
+from pgdyno.caveats import wordings
 from pgdyno.cli.main import run_command
 
-LINKS = sorted({of.link for of in WORDINGS.values() if of.link})
+LINKS = sorted({of.link for of in wordings().values() if of.link})
 
 
 def test_every_link_of_a_caveat_is_printed_as_a_report_names_it(capsys: pytest.CaptureFixture[str]) -> None:

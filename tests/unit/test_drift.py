@@ -80,7 +80,7 @@ def test_short_windows_have_no_slopes() -> None:
 def test_a_rate_that_significantly_falls_by_more_than_the_margin_is_not_steady() -> None:
     falling = drifts(points(1000.0, -100.0))
     (caveat,) = drift_caveats(arm(0, "15"), falling, HOUR_S, 0.02)
-    assert caveat.code is Code.NO_STEADY_STATE and "−10.5" in caveat.text
+    assert caveat.code == Code.NO_STEADY_STATE and "−10.5" in caveat.text
     assert drift_caveats(arm(0, "15"), falling, HOUR_S, 0.2) == []
     assert drift_caveats(arm(0, "15"), drifts(points(1000.0, -1.0)), HOUR_S, 0.02) == []
     noise = 50 * np.random.default_rng(5).normal(size=HOUR_S + 60)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from synthetic_study import Synthetic, arms_of, study_of
 
-from pgdyno.caveats import WORDINGS, Caveat, Code
+from pgdyno.caveats import Caveat, Code, wordings
 from pgdyno.errors import EvidenceError
 from pgdyno.measure.engine_runs import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.results import codec
@@ -202,8 +202,8 @@ def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
 
 
 def test_every_caveat_is_a_full_sentence_with_a_remedy() -> None:
-    for code in Code:
-        caveat = Caveat(code, dict.fromkeys(WORDINGS[code].parameters, "something"))
+    for code, wording in wordings().items():
+        caveat = Caveat(code, dict.fromkeys(wording.parameters, "something"))
         assert caveat.text.endswith(".") and caveat.remedy.endswith("."), code
         assert "{" not in caveat.text + caveat.remedy, code
 

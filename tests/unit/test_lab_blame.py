@@ -85,7 +85,7 @@ def test_a_server_that_does_not_start_is_attributed_to_its_arm(
         else:
             assert (found["17"].reason, found["17"].driver) == ("of its own", DriverFacts())
         told_of = comparison_caveats(evidence.study(), evidence.arms(), evidence.trials(), [], {})
-    caveats = [caveat for caveat in told_of if caveat.code is Code.TRIALS_FAILED]
+    caveats = [caveat for caveat in told_of if caveat.code == Code.TRIALS_FAILED]
     blamed = [caveat.parameters["arm"] for caveat in caveats]
     assert blamed == (["18"] if schedule == "slices" else ["17", "18"])
     assert f"block 1, 18: failed: {WHY}" in told
@@ -123,7 +123,7 @@ def test_a_failure_of_our_engine_is_charged_to_no_arm(
         caveats = comparison_caveats(evidence.study(), evidence.arms(), trials, [], {})
     assert [trial.driver.stopped_by for trial in trials] == [stopped_by] * 2
     assert [trial.failed_by_itself for trial in trials] == [stopped_by is None] * 2
-    assert [of.parameters["arm"] for of in caveats if of.code is Code.TRIALS_FAILED] == ["17", "18"]
+    assert [of.parameters["arm"] for of in caveats if of.code == Code.TRIALS_FAILED] == ["17", "18"]
 
 
 def test_an_engine_failure_without_an_arm_is_attributed_to_none() -> None:

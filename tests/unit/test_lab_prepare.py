@@ -185,5 +185,5 @@ def test_two_builds_of_one_version_are_each_inspected_and_compared(monkeypatch: 
     found = preflight.resolve_arms(asked, cache, MACHINE, lambda _: None, caveats)
     assert [found[index].catalogue.initial["of"] for index in (0, 1)] == ["-O2", "-O3"]
     (caveat,) = caveats
-    assert caveat.code is Code.BUILDS_DIFFER
+    assert caveat.code == Code.BUILDS_DIFFER
     assert "19devel (system) in /new/bin has -O3" in str(caveat.parameters["difference"])

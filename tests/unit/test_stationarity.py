@@ -100,7 +100,7 @@ def whole(
 
 def codes(
     schedule: Schedule, trials: Sequence[Trial], points: dict[int, list[ThroughputPoint]], cases: int = 1
-) -> set[Code]:
+) -> set[str]:
     found = find_steady_state(plan(schedule), ARMS, trials, points, {}, {}, cases)
     return {caveat.code for caveat in steady_state_caveats(plan(schedule), found, cases)}
 
@@ -164,7 +164,7 @@ def test_a_step_in_one_trial_is_found_with_its_time_and_size() -> None:
     points[hit.trial] = [replace(p, per_s=p.per_s * (0.7 if p.at_s > 120 else 1)) for p in points[hit.trial]]
     found = find_steady_state(plan(Schedule.BLOCKS), ARMS, trials, points, {}, {})
     (caveat,) = steady_state_caveats(plan(Schedule.BLOCKS), found)
-    assert caveat.code is Code.RATE_STEP and caveat.parameters["block"] == hit.block + 1
+    assert caveat.code == Code.RATE_STEP and caveat.parameters["block"] == hit.block + 1
     (only,) = [one for of in found for one in of.steps]
     assert only.trial == hit.trial
     assert only.at_s == pytest.approx(120, abs=20) and only.percent == pytest.approx(-36, abs=8)

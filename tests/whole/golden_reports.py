@@ -34,7 +34,7 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.gates import gate, parse_condition
 from pgdyno.analysis.telemetry.samples import Event
 from pgdyno.analysis.throughput_dips import ArmDips, Coincidence, Dip
-from pgdyno.caveats import WORDINGS, Caveat, Code
+from pgdyno.caveats import Caveat, Code, wordings
 from pgdyno.cli.features import features
 from pgdyno.cli.report import read_report
 from pgdyno.features.history.changes import group_files, histories
@@ -374,7 +374,10 @@ def history(folder: Path) -> str:
 
 def caveats() -> str:
     """Return every caveat as reports show it, with the names of its parameters as their values."""
-    shown = (Caveat(code, {name: name.upper() for name in WORDINGS[code].parameters}) for code in WORDINGS)
+    shown = (
+        Caveat(code, {name: name.upper() for name in wording.parameters})
+        for code, wording in wordings().items()
+    )
     return "\n".join(f"{of.code} ({of.severity}): {of.text}\n    {of.remedy}" for of in shown) + "\n"
 
 

@@ -6,8 +6,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import fields, replace
+from enum import StrEnum
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from pkgutil import iter_modules
 
 import pytest
 from example_builds import build
@@ -15,6 +18,7 @@ from pydantic import ValidationError
 
 from example_studies import make_file
 from pgdyno import hooks
+from pgdyno.caveats import wordings
 from pgdyno.cli.features import FEATURES, WORKLOADS, all_features, commands, features
 from pgdyno.feature import Feature
 from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
@@ -158,3 +162,12 @@ def test_a_host_of_a_fleet_has_features() -> None:
         "except ValueError: assert list(PROBE_KINDS)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_every_code_of_a_caveat_has_its_text_and_every_text_a_code() -> None:
+    for name in FEATURES:
+        for module in iter_modules(import_module(f"pgdyno.features.{name}").__path__):
+            import_module(f"pgdyno.features.{name}.{module.name}")
+    kinds = [kind for kind in StrEnum.__subclasses__() if kind.__name__ == "Code"]
+    codes = [code.value for kind in kinds for code in kind]
+    assert sorted(codes) == sorted(wordings())

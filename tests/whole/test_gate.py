@@ -356,7 +356,7 @@ def test_a_failure_counts_against_the_arm_that_failed_only(tmp_path: Path) -> No
     (findings,) = read_report(tmp_path / "e.sqlite").findings.cases
     assert [one.verdict for one in findings.comparisons] == [Verdict.UNDECIDED, Verdict.FASTER]
     assert [one.failed for one in findings.comparisons] == [[3], []]
-    lost = [of.parameters["arm"] for of in findings.caveats if of.code is Code.BLOCKS_LOST_BY_FAILURE]
+    lost = [of.parameters["arm"] for of in findings.caveats if of.code == Code.BLOCKS_LOST_BY_FAILURE]
     assert lost == ["18"]
 
 

@@ -69,7 +69,7 @@ def test_blocks_before_the_longest_warm_up_do_not_count() -> None:
     assert superseded == set(range(6))
     assert list(found.comparisons[0].blocks) == list(range(6, 12))
     assert found.comparisons[0].verdict is not Verdict.UNDECIDED
-    (caveat,) = [one for one in found.caveats if one.code is Code.WARM_UP_EXTENDED]
+    (caveat,) = [one for one in found.caveats if one.code == Code.WARM_UP_EXTENDED]
     assert caveat.parameters == {"longest": "12 s", "blocks": 6}
 
 

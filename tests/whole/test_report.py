@@ -338,7 +338,7 @@ def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted() -> No
         Caveat(Code.STEAL, {"arm": "18", "share": f"{n}%", "limit": "5%"}, n + 1) for n in range(8)
     )
     built = report_of(Synthetic(blocks=6, caveats=steals))
-    shown = [caveat.sentence for caveat in only(built).caveats if caveat.code is Code.STEAL]
+    shown = [caveat.sentence for caveat in only(built).caveats if caveat.code == Code.STEAL]
     assert len(shown) == CAVEATS_PER_CODE_MAX + 1
     assert shown[0].startswith("Block 1: ") and "5" in shown[-1]
 
@@ -349,7 +349,7 @@ def test_a_message_about_all_arms_of_a_block_is_reported_once() -> None:
         for trial, name in enumerate(("17", "18"))
     )
     built = report_of(Synthetic(blocks=6, caveats=late))
-    said = [caveat.sentence for caveat in only(built).caveats if caveat.code is Code.DRIVER_LATE]
+    said = [caveat.sentence for caveat in only(built).caveats if caveat.code == Code.DRIVER_LATE]
     trials = {trial.trial: trial.block for trial in only(built).findings.trials}
     assert trials[1] == trials[2] == 0
     assert len(said) == 1 and said[0].startswith("Block 1: ") and "17 and 18" in said[0]

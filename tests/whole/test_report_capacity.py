@@ -115,7 +115,7 @@ def test_a_capacity_at_which_the_limit_did_not_hold_has_no_verdict(
         effects=(1, 1.3), noise=0.001, latencies=slower, capacity=LIMIT, blocks=blocks, slices=1
     )
     built = report_of(wanted)
-    caveats = [of for of in built.findings.first.caveats if of.code is Code.CAPACITY_NOT_SUSTAINED]
+    caveats = [of for of in built.findings.first.caveats if of.code == Code.CAPACITY_NOT_SUSTAINED]
     assert [of.parameters["arm"] for of in caveats] == named
     assert all((of.parameters["kept"], of.parameters["blocks"]) == (0, blocks) for of in caveats)
     (comparison,) = built.findings.first.comparisons

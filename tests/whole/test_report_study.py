@@ -169,7 +169,7 @@ def test_the_headline_has_the_share_of_the_recorded_time_that_the_scripts_cover(
         assert "; covers 79% of the recorded time" in text
         assert "The scripts cover 79% of the recorded execution time" in text
     first = studies["a"].first
-    assert [one.severity for one in first.caveats if one.code is Code.LOW_COVERAGE] == [Severity.HIGH]
+    assert [one.severity for one in first.caveats if one.code == Code.LOW_COVERAGE] == [Severity.HIGH]
     monkeypatch.setattr(WorkloadParameters, "coverage", 0.8)
     (covered,) = findings_of(tmp_path, c=CASES[0]).values()
     assert Code.LOW_COVERAGE not in {one.code for one in covered.first.caveats}

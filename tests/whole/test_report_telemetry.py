@@ -111,7 +111,7 @@ def test_csv_has_the_telemetry_of_each_block() -> None:
 
 def test_a_feature_missing_in_a_version_raises_no_caveat() -> None:
     built = report_of(PROBED)
-    assert all(caveat.code is not Code.PROBE_UNAVAILABLE for caveat in findings(built).caveats)
+    assert all(caveat.code != Code.PROBE_UNAVAILABLE for caveat in findings(built).caveats)
     assert findings(built).telemetry.missing == {0: {"io": NOT_IN_15}, 1: {"io": NOT_IN_15}}
 
 
@@ -166,7 +166,7 @@ def test_a_machine_without_counters_is_reported_once_without_other_changes() -> 
     lacking, without = only(lacking), only(without)
     assert lacking.headlines == without.headlines
     (said,) = (caveat for caveat in lacking.caveats if caveat not in without.caveats)
-    assert said.code is Code.PROBE_UNAVAILABLE and NO_COUNTERS in said.sentence
+    assert said.code == Code.PROBE_UNAVAILABLE and NO_COUNTERS in said.sentence
     assert "17 and 18" in said.sentence and len(lacking.caveats) == len(without.caveats) + 1
 
 

@@ -412,7 +412,7 @@ AnalysisOf = Callable[[Path], InterimAnalysis]
 
 EndOfExamination = Callable[[StudyEnd], None]
 
-Examine = Callable[[Writer, Sequence[Prepared], Watch, frozenset[Code] | None], EndOfExamination]
+Examine = Callable[[Writer, Sequence[Prepared], Watch, frozenset[str] | None], EndOfExamination]
 """Examines the machine before the first block of all cases, and stores its caveats. Returns the function for
 the check after the last block. The last argument: codes of caveats of a resumed study; None for a new one."""
 
@@ -630,7 +630,7 @@ def _measure(
     return ending
 
 
-def _codes(path: Path) -> frozenset[Code]:
+def _codes(path: Path) -> frozenset[str]:
     """Return the codes of the caveats of a study to be resumed."""
     with Evidence(path, verify=False) as evidence:
         return frozenset(caveat.code for caveat in evidence.caveats(0))

@@ -424,7 +424,7 @@ def _instructions(comparison: Comparison, findings: Findings) -> str:
 
 
 def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
-    by_code: dict[Code, list[Caveat]] = {}
+    by_code: dict[str, list[Caveat]] = {}
     for caveat in findings.caveats:
         by_code.setdefault(caveat.code, []).append(caveat)
     blocks = {trial.trial: trial.block for trial in findings.trials}

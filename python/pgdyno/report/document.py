@@ -14,7 +14,7 @@ from enum import IntEnum, StrEnum
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.gates import Gate, Gated
-from pgdyno.caveats import WORDINGS, Caveat, Code, Severity
+from pgdyno.caveats import Caveat, Severity, wordings
 from pgdyno.report.plot import Panel
 
 
@@ -63,7 +63,7 @@ class Headline:
 class ShownCaveat:
     """The text of a caveat, with the block where it was raised."""
 
-    code: Code
+    code: str
     severity: Severity
     sentence: str
     remedy: str
@@ -82,8 +82,8 @@ class ShownCaveat:
 
 
 def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
-    """The most severe first, then in the order of ``caveats.toml``."""
-    severities, codes = list(Severity), list(WORDINGS)
+    """The most severe first, then in the order of the files with their texts."""
+    severities, codes = list(Severity), list(wordings())
     return sorted(caveats, key=lambda caveat: (severities.index(caveat.severity), codes.index(caveat.code)))
 
 

@@ -25,7 +25,6 @@ from pydantic import (
     model_serializer,
 )
 
-from pgdyno.caveats import Code
 from pgdyno.errors import UsageError
 from pgdyno.results.codec import COUNTERS, LOG, PAIRS, POINTS, READINGS, Column, Record, Table
 from pgdyno.study.plan import Study
@@ -806,13 +805,13 @@ class Trial(TrialResults):
 
 @dataclass(frozen=True)
 class StoredCaveat:
-    """A caveat of a trial or a case, from the closed list in caveats.toml."""
+    """A caveat of a trial or a case, from the closed lists in caveats.toml of the core and of features."""
 
     TABLE: ClassVar = Table("caveat", ("caveat INTEGER PRIMARY KEY", _OF_CASE))
 
     trial: Annotated[int | None, Column(sql="REFERENCES trial")]
     """Null for a caveat about the whole case."""
-    code: Annotated[Code, Column(values=())]
+    code: str
     parameters: Json
     """JSON."""
 

@@ -215,7 +215,7 @@ CREATE TABLE series (
     PRIMARY KEY (trial, probe, from_s)
 ) STRICT, WITHOUT ROWID;
 
--- A caveat of a trial or a case, from the closed list in caveats.toml.
+-- A caveat of a trial or a case, from the closed lists in caveats.toml of the core and of features.
 CREATE TABLE caveat (
     caveat INTEGER PRIMARY KEY,
     case_id INTEGER NOT NULL REFERENCES study_case,

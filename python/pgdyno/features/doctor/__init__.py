@@ -10,4 +10,5 @@ FEATURE = Feature(
         "doctor": ("command", "Find sources of measurement noise on this machine, with remedies."),
     },
     examinations=("checks:examine",),
+    caveats=("caveats.toml",),
 )

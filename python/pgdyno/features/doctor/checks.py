@@ -12,10 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
-from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.caveats import Caveat, Parameter
+from pgdyno.caveats import Code as CoreCode
 from pgdyno.errors import UsageError
 from pgdyno.features.doctor.machine_state import (
     PRESSURES,
@@ -39,6 +41,39 @@ from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.plan import Study
 from pgdyno.units import format_duration, format_size, given_percent, parse_size_bytes, percent_text
+
+
+class Code(StrEnum):
+    """Codes of caveats about the machine."""
+
+    GOVERNOR = "governor"
+    BOOST = "boost"
+    THERMAL_THROTTLING = "thermal-throttling"
+    ON_BATTERY = "on-battery"
+    SMT = "smt"
+    VIRTUAL_MACHINE = "virtual-machine"
+    NUMA = "numa"
+    HUGE_PAGES = "huge-pages"
+    SMALL_PAGES = "small-pages"
+    PREEMPTION = "preemption"
+    SWAP_USED = "swap-used"
+    SWAPPING = "swapping"
+    OUT_OF_MEMORY = "out-of-memory"
+    MACHINE_STEAL = "machine-steal"
+    OTHER_LOAD = "other-load"
+    PRESSURE = "pressure"
+    CPU_LIMITED = "cpu-limited"
+    CPU_THROTTLED = "cpu-throttled"
+    MEMORY_LIMITED = "memory-limited"
+    FILES_LIMITED = "files-limited"
+    SLOW_CLOCK = "slow-clock"
+    CLOCK_SET = "clock-set"
+    FILE_SYSTEM = "file-system"
+    SPACE_SHORT = "space-short"
+    FLUSH_TOO_FAST = "flush-too-fast"
+    FLUSH_SLOW = "flush-slow"
+    FLUSH_UNEVEN = "flush-uneven"
+
 
 # ----------------------------------------------------------------------
 # Result of one check of the machine.
@@ -67,7 +102,7 @@ def not_reported(about: str, text: str = "not reported by this machine") -> Chec
     return Checked(about, "unknown", text)
 
 
-def disturbs(about: str, code: Code, **parameters: Parameter) -> Checked:
+def disturbs(about: str, code: str, **parameters: Parameter) -> Checked:
     """Return a finding."""
     caveat = Caveat(code, parameters)
     return Checked(about, "disturbs", caveat.text, caveat)
@@ -565,7 +600,7 @@ def engine(profile: str | None) -> Checked:
     about = "engine of pgdyno"
     if profile is None:
         return not_reported(about, "unknown build profile")
-    return disturbs(about, Code.DEBUG_ENGINE) if profile == "debug" else fine(about, f"a {profile} build")
+    return disturbs(about, CoreCode.DEBUG_ENGINE) if profile == "debug" else fine(about, f"a {profile} build")
 
 
 def server(label: str, catalogue: Catalogue | None) -> Checked:
@@ -578,7 +613,7 @@ def server(label: str, catalogue: Catalogue | None) -> Checked:
     if catalogue.initial.get("debug_assertions") == "on":
         flags.append("--enable-cassert")
     if flags:
-        return disturbs(about, Code.DEBUG_SERVER, arm=label, flags=" ".join(flags))
+        return disturbs(about, CoreCode.DEBUG_SERVER, arm=label, flags=" ".join(flags))
     return fine(about, "not built for debugging")
 
 
@@ -649,7 +684,7 @@ def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
 
 
 def caveats_after(
-    before: MachineState, after: MachineState, known: Collection[Code], servers: Sequence[Together] = ()
+    before: MachineState, after: MachineState, known: Collection[str], servers: Sequence[Together] = ()
 ) -> list[Caveat]:
     """Return the caveats on changes during the study: new findings, not in ``known``, and changes of
     counters.
@@ -682,7 +717,7 @@ class StudyExamination:
     data_path: Path | None
     watch: Watch
     state: MachineState | None
-    known: frozenset[Code]
+    known: frozenset[str]
     servers: Sequence[Together] = ()
 
     @classmethod
@@ -692,7 +727,7 @@ class StudyExamination:
         studies: Sequence[Study],
         data_path: Path,
         watch: Watch,
-        known: frozenset[Code] | None = None,
+        known: frozenset[str] | None = None,
         servers: Sequence[Together] = (),
     ) -> StudyExamination:
         """Examine the machine, and report at once findings that the user can still change.
@@ -737,7 +772,7 @@ class StudyExamination:
 
 
 def examine(
-    writer: Writer, ready: Sequence[Prepared], watch: Watch, known: frozenset[Code] | None
+    writer: Writer, ready: Sequence[Prepared], watch: Watch, known: frozenset[str] | None
 ) -> EndOfExamination:
     """See ``measure.study_runner.Examine``."""
     studies = [prepared.study for prepared in ready]

@@ -11,4 +11,5 @@ FEATURE = Feature(
     session=("session:open_session",),
     results=("section:RESULT",),
     case_sections=("section:sections",),
+    caveats=("caveats.toml",),
 )

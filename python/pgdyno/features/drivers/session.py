@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from functools import partial
 
-from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.caveats import Caveat, Parameter
 from pgdyno.errors import FleetError, in_one_line
 from pgdyno.features.drivers.pool import DriverPool, open_pool
 from pgdyno.measure.progress import Warned
@@ -15,6 +16,18 @@ from pgdyno.measure.trial import MeasuredCase, Session
 from pgdyno.results.records import DriverFacts
 from pgdyno.study.plan import Study
 from pgdyno.units import counted, given_percent, percent_text
+
+
+class Code(StrEnum):
+    """Codes of caveats about load generators on several machines."""
+
+    DRIVER_CLOCKS = "driver-clocks"
+    DRIVER_NETWORK = "driver-network"
+    DRIVER_NODE_BUSY = "driver-node-busy"
+    DRIVER_NEAR_CEILING = "driver-near-ceiling"
+    DRIVER_CEILING_UNKNOWN = "driver-ceiling-unknown"
+    DRIVER_NODE_LOST = "driver-node-lost"
+
 
 CLOCK_SPREAD_S_MAX = 0.005
 """Maximum error of the common start of slices on several nodes."""

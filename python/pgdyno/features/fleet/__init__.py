@@ -8,4 +8,5 @@ FEATURE = Feature(
     __name__,
     requires=("cluster", "fitting", "hosts", "own_data"),
     options=("options:FleetOptions",),
+    caveats=("caveats.toml",),
 )

@@ -16,9 +16,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pgdyno.analysis.statistics.intervals import f_beyond
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError
 from pgdyno.units import Better
+
+
+class Code(StrEnum):
+    """Codes of caveats about the hosts of a fleet."""
+
+    HOST_INCOMPLETE = "host-incomplete"
+    HOST_MISSING = "host-missing"
+    HOST_REPLACED = "host-replaced"
+    HOST_SLOW = "host-slow"
+    HOST_NOISY = "host-noisy"
+
 
 # ----------------------------------------------------------------------
 # The state of a fleet study in NAME.fleet.json: its study, and the results file of each host.

@@ -9,4 +9,5 @@ FEATURE = Feature(
     requires=("crash", "fleet", "published"),
     reports=("sections:read_files",),
     documents=("sections:HostsDocument",),
+    caveats=("caveats.toml",),
 )

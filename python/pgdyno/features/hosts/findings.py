@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
@@ -27,7 +28,7 @@ from pgdyno.analysis.statistics.pooling import (
 )
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, split_key
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.features.fleet.records import HostWork, incomplete_hosts, unusual_hosts
 from pgdyno.features.hosts.identity import files_by_machine, fitted_differences, require_same
 from pgdyno.features.published.tables import (
@@ -41,6 +42,15 @@ from pgdyno.results.records import Json, Trial
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import Study
 from pgdyno.units import Better, Estimate
+
+
+class Code(StrEnum):
+    """Codes of caveats about hosts that are pooled."""
+
+    ONE_MACHINE = "one-machine"
+    HOSTS_FITTED_DIFFERENTLY = "hosts-fitted-differently"
+    HOSTS_BUILDS_DIFFER = "hosts-builds-differ"
+
 
 # ----------------------------------------------------------------------
 # One effect over several hosts: estimates by host, the pooled one, and its verdict.

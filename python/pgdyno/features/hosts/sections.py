@@ -21,7 +21,6 @@ from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.pooling import Pooled
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, Metric, latency_key
-from pgdyno.caveats import Code
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.sections import durability_by_host
@@ -585,7 +584,7 @@ def variation_sentence(pooled: Pooled) -> str:
 
 def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> list[ShownCaveat]:
     """Return each caveat once: those about the hosts first, then those of the files, with the files."""
-    about: dict[Code, list[ShownCaveat]] = {}
+    about: dict[str, list[ShownCaveat]] = {}
     for caveat in findings.caveats:
         about.setdefault(caveat.code, []).append(ShownCaveat.of(caveat))
     found = []

@@ -16,4 +16,5 @@ FEATURE = Feature(
     data=("loading:DATA",),
     prepare=("preflight:PREPARATION",),
     trial_checks=("preflight:check_after_trial",),
+    caveats=("caveats.toml",),
 )

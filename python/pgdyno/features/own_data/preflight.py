@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import DatasetError, ServerError, UsageError, WorkloadError
 from pgdyno.features.own_data.loading import require_importable
 from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData, OwnDataParameters, first_line
@@ -41,6 +42,15 @@ from pgdyno.study.workload_parameters import Workload, WorkloadParameters
 from pgdyno.units import counted
 from pgdyno.workloads import workload as workloads
 from pgdyno.workloads.workload import INVARIANT, Connect
+
+
+class Code(StrEnum):
+    """Codes of caveats about a user's own data."""
+
+    DATA_WITHOUT_STATISTICS = "data-without-statistics"
+    DATA_CHANGED = "data-changed"
+    SAMPLE_IS_PART = "sample-is-part"
+
 
 if TYPE_CHECKING:
     from pgdyno.measure.arms import Prepared

@@ -184,7 +184,7 @@ def probable_reasons(findings: StudyFindings) -> list[str]:
         f"{str(change['key']).removeprefix(LOST)} {change['before']} → {change['after']}" for change in ranked
     ]
     reasons = list(dict.fromkeys(texts))[:REASONS_MAX]
-    if any(caveat.code is Code.NEAREST_VERSION for of in findings.cases for caveat in of.caveats):
+    if any(caveat.code == Code.NEAREST_VERSION for of in findings.cases for caveat in of.caveats):
         reasons.append("other minor versions")
     if any(change["key"] == "fit.machine" for change in changes):
         reasons.append("other hardware")

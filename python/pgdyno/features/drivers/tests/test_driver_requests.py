@@ -15,13 +15,13 @@ from report_forms import report_of, tables_of
 from synthetic_study import Synthetic
 
 from example_studies import make_file, make_study
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.cluster.ray import NodeFacts, own_facts
 from pgdyno.features.drivers.options import DriverOptions, parse_drivers
 from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.features.drivers.section import driver_node_summaries
-from pgdyno.features.drivers.session import node_caveats, session_of
+from pgdyno.features.drivers.session import Code, node_caveats, session_of
 from pgdyno.measure.trial import Lab
 from pgdyno.report.json_format import to_json
 from pgdyno.results.records import CpuTimeNs, DriverFacts, DriverNode, Trial, TrialStatus, WakeLateNs

@@ -10,9 +10,10 @@ import pytest
 from several_hosts import LARGE, LARGER, SMALL, pooled_of, written
 from synthetic_study import HOST, Synthetic
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.fleet.records import (
+    Code,
     FleetRecord,
     HostState,
     HostWork,

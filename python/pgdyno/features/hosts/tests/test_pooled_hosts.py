@@ -52,7 +52,7 @@ def test_hosts_that_disagree_are_reported_with_their_case() -> None:
     }
     (found,) = over_hosts(hosts, 0.95)
     (caveat,) = found.caveats()
-    assert caveat.code is Code.HOSTS_DISAGREE and "TPS in scale 5000" in caveat.text
+    assert caveat.code == Code.HOSTS_DISAGREE and "TPS in scale 5000" in caveat.text
 
 
 def test_the_average_is_over_the_cases_that_every_host_has() -> None:
