@@ -172,10 +172,12 @@ def _page_of_workload(words: str) -> str:
     found = re.match(r"(-(?:(?!\. ).)*?) (tpcc|pgbench|sysbench)(?::| with) ", words)
     if not found or "any workload" in words:
         return ""
-    page = (DOCS / "reference" / f"workload-{found[2]}.md").read_text("utf-8")
+    own = f"../../python/pgdyno/features/{found[2]}/README.md"
+    page = own if (DOCS / "reference" / own).is_file() else f"workload-{found[2]}.md"
+    text = (DOCS / "reference" / page).read_text("utf-8")
     names = re.findall(r"(?<![\w-])--?[a-zA-Z][a-z-]*", found[1])
-    is_described = any(re.search(rf"`{name}\b", page) for name in names)
-    return f"[{found[2]}](workload-{found[2]}.md)" if is_described else ""
+    is_described = any(re.search(rf"`{name}\b", text) for name in names)
+    return f"[{found[2]}]({page})" if is_described else ""
 
 
 def _pgbench_help() -> str:
@@ -199,7 +201,7 @@ def caveats_page() -> str:
 
 
 def _details(link: str) -> str:
-    return f" [Details](../{link})" if link else ""
+    return f" [Details](../../{link})" if link else ""
 
 
 def slug(heading: str) -> str:
@@ -270,7 +272,7 @@ STUDY_NOTES = {
 - Settings that pgdyno controls, such as `port`, are refused.
 - A level may also be written as in an arm: `"@starter"` or `"work_mem=8MB"`.""",
     "workload": """- See [tpcc](workload-tpcc.md), [pgbench](workload-pgbench.md) or
-  [sysbench](workload-sysbench.md). Omit factors.
+  [sysbench](../../python/pgdyno/features/sysbench/README.md). Omit factors.
 - `scripts` are names of builtin scripts (`"select-only@9"` with a weight) or tables.
 - `[warmup_workload]` has the parameters that differ during the warm-up, such as `scripts = ["select-only"]`.
   The data are the same.""",
@@ -283,14 +285,14 @@ STUDY_NOTES = {
   ([Warm-up](../explanation/steady-state.md)).
 - `stop` is always `budget` with `sequential` and with at most five repeats.
 - With three or more levels of `rate`, which may not be compared, the levels determine the `capacity`
-  ([Capacity](../explanation/studies.md#capacity)).
+  ([Capacity](../../python/pgdyno/features/capacity/README.md)).
 - With `recovery`, use the schedule `blocks`
   ([Cache state and recovery](../how-to/set-the-cache-state.md)).
 - Each case derives its own seed from `seed` and its name.""",
     "Initdb": "Both apply to all arms, since their defaults differ between versions.",
     "Published": "The report shows each table beside the measured figures.",
     SHARED: "A cell overrides or extends its row, a row its column, and a column its table.",
-    "Source": "Fitting scales the study from this machine ([Fitting](../explanation/fitting.md)).",
+    "Source": "[Fitting](../../python/pgdyno/features/fitting/README.md) scales the study from this machine.",
 }
 
 AS_OPTIONS = {"workload": (), "Drive": (), "Run": ("capacity", "nearest", "on_failure", "transactions")}

@@ -110,7 +110,8 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Wording:
-    """Texts of a caveat, with {parameters} in braces. ``link``: a page of docs/ with an anchor, or empty."""
+    """Texts of a caveat, with {parameters} in braces. ``link``: a page of the documentation, as a path in
+    the repository with an anchor; or empty."""
 
     text: str
     remedy: str
@@ -174,5 +175,4 @@ class Caveat:
     @property
     def link(self) -> str:
         """The page of the documentation with an explanation, as a path; empty if there is no such page."""
-        link = wordings()[self.code].link
-        return f"docs/{link}" if link else ""
+        return wordings()[self.code].link

@@ -33,7 +33,8 @@ from pgdyno.study.workload_parameters import parameters_by_kind
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+OF_FEATURES = sorted((ROOT / "python").rglob("README.md"))
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *OF_FEATURES])
 JSON_PAGE = (DOCS / "reference" / "json-and-csv.md").read_text()
 QUERY_PAGE = (DOCS / "how-to" / "query-the-results.md").read_text()
 QUERIES = dict(re.findall(r"```sql\n-- name: (\w+)\n(.*?)```", QUERY_PAGE, re.DOTALL))
@@ -190,17 +191,17 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("code", [code for code, wording in wordings().items() if wording.link])
 def test_the_link_of_a_caveat_leads_to_a_section(code: str) -> None:
     path, _, anchor = wordings()[code].link.partition("#")
-    assert (DOCS / path).is_file(), f"{code}: no page docs/{path}"
-    assert not anchor or anchor in anchors(DOCS / path), f"{code}: no section #{anchor} in docs/{path}"
+    assert (ROOT / path).is_file(), f"{code}: no page {path}"
+    assert not anchor or anchor in anchors(ROOT / path), f"{code}: no section #{anchor} in {path}"
 
 
 def test_every_page_of_the_guide_is_reached_from_its_contents() -> None:
     contents = (DOCS / "README.md").read_text()
-    named = set(re.findall(r"\]\(([^)\s]+\.md)\)", contents))
-    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"} <= named
+    named = {(DOCS / path).resolve() for path in re.findall(r"\]\(([^)\s]+\.md)\)", contents)}
+    assert {*DOCS.rglob("*.md"), *OF_FEATURES} - {DOCS / "README.md"} <= named
 
 
-@pytest.mark.parametrize("page", [ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md")])
+@pytest.mark.parametrize("page", sorted({*PAGES} - {ROOT / "README.md", ROOT / "CHANGELOG.md"}))
 def test_every_file_that_is_named_exists(page: Path) -> None:
     names = r"`((?:python|crates|tests|bench|docs)/[\w./-]+|[\w/]+/[\w/]+\.(?:py|rs|sql|j2|css))`"
     roots = (ROOT, ROOT / "python" / "pgdyno")

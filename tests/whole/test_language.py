@@ -21,12 +21,13 @@ PAGES = sorted(
     [
         *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")),
         *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "python").rglob("README.md"),
     ]
 )
 HELP = ROOT / "docs" / "reference" / "cli.md"
 OTHER_TEXTS = sorted(
     [
-        ROOT / "python" / "pgdyno" / "caveats.toml",
+        *(ROOT / "python").rglob("caveats.toml"),
         *(ROOT / "studies").rglob("*.toml"),
         *(ROOT / "tests" / "data" / "golden").glob("*.txt"),
     ]

@@ -18,7 +18,7 @@ def docs(
         str | None,
         typer.Argument(
             metavar="PAGE#SECTION",
-            help="Page, such as explanation/noise or noise, and its section. [default: list of pages]",
+            help="Page, such as noise or features/crash, and its section. [default: list of pages]",
         ),
     ] = None,
 ) -> int:
@@ -31,12 +31,14 @@ def docs(
       pgdyno docs reference/gates
       pgdyno docs explanation/noise#hidden-aa-blocks
     """
-    pages = {str(path.relative_to(folder()).with_suffix("")): path for path in sorted(folder().rglob("*.md"))}
+    package = Path(pgdyno.__file__).parent
+    pages = {str(path.relative_to(folder()).with_suffix("")): path for path in folder().rglob("*.md")}
+    pages |= {str(path.parent.relative_to(package)): path for path in package.glob("features/*/README.md")}
     if page is None:
-        write_out("".join(f"{name}: {_title(path)}\n" for name, path in pages.items()))
+        write_out("".join(f"{name}: {_title(path)}\n" for name, path in sorted(pages.items())))
         return 0
     name, _, section = page.partition("#")
-    name = name.removeprefix("docs/").removesuffix(".md")
+    name = re.sub(r"^docs/|^python/pgdyno/|(/README)?\.md$", "", name)
     found = [path for known, path in pages.items() if name in (known, Path(known).name)]
     if len(found) != 1:
         raise UsageError(f"{page}: {len(found) or 'no'} pages have this name: pgdyno docs lists all pages")
@@ -46,7 +48,7 @@ def docs(
 
 
 def folder() -> Path:
-    """Return the documentation: in the wheel, or in the checkout of an editable installation."""
+    """Return the documentation of the core: in the wheel, or in the checkout of an editable installation."""
     package = Path(pgdyno.__file__).parent
     inside = package / "docs"
     return inside if inside.is_dir() else package.parents[1] / "docs"

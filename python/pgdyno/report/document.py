@@ -7,6 +7,7 @@ walk over the sections, in their order.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -72,7 +73,7 @@ class ShownCaveat:
     @property
     def more(self) -> str:
         """The command that prints the explanation; empty without one."""
-        page = self.link.removeprefix("docs/").replace(".md", "")
+        page = re.sub(r"^docs/|^python/pgdyno/|(/README)?\.md", "", self.link)
         return f"pgdyno docs {page}" if page else ""
 
     @classmethod

@@ -382,7 +382,7 @@ class StudyRow:
     """Command line that repeats the study."""
     host: Json
     """JSON: machine facts, name → text or number; states: the machine before and after
-    (docs/reference/doctor.md)."""
+    (python/pgdyno/features/doctor/README.md)."""
     file: Annotated[str, Field(exclude=True)] = ""
     """Text of the study file; empty for a comparison without one."""
     changes: Sequence[Json] = ()

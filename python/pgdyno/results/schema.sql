@@ -20,7 +20,7 @@ CREATE TABLE study (
     pgdyno_version TEXT NOT NULL,
     engine TEXT NOT NULL,  -- JSON: output of pgdyno-engine version (docs/reference/engine-protocol.md).
     command TEXT NOT NULL,  -- Command line that repeats the study.
-    host TEXT NOT NULL,  -- JSON: machine facts, name → text or number; states: the machine before and after (docs/reference/doctor.md).
+    host TEXT NOT NULL,  -- JSON: machine facts, name → text or number; states: the machine before and after (python/pgdyno/features/doctor/README.md).
     file TEXT NOT NULL,  -- Text of the study file; empty for a comparison without one.
     changes TEXT NOT NULL,  -- JSON: values fitted to this machine, list of {key, before, after, why}; a note has only why.
     published TEXT NOT NULL  -- JSON: tables of the source (docs/reference/study-file.md) with the levels that were run; else null.
@@ -253,7 +253,7 @@ CREATE TABLE crash_arm (
     wal_writer_delay_s REAL NOT NULL  -- Effective value.
 ) STRICT;
 
--- One crash of an arm. Counts are transactions, except damaged: rows (docs/explanation/crashes.md).
+-- One crash of an arm. Counts are transactions, except damaged: rows (README.md).
 CREATE TABLE crash (
     number INTEGER NOT NULL,  -- 0, 1, …
     arm INTEGER NOT NULL REFERENCES crash_arm,

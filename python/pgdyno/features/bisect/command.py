@@ -255,7 +255,7 @@ def minutes_text(seconds: float) -> str:
 # ----------------------------------------------------------------------
 
 MINUTES = 120.0
-"""Default time of a search for 5% among 64 commits (docs/explanation/bisect.md)."""
+"""Default time of a search for 5% among 64 commits (README.md)."""
 
 READ_ON_RESUME = ("resume", "minutes", "as_json", "quiet")
 

@@ -89,7 +89,7 @@ class AuditCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Crash:
-    """One crash of an arm. Counts are transactions, except damaged: rows (docs/explanation/crashes.md)."""
+    """One crash of an arm. Counts are transactions, except damaged: rows (README.md)."""
 
     TABLE: ClassVar = Table("crash", key="number, arm")
 

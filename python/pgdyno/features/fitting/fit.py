@@ -226,7 +226,7 @@ def _clients(source: Asked, fitted: Asked, before: Costs, after: Costs) -> Itera
 # Kept ratios: data : shared buffers : memory, clients per core, the shares of memory and cores in the
 # settings, checkpoints per window, warm-up : window. All other changes are reported. If the time is short:
 # shorter windows and warm-ups, then fewer levels if the file allows it, then fewer blocks. A fit that loses
-# the question of the source says so. docs/explanation/fitting.md explains the rules.
+# the question of the source says so. README.md explains the rules.
 #
 # A fitted file is an ordinary study file; fitting it again changes nothing.
 # ----------------------------------------------------------------------

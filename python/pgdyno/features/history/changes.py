@@ -170,7 +170,7 @@ def _permutation_p_value(distances: Floats, seen: float, shuffles: int) -> float
 # is also significant without the most extreme value of the shorter segment: at least two values must show it.
 # With a few values left in that segment, their mean has the tails of single values. ν is then at most FREEDOM
 # per value left. Both conditions only reduce false alarms, so the bound holds. They keep false alarms rare if
-# tails are heavy or skewed, which ``python -m bench history`` measures (docs/explanation/history.md).
+# tails are heavy or skewed, which ``python -m bench history`` measures (README.md).
 # ----------------------------------------------------------------------
 
 NIGHTS = 365

@@ -1,4 +1,4 @@
-"""Parameters of the workload ``sysbench`` (docs/reference/workload-sysbench.md)."""
+"""Parameters of the workload ``sysbench`` (README.md)."""
 
 from __future__ import annotations
 
