@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +14,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.errors import Interrupted, ServerError
+from pgdyno.features.crash.ledger import ACKNOWLEDGED, read_ledger
 from pgdyno.features.crash.load import kill_server
 from pgdyno.features.crash.plan import CrashPlan
 from pgdyno.features.crash.records import Crash
@@ -25,7 +28,14 @@ from pgdyno.study.arm_spec import parse_arms
 
 pytestmark = pytest.mark.server
 
-ASYNCHRONOUS = {"synchronous_commit": "off", "wal_writer_delay": "10s"}
+ASYNCHRONOUS = {"synchronous_commit": "off"}
+PAUSE_S = 0.01
+
+
+@pytest.fixture(autouse=True)
+def _clients_are_silent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server is killed before the search for silence begins."""
+    monkeypatch.setattr(sites, "SILENCE_S", 0.0)
 
 
 @dataclass
@@ -54,12 +64,30 @@ class Machine:
     def say(self, text: str) -> None:
         self.said.append(text)
         if text.startswith("clients are writing"):
-            assert self.server is not None
-            threading.Timer(1.5, kill_server, (self.server,)).start()
+            self.kill_after_commits()
         elif text.startswith("the server is gone"):
             if self.on_gone is not None:
                 self.on_gone()
             self.start()
+
+    def kill_after_commits(self) -> None:
+        """Kill the server while clients write. Commits that do not wait for their WAL are lost: the process
+        that would write it is stopped.
+        """
+        assert self.server is not None
+        with self.server.connect() as connection:
+            query = "select pid from pg_stat_activity where backend_type = 'walwriter'"
+            row = connection.execute(query).fetchone()
+        assert row is not None
+        os.kill(row[0], signal.SIGSTOP)
+        commits, pause = self.commits(), threading.Event()
+        while self.commits() <= commits:
+            pause.wait(PAUSE_S)
+        kill_server(self.server)
+
+    def commits(self) -> int:
+        records = read_ledger(self.results.with_suffix(".ledger"))
+        return int((records["event"] == ACKNOWLEDGED).sum())
 
     def crash(self, number: int = 0) -> Crash:
         plan = CrashPlan(arms=tuple(parse_arms([self.dsn])), real=True, clients=2, slots=100, seed=5)
@@ -115,7 +143,6 @@ def test_an_interrupted_test_continues_with_the_audit(cluster: Cluster, tmp_path
 def test_a_server_that_did_not_restart_has_not_crashed(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sites, "SILENCE_S", 0.0)
     with machine_with(cluster, tmp_path, {}) as machine:
         monkeypatch.setattr(machine, "say", lambda _: None)
         with pytest.raises(ServerError, match="did not restart"):

@@ -5,17 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
+from typing import Any
 
 import pytest
 
 from pgdyno.errors import DiskFullError, ServerError
 from pgdyno.features.crash import run as crash_run
-from pgdyno.features.crash.load import Acknowledge, kill_backend
+from pgdyno.features.crash.ledger import ACKNOWLEDGED, read_ledger
+from pgdyno.features.crash.load import Acknowledge, CrashLoad, crash_load, kill_backend
 from pgdyno.features.crash.plan import (
     CrashKind,
     CrashMoment,
@@ -23,6 +27,7 @@ from pgdyno.features.crash.plan import (
     CrashWorkload,
     DiskBehavior,
     FileSystem,
+    PlannedCrash,
     StandbyCrash,
     Survivors,
     planned_crash,
@@ -49,6 +54,24 @@ ODD = "cäche \\040"
 SHARED: dict[str, str] = {"wal_writer_delay": "200ms"}
 
 
+@pytest.fixture(autouse=True)
+def _crashes_follow_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time until a crash begins with the first acknowledged commit, also on a machine that stalls."""
+
+    @contextmanager
+    def load_with_commits(
+        plan: CrashPlan, planned: PlannedCrash, conninfo: str, ledger: Path, *others: Any
+    ) -> Iterator[CrashLoad]:
+        with crash_load(plan, planned, conninfo, ledger, *others) as load:
+            pause = threading.Event()
+            while not (read_ledger(ledger)["event"] == ACKNOWLEDGED).any():
+                pause.wait(0.01)
+            load.began_s = time.monotonic()
+            yield load
+
+    monkeypatch.setattr(crash_run, "crash_load", load_with_commits)
+
+
 @dataclass
 class Place:
     """Crashes of one kind on one disk, from one template."""
@@ -70,7 +93,8 @@ class Place:
         self.site.plan = plan
         if self.standby_site is not None:
             self.standby_site.plan = plan
-        moments = {"active_s": 1.0 + 0.1 * number, "failing_nth": 1, "fault_s": 2.0}
+        active_s = (1.0 if plan.kind is CrashKind.POWER else 0.3) + 0.1 * number
+        moments = {"active_s": active_s, "failing_nth": 1, "fault_s": 2.0}
         planned = planned_crash(plan, number, 0).model_copy(update=moments)
         with Interruption() as stop:
             run = CrashRun(plan, self.site, stop, acknowledge, self.standby_site)
@@ -261,7 +285,7 @@ def test_the_kill_of_a_server_keeps_the_transactions_of_a_workload_with_the_chan
         assert sound(crash)
         assert crash.recovery_s is not None
         # An early acknowledgement counts New-Orders that roll back, and what was in flight.
-        early = place.crash({"synchronous_commit": "off"}, 5, acknowledge="send")
+        early = place.crash({"synchronous_commit": "off", "wal_writer_delay": "10s"}, 5, acknowledge="send")
         assert audit_of(early).lost > 0
         assert early.corruption == []
         if workload is CrashWorkload.PGBENCH:
