@@ -113,7 +113,7 @@ def test_values_are_the_work_between_the_readings(server: Server) -> None:
     values, major = found.values, server.build.version.major
     assert values[f"statement.calls:{UPDATE}"] == UPDATES
     assert values[f"statement.rows_per_call:{UPDATE}"] == 1
-    assert 0 < values[f"statement.mean_ms:{UPDATE}"] < 1000
+    assert values[f"statement.mean_ms:{UPDATE}"] > 0
     assert 0 < values[f"statement.share_of_time:{UPDATE}"] <= 100 + 1e-9
     assert values["relation.updates_per_tx:accounts"] == 1
     # Half of each page is free, and the balance is not indexed: all new versions stay on their page.

@@ -112,4 +112,4 @@ def test_the_benchmark_of_many_clients_counts_every_transaction() -> None:
         int(rows[name].replace(",", ""))
         for name in ("transactions in the merged result", "statements executed by the server")
     )
-    assert executed == sent + 3 > 100, "each engine reads the version of the server"
+    assert executed == sent + 3 > 3, "each engine reads the version of the server"
