@@ -1,11 +1,11 @@
 """Settings and scripts of arms are tried on empty clusters, each once, without leaving anything.
 
-The tests share a cache, so that initdb runs once.
+The tests share a cache and empty clusters, so that initdb runs once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,12 @@ from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.interruption import Interruption
 from pgdyno.measure import preflight
 from pgdyno.measure.dataset_loading import load_new_database
-from pgdyno.measure.preflight import empty_clusters, require_starts, require_working_scripts
+from pgdyno.measure.preflight import (
+    EmptyClusters,
+    empty_clusters,
+    require_starts,
+    require_working_scripts,
+)
 from pgdyno.measure.progress import PreparationStep
 from pgdyno.server.build_catalogue import empty_cluster
 from pgdyno.server.builds import Build
@@ -51,28 +56,37 @@ def with_settings(build: Build, settings: Sequence[Mapping[str, str]]) -> Any:
     }
 
 
+@pytest.fixture(scope="module")
+def clusters(module_dir: Path) -> Iterator[EmptyClusters]:
+    with empty_clusters(Cache.at(module_dir, server_account())) as clusters:
+        yield clusters
+    assert not list(module_dir.glob("runs/run-*"))
+
+
 def tried(
-    build: Build, place: Path, *settings: Mapping[str, str], workload: Workload = TPCC, scripts: bool = False
+    build: Build,
+    clusters: EmptyClusters,
+    *settings: Mapping[str, str],
+    workload: Workload = TPCC,
+    scripts: bool = False,
 ) -> list[str]:
     """Try the settings of arms, or their scripts. Returns the progress."""
     told: list[str] = []
     requests = [(make_study(workload=workload, clients=1), with_settings(build, settings))] * 2
-    cache = Cache.at(place, server_account())
 
     def watch(event: object) -> None:
         if isinstance(event, PreparationStep):
             told.append(event.text)
 
-    try:
-        with Interruption() as interruption, empty_clusters(cache) as clusters:
-            (require_working_scripts if scripts else require_starts)(requests, clusters, watch, interruption)
-    finally:
-        assert not list(place.glob("runs/run-*"))
+    with Interruption() as interruption:
+        (require_working_scripts if scripts else require_starts)(requests, clusters, watch, interruption)
     return told
 
 
-def test_each_set_of_settings_is_tried_once_and_none_without_settings(build: Build, module_dir: Path) -> None:
-    assert tried(build, module_dir, {}, SOUND, SOUND, {"work_mem": "9MB"}) == [
+def test_each_set_of_settings_is_tried_once_and_none_without_settings(
+    build: Build, clusters: EmptyClusters
+) -> None:
+    assert tried(build, clusters, {}, SOUND, SOUND, {"work_mem": "9MB"}) == [
         "testing the settings of 1",
         "testing the settings of 3",
     ]
@@ -113,10 +127,10 @@ def test_initdb_runs_once_for_a_build_and_its_options(
     ],
 )
 def test_a_server_that_does_not_start_is_reported_with_its_arm_and_its_message(
-    settings: Mapping[str, str], words: str, build: Build, module_dir: Path
+    settings: Mapping[str, str], words: str, build: Build, clusters: EmptyClusters
 ) -> None:
     with pytest.raises(StartError, match=f"^1: .* did not start: .*{words}"):
-        tried(build, module_dir, SOUND, settings)
+        tried(build, clusters, SOUND, settings)
 
 
 def pgbench(**texts: str) -> PgbenchParameters:
@@ -125,11 +139,11 @@ def pgbench(**texts: str) -> PgbenchParameters:
     return PgbenchParameters(scale=5000, scripts=scripts)
 
 
-def test_scripts_run_once_with_each_set_of_settings(build: Build, module_dir: Path) -> None:
+def test_scripts_run_once_with_each_set_of_settings(build: Build, clusters: EmptyClusters) -> None:
     sound = pgbench(
         read="\\set aid random(1, 100000 * :scale)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;"
     )
-    assert tried(build, module_dir, {}, {}, SOUND, workload=sound, scripts=True) == [
+    assert tried(build, clusters, {}, {}, SOUND, workload=sound, scripts=True) == [
         "testing the scripts on 0",
         "testing the scripts on 2",
     ]
@@ -148,16 +162,16 @@ def test_scripts_run_once_with_each_set_of_settings(build: Build, module_dir: Pa
     ],
 )
 def test_a_script_that_fails_on_any_data_is_an_error_before_the_load(
-    text: str, settings: Mapping[str, str], words: str, build: Build, module_dir: Path
+    text: str, settings: Mapping[str, str], words: str, build: Build, clusters: EmptyClusters
 ) -> None:
     # An unknown table may be one that another script creates.
     mixed = pgbench(broken=text) if "acounts" in text else pgbench(works="SELECT 1;", broken=text)
     with pytest.raises(WorkloadError, match=f"^broken fails on 0: .*{words}.*Nothing was loaded$"):
-        tried(build, module_dir, settings, workload=mixed, scripts=True)
+        tried(build, clusters, settings, workload=mixed, scripts=True)
 
 
 def test_failures_that_depend_on_the_data_or_on_other_scripts_do_not_count(
-    build: Build, module_dir: Path
+    build: Build, clusters: EmptyClusters
 ) -> None:
     dependent = pgbench(
         counts="UPDATE hits SET n = n + 1;",
@@ -165,11 +179,11 @@ def test_failures_that_depend_on_the_data_or_on_other_scripts_do_not_count(
         needs_a_row="SELECT abalance FROM pgbench_accounts WHERE aid = 400000000 \\gset",
         divides="SELECT 1 / count(*) FROM pgbench_accounts WHERE aid = 400000000;",
     )
-    assert tried(build, module_dir, {}, workload=dependent, scripts=True)
+    assert tried(build, clusters, {}, workload=dependent, scripts=True)
 
 
 def test_each_arm_tries_the_scripts_on_new_data_that_are_loaded_once(
-    build: Build, module_dir: Path, monkeypatch: pytest.MonkeyPatch
+    build: Build, clusters: EmptyClusters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loads: list[str] = []
 
@@ -179,11 +193,11 @@ def test_each_arm_tries_the_scripts_on_new_data_that_are_loaded_once(
 
     monkeypatch.setattr(preflight, "load_new_database", counted)
     creates = pgbench(creates="CREATE TABLE hits (n int);")  # fails if an earlier arm created it
-    assert tried(build, module_dir, {}, SOUND, {"work_mem": "9MB"}, workload=creates, scripts=True)
+    assert tried(build, clusters, {}, SOUND, {"work_mem": "9MB"}, workload=creates, scripts=True)
     assert loads == ["pgbench"]
 
 
-def test_a_script_of_sysbench_runs_on_its_tables(build: Build, module_dir: Path) -> None:
+def test_a_script_of_sysbench_runs_on_its_tables(build: Build, clusters: EmptyClusters) -> None:
     text = "function event() db_query('SELECT c FROM sbtest2 WHERE id = 1') {} end"
     for statement, fails in (("", False), ("db_query('SELECT d FROM sbtest1')", True)):
         workload = SysbenchParameters.model_validate(
@@ -191,10 +205,10 @@ def test_a_script_of_sysbench_runs_on_its_tables(build: Build, module_dir: Path)
         )
         if fails:
             with pytest.raises(WorkloadError, match="SQLSTATE 42703"):
-                tried(build, module_dir, {}, workload=workload, scripts=True)
+                tried(build, clusters, {}, workload=workload, scripts=True)
         else:
-            assert tried(build, module_dir, {}, workload=workload, scripts=True)
+            assert tried(build, clusters, {}, workload=workload, scripts=True)
 
 
-def test_builtin_scripts_are_not_tried(build: Build, module_dir: Path) -> None:
-    assert tried(build, module_dir, {}, workload=PgbenchParameters(scale=1), scripts=True) == []
+def test_builtin_scripts_are_not_tried(build: Build, clusters: EmptyClusters) -> None:
+    assert tried(build, clusters, {}, workload=PgbenchParameters(scale=1), scripts=True) == []
