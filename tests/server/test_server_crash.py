@@ -22,7 +22,6 @@ from pgdyno.measure.engine_runs import EngineRun, run_drive
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.processes import Server
-from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 pytestmark = pytest.mark.server
 
@@ -68,7 +67,7 @@ def test_a_crash_after_the_last_slice_fails_the_trials_on_a_running_server(
 ) -> None:
     monkeypatch.setenv("PGDYNO_CACHE", str(session_dir / "cache-of-crashes"))
     dsn, path = crashes_at_the_end.conninfo(), tmp_path / "e.sqlite"
-    study = small_study([f"a={dsn}", f"b={dsn}"], workload=TpccParameters(warehouses=1), blocks_max=1)
+    study = small_study([f"a={dsn}", f"b={dsn}"], blocks_max=1)
     assert run_small(path, study) is StudyEnd.BLOCKS
     with Evidence(path) as opened:
         trials = [(trial.status, trial.reason) for trial in opened.trials()]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
-import shutil
 import signal
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -137,20 +137,26 @@ USES = {
 
 
 @pytest.fixture(scope="module")
-def populated(
-    request: pytest.FixtureRequest, build: Build, account: Account, module_dir: Path
-) -> Iterator[tuple[Snapshot, Cluster]]:
-    """A snapshot with or without data checksums, and a live directory restored from it."""
-    place = module_dir / f"checksums-{request.param}"
-    origin = Cluster(build, place / "origin", account)
-    origin.initdb(InitOptions(checksums=request.param, sync=False))
-    place.chmod(0o755)
-    with origin.start({**load_settings(build), "shared_buffers": "64MB"}) as server:
-        run(server, POPULATION)
-    snapshot = take(origin.data_dir)
-    restore(snapshot, place / "live", account, sync=False)
-    yield snapshot, Cluster(build, place / "live", account)
-    shutil.rmtree(place)
+def populated_with(
+    build: Build, account: Account, module_dir: Path
+) -> Callable[[bool], tuple[Snapshot, Cluster]]:
+    """Return a function that makes a snapshot with or without data checksums, and a live directory restored
+    from it. Each test leaves the live directory as it was.
+    """
+
+    @functools.cache
+    def make(checksums: bool) -> tuple[Snapshot, Cluster]:
+        place = module_dir / f"checksums-{checksums}"
+        origin = Cluster(build, place / "origin", account)
+        origin.initdb(InitOptions(checksums=checksums, sync=False))
+        place.chmod(0o755)
+        with origin.start({**load_settings(build), "shared_buffers": "64MB"}) as server:
+            run(server, POPULATION)
+        snapshot = take(origin.data_dir)
+        restore(snapshot, place / "live", account, sync=False)
+        return snapshot, Cluster(build, place / "live", account)
+
+    return make
 
 
 def run(server: Server, statements: str) -> None:
@@ -170,18 +176,17 @@ def contents(data_dir: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("populated", "use"),
+    ("checksums", "use"),
     [
         *((True, use) for use in USES),
         # Without checksums, hint bits are set in pages without WAL.
         *((False, use) for use in ("reads that set hint bits", "an update", "a vacuum")),
     ],
-    indirect=["populated"],
 )
 def test_a_restored_directory_equals_its_snapshot_byte_for_byte_after(
-    populated: tuple[Snapshot, Cluster], account: Account, use: str
+    populated_with: Callable[[bool], tuple[Snapshot, Cluster]], account: Account, checksums: bool, use: str
 ) -> None:
-    snapshot, live = populated
+    snapshot, live = populated_with(checksums)
     expected = contents(snapshot.data_dir)
     assert contents(live.data_dir) == expected
     with live.start({"autovacuum": "off"}) as server:
@@ -194,11 +199,10 @@ def test_a_restored_directory_equals_its_snapshot_byte_for_byte_after(
     assert take(live.data_dir).entries == snapshot.entries
 
 
-@pytest.mark.parametrize("populated", [True], indirect=True)
 def test_after_a_crash_and_its_recovery_a_restored_directory_equals_its_snapshot(
-    populated: tuple[Snapshot, Cluster], account: Account
+    populated_with: Callable[[bool], tuple[Snapshot, Cluster]], account: Account
 ) -> None:
-    snapshot, live = populated
+    snapshot, live = populated_with(True)
     server = live.start({"shared_buffers": "1MB", "autovacuum": "off"})
     run(server, USES["indexes"] + ";" + USES["an update"] + ";" + USES["an unlogged table"])
     server.stop("immediate")

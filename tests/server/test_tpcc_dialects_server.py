@@ -33,7 +33,7 @@ DATA = Path(__file__).parents[1] / "data" / "sysbench_tpcc"
 
 CLIENTS = 4
 DRIVES_MAX = 20
-"""On a busy machine, a second of one seed may have no transaction of some kind."""
+"""The transactions of one seed may not have all pairs of statements."""
 
 HAMMERDB: dict[str, tuple[str, str, str]] = {
     "warehouse": (
@@ -248,7 +248,8 @@ def test_a_database_of_sysbench_tpcc_needs_no_mark(
     assert result is not None and result.counters["new_orders"] > 0, messages
     assert "holds no dataset of pgdyno's" in drive(running_server, "foreign_data", parameters())[1]
     dsn = running_server.conninfo("foreign_data")
-    assert drive_command(dsn, 2, "2s", dialect="sysbench", table_sets=2, into_existing=True) == 0
+    options = {"dialect": "sysbench", "table_sets": 2, "into_existing": True}
+    assert drive_command(dsn, 2, "0.5s", warmup="0s", **options) == 0
     assert check(dsn, dialect="sysbench", table_sets=2) == 0
     assert capsys.readouterr().out.count(" yes ") == 12
     for number, message in ((3, "does not have 3 sets of tables: use"), (1, "has more than 1 set of tables")):
@@ -302,7 +303,8 @@ def test_the_statements_of_the_dialect_sysbench_are_those_that_sysbench_tpcc_sen
         conn.execute(f"ALTER DATABASE {sysbench} SET log_statement = 'all'".encode())
         start = len(running_server.log())
         for seed in range(DRIVES_MAX):
-            drive(running_server, sysbench, parameters(dialect="sysbench", warehouses=2, table_sets=2), seed)
+            workload = parameters(dialect="sysbench", warehouses=2, table_sets=2)
+            drive(running_server, sysbench, workload, seed, transactions=250)
             sent = statement_pairs(running_server.log()[start:])
             # One New-Order of a hundred rolls back, and any statement can meet a serialization failure.
             different = {pair for pair in sent ^ set(golden) if "rollback" not in pair}
@@ -325,11 +327,14 @@ def test_data_of_other_deviations_are_refused(running_server: Server, hammerdb: 
 
 
 def drive(
-    server: Server, database: str, workload: TpccParameters, seed: int = 7
+    server: Server, database: str, workload: TpccParameters, seed: int = 7, transactions: int = 100
 ) -> tuple[TargetResult | None, str]:
-    """Drive a database for a moment; return the result, and the reason of a failure."""
+    """Drive a database with this number of transactions of each client, which are the same for a seed.
+
+    Returns the result, and the reason of a failure.
+    """
     driving = Driving(workload=workload, clients=CLIENTS, discard_s=0.0)
-    slices = [PlannedSlice(0, Role.MEASURE, 1.0, 0)]
+    slices = [PlannedSlice(0, Role.MEASURE, 600.0, 0, transactions=transactions)]
     specification = drive_specification(driving, seed, slices, [("it", server.conninfo(database))])
     run = run_drive(specification, Interruption(), lambda _: None)
     messages = "; ".join(
@@ -374,7 +379,7 @@ def new_database(running_server: Server, spec: str) -> Iterator[str]:
     with closing(running_server.connect()) as conn:
         conn.execute(f"CREATE DATABASE copy TEMPLATE {spec}".encode())
         yield "copy"
-        conn.execute("DROP DATABASE copy")
+        conn.execute("DROP DATABASE copy WITH (FORCE)")
 
 
 def passes_its_checks(server: Server, database: str, workload: TpccParameters) -> None:
