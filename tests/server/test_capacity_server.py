@@ -1,4 +1,8 @@
-"""A minimal capacity search on real servers: it runs, is stored, and is compared."""
+"""A minimal capacity search on real servers: it runs, is stored, and is compared.
+
+Long, because it searches for 20 s on a machine that must not stall. test_study_search.py has the search with
+simulated servers, test_report_capacity.py the report, and test_e2e_interruption.py a search on a real server.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.server.builds import Build
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.long]
 
 
 def test_each_block_searches_and_measures_at_the_rate_that_it_found(build: Build, tmp_path: Path) -> None:
