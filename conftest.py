@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import shutil
 import signal
@@ -16,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from pgdyno.cli.features import features
+from pgdyno.cli.main import OBJECTS_BETWEEN_COLLECTIONS
 from pgdyno.server.builds import Build, read_build
 from pgdyno.server.directories import Account, server_account
 from pgdyno.server.find_build import system_builds
@@ -29,6 +31,7 @@ settings.register_profile(
 settings.load_profile("reproducible")
 
 features()
+gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
 
 # A shell's nohup and & ignore signals, which programs started by tests would inherit.
 for number in (signal.SIGHUP, signal.SIGQUIT):

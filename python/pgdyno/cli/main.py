@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -34,22 +35,27 @@ class Loading(Mapping[str, Any]):
 
     def __getitem__(self, name: str) -> Any:
         """Return the click command. Raises KeyError."""
-        module = import_module(commands()[name][0])
-        group = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
-        if hasattr(module, "app"):
-            group.add_typer(module.app, name=name)
-        else:
-            from pgdyno.cli.options import expanded  # noqa: PLC0415
-
-            command = expanded(getattr(module, name))
-            group.command(name, **getattr(module, "AS_COMMAND", {}).get(name, {}))(command)
-        return typer.main.get_group(group).commands[name]
+        return _command(name)
 
     def __iter__(self) -> Iterator[str]:
         return iter(commands())
 
     def __len__(self) -> int:
         return len(commands())
+
+
+@cache
+def _command(name: str) -> Any:
+    module = import_module(commands()[name][0])
+    group = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False)
+    if hasattr(module, "app"):
+        group.add_typer(module.app, name=name)
+    else:
+        from pgdyno.cli.options import expanded  # noqa: PLC0415
+
+        command = expanded(getattr(module, name))
+        group.command(name, **getattr(module, "AS_COMMAND", {}).get(name, {}))(command)
+    return typer.main.get_group(group).commands[name]
 
 
 class Commands(TyperGroup):
