@@ -6,8 +6,10 @@ import functools
 import hashlib
 import math
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ from pgdyno.results.records import (
     TrialStatus,
     WarmUpEnd,
 )
+from pgdyno.results.results_file import WriterLock
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Driving, Rate, Study
@@ -187,6 +190,20 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
     ]
 
 
+class UnflushedWriter(Writer):
+    """Writer without fsync, because no power cut concerns tests. A transaction may enclose several events."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, lock: WriterLock) -> None:
+        super().__init__(path, connection, lock)
+        connection.execute("PRAGMA synchronous = OFF")
+
+    def _transaction(self) -> AbstractContextManager[sqlite3.Connection]:
+        return nullcontext(self._connection) if self._connection.in_transaction else super()._transaction()
+
+    def _checkpoint(self) -> None:
+        pass
+
+
 @functools.cache
 def _written() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="pgdyno-synthetic-")
@@ -210,9 +227,7 @@ def write_anew(path: Path, *cases: Synthetic) -> None:
     """Write the complete study by the writer itself, and close it."""
     numbered = [replace(wanted, case=case) for case, wanted in enumerate(cases)]
     described = [(study_of(wanted), arms_of(wanted)) for wanted in numbered]
-    with Writer.create(path, *described[0], *described[1:]) as writer:
-        # No power cut concerns the file: a checkpoint at the end of each trial waits for no disk.
-        writer._connection.execute("PRAGMA synchronous = OFF")
+    with UnflushedWriter.create(path, *described[0], *described[1:]) as writer, writer._transaction():
         for wanted in numbered:
             rng = np.random.default_rng(wanted.seed)
             for block in range(wanted.blocks):
@@ -232,7 +247,7 @@ def write_with_aa(path: Path, cases: Sequence[Synthetic], aa_blocks: Sequence[fl
         (replace(study_of(twin), case=f"A/A {case}", aa_of=case), arms_of(twin))
         for case, twin in enumerate(twins)
     ]
-    with Writer.create(path, *seen[0], *seen[1:], *hidden) as writer:
+    with UnflushedWriter.create(path, *seen[0], *seen[1:], *hidden) as writer, writer._transaction():
         for case in cases:
             rng = np.random.default_rng(case.seed)
             for block in range(case.blocks):
@@ -382,7 +397,7 @@ def _histograms(rate_per_s: float, executed: int, unsent: float, rng: np.random.
         n = executed * share // 23
         scale = MEDIAN_MS[kind] * 1e6 * 3000 / rate_per_s
         values, counts = np.unique((rng.lognormal(np.log(scale), 0.5, n) // 4096) * 4096, return_counts=True)
-        pairs = pairs_from(zip(values.astype(int).tolist(), counts.tolist(), strict=True))
+        pairs = np.column_stack([values, counts]).astype(np.uint64)
         lag = pairs_from([(LAG_NS, n)])
         found += [
             Histogram(kind, Measure.LATENCY, pairs),

@@ -65,6 +65,8 @@ _PARAMETER = re.compile(r"([?&])([^=&\s]*%[^=&\s]*)=([^&\s]*)")
 
 def mask_passwords(text: str) -> str:
     """Return the text with ``***`` in place of every password in a connection string or URI."""
+    if "=" not in text and "://" not in text:
+        return text
     text = _URI_PASSWORD.sub(rf"\g<1>{MASK}\g<2>", text)
     return _PARAMETER.sub(_without_secret, _KEY_PASSWORD.sub(rf"\g<1>{MASK}", text))
 
@@ -83,6 +85,8 @@ def masked_json(value: Any) -> str:
 
 
 def _masked(value: Any) -> Any:
+    if value is None or isinstance(value, int | float):
+        return value
     if isinstance(value, str):
         return mask_passwords(value)
     if isinstance(value, Mapping):
@@ -116,7 +120,8 @@ def pairs_from(values: Iterable[tuple[int, int]]) -> npt.NDArray[np.uint64]:
 
 def pack_array(array: npt.NDArray[Any], kind: str) -> bytes:
     """Return the blob of ``histogram.pairs`` (``<u8``) or ``series.points`` (``<f8``), row by row."""
-    return zlib.compress(np.ascontiguousarray(array, dtype=kind).tobytes(), 6)
+    # Level 3 packs ascending values as small as level 6, in half of the time.
+    return zlib.compress(np.ascontiguousarray(array, dtype=kind).tobytes(), 3)
 
 
 def unpack_array(blob: bytes, kind: str, columns: int) -> npt.NDArray[Any]:
