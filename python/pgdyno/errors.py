@@ -25,6 +25,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+CONDITION_MET = 3
+"""Exit status if a condition of ``--fail-if`` is met."""
+
+INCONCLUSIVE = 4
+"""Exit status if results neither meet a condition nor rule it out, or a search finds no commit."""
+
 MESSAGE_CHARS_MAX = 4000
 """Maximum length of a message: a server may send megabytes. On 80 columns it takes 50 lines."""
 

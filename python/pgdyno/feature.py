@@ -47,6 +47,7 @@ class Feature:
     caveats: Names = ()
     findings: Names = ()
     results: Names = ()
+    judgements: Names = ()
     sections: Names = ()
     case_sections: Names = ()
     reports: Names = ()

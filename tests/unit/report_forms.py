@@ -11,7 +11,6 @@ from typing import Any
 from rich.console import Console
 from synthetic_study import Synthetic, written_study
 
-from pgdyno.analysis.gates import Gate
 from pgdyno.cli.report import read_report
 from pgdyno.report.answer import Report
 from pgdyno.report.document import FileReport, Place, Section, Table
@@ -53,9 +52,9 @@ def summarized(built: FileReport, width: int = 140) -> str:
     return console.file.getvalue()
 
 
-def checked_json(built: FileReport, gate: Gate | None = None) -> str:
+def checked_json(built: FileReport) -> str:
     """Return the JSON, compared with its schema."""
-    return matching(to_json(built, gate))
+    return matching(to_json(built))
 
 
 def csv_of(built: FileReport) -> str:

@@ -31,12 +31,13 @@ from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_
 
 from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.gates import gate, parse_condition
 from pgdyno.analysis.telemetry.samples import Event
 from pgdyno.analysis.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.caveats import Caveat, Code, wordings
 from pgdyno.cli.features import features
 from pgdyno.cli.report import read_report
+from pgdyno.features.gates.conditions import gate, parse_condition
+from pgdyno.features.gates.section import outcome, reasons, to_summary
 from pgdyno.features.history.changes import group_files, histories
 from pgdyno.features.history.report import HistoryReport, heading, history_sentences, ungated_metrics
 from pgdyno.features.hosts.sections import HostsReport, build_hosts
@@ -44,7 +45,6 @@ from pgdyno.features.profiles.findings import Frame, ProfileComparison
 from pgdyno.features.profiles.section import cpu_by_function
 from pgdyno.report.conditions import outlier_trials
 from pgdyno.report.document import FileReport, Place
-from pgdyno.report.gate_section import outcome, reasons, to_summary
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
@@ -337,9 +337,7 @@ def gates(folder: Path) -> str:
             *(f"    {one}" for one in reasons(found)),
         ]
         if name == "met":
-            shown = to_summary(built, built.findings.gate_comparisons(), found, [name]).partition(
-                "<details>"
-            )[0]
+            shown = to_summary(built, built.findings.verdicts_on(), found, [name]).partition("<details>")[0]
             lines += ["summary:", *(f"    {line}" for line in shown.splitlines())]
     return _without_trailing_spaces("\n".join(lines).replace("\u00a0", " "))
 

@@ -17,10 +17,9 @@ from synthetic_study import Synthetic, write_with_aa
 
 from example_studies import make_study
 from pgdyno.analysis.comparison import Verdict, detectable_percent
-from pgdyno.analysis.gates import AVERAGE, GateCondition, GateOutcome, GateWord, Reason, gate
 from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
 from pgdyno.analysis.statistics.intervals import Method, anytime, percent_of
-from pgdyno.analysis.study_findings import StudyFindings, find_study
+from pgdyno.analysis.study_findings import AVERAGE, StudyFindings, find_study
 from pgdyno.caveats import Code
 from pgdyno.cli.options import Added, RunCall
 from pgdyno.cli.run import requested_study
@@ -29,8 +28,9 @@ from pgdyno.features.fitting import options as fit_options
 from pgdyno.features.fitting.fit import FitMachine, Fitted
 from pgdyno.features.fitting.levels import FitChange
 from pgdyno.features.fitting.options import FitOptions
+from pgdyno.features.gates import section as wording
+from pgdyno.features.gates.conditions import GateCondition, GateOutcome, GateWord, Reason, gate
 from pgdyno.features.hosts.findings import average_over_hosts, find_hosts
-from pgdyno.report import gate_section as wording
 from pgdyno.report import html_format, markdown_format
 from pgdyno.report.conditions import noise_sentence
 from pgdyno.report.study_report import build_study
@@ -328,7 +328,7 @@ def test_an_average_under_its_noise_floor_trips_no_gate(tmp_path: Path, size: fl
     held = gate(found, [GateCondition(GateWord.FASTER, AVERAGE)])
     assert held.outcome is (GateOutcome.INCONCLUSIVE if is_below else GateOutcome.FAILED)
     assert [one.reason for one in held.inconclusive] == ([Reason.NOISE_FLOOR] if is_below else [])
-    (judged_so,) = found.gate_comparisons(AVERAGE)
+    (judged_so,) = found.verdicts_on(AVERAGE)
     assert judged_so.verdict is (Verdict.UNDECIDED if is_below else Verdict.FASTER)
     said = " ".join(wording.reasons(held))
     assert ("average: 18 is undecided vs. 17" in said) == is_below
@@ -371,10 +371,10 @@ def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> 
     found = with_aa(tmp_path / "e.sqlite", clear, floor)
     loud, quiet = find_hosts({"e": found}), find_hosts({"q": with_aa(tmp_path / "q.sqlite", clear, [])})
     for metric in ("", AVERAGE):
-        assert [of.verdict for of in found.gate_comparisons(metric)] == [Verdict.UNDECIDED]
-        assert [of.verdict for of in loud.gate_comparisons(metric)] in ([Verdict.UNDECIDED], [])
+        assert [of.verdict for of in found.verdicts_on(metric)] == [Verdict.UNDECIDED]
+        assert [of.verdict for of in loud.verdicts_on(metric)] in ([Verdict.UNDECIDED], [])
         assert gate(found, [GateCondition(GateWord.SLOWER, metric)]).outcome is GateOutcome.INCONCLUSIVE
-    assert [of.verdict for of in quiet.gate_comparisons()] == [Verdict.SLOWER]
+    assert [of.verdict for of in quiet.verdicts_on()] == [Verdict.SLOWER]
     by_host = {"e": {"x": found.first.comparisons}}
     (average,) = average_over_hosts(by_host, found.first.primary.key, 0.95)
     assert average.verdict(found.first.study.plan) is Verdict.UNDECIDED

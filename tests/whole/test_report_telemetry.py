@@ -17,8 +17,8 @@ from synthetic_telemetry import NO_COUNTERS, NOT_IN_15, SELECT, UPDATE
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.gates import gate, parse_condition
 from pgdyno.caveats import Code
+from pgdyno.features.gates.conditions import gate, parse_condition
 from pgdyno.report.document import Headline
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.telemetry_tables import probe_overhead

@@ -1,4 +1,4 @@
-"""Findings of all cases of a study, results over all cases, and the comparisons of gates.
+"""Findings of all cases of a study, results over all cases, and the verdicts on a metric.
 
 Features compute further results from them.
 """
@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from pgdyno.analysis.case_findings import Findings, find_case
 from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
 from pgdyno.analysis.finding_fields import Hidden, in_json
-from pgdyno.analysis.gates import AVERAGE, PRIMARY, GateComparison
 from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
-from pgdyno.analysis.statistics.intervals import method_of
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, method_of
 from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
 from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
@@ -27,6 +26,63 @@ FeatureFindings = TypeVar("FeatureFindings")
 
 FINDINGS = Hooks[Callable[[Evidence], Any]]("findings")
 """Functions of features that compute findings from a results file."""
+
+
+PRIMARY = ""
+"""Placeholder for the metric of the verdicts."""
+
+AVERAGE = "average"
+"""Placeholder for a case and for a metric: the average of the primary metric over all cases."""
+
+
+@dataclass(frozen=True)
+class MetricVerdict:
+    """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
+
+    ``percent`` and ``summary`` have the interval of the report; None without values. ``partial``: the result
+    is biased, because an arm completed nothing in some blocks, the effect changed within the windows, or the
+    latency limit did not hold at the capacity found. ``dispersed``: the block ratios of a tail percentile are
+    too dispersed for an interval. ``floor`` is the noise floor as a log ratio, None if unknown, and
+    ``taken_back`` the verdict before it became undecided because it is below the floor.
+    """
+
+    case: str
+    baseline: str
+    arm: str
+    metric: str
+    name: str
+    verdict: Verdict
+    percent: Estimate | None
+    summary: Hidden[LogRatioSummary | None]
+    blocks: int
+    partial: bool = False
+    dispersed: bool = False
+    floor: float | None = None
+    taken_back: Verdict | None = None
+
+    @in_json
+    def p_value(self) -> float | None:
+        """P-value of the two-sided test of no change."""
+        return self.summary.p_value if self.summary else None
+
+
+class Compared(Protocol):
+    """Findings on arms that were compared."""
+
+    @property
+    def confidence(self) -> float:
+        """Confidence of the verdicts."""
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """All trials."""
+
+    def verdicts_on(self, metric: str = PRIMARY) -> list[MetricVerdict]:
+        """Return every arm's comparison with the baseline in every case.
+
+        ``metric`` is a key, or "average" for the average of the primary metric over the cases. For a single
+        case, that is the primary metric. A comparison without values is undecided.
+        """
 
 
 @dataclass(frozen=True)
@@ -97,8 +153,8 @@ class StudyFindings:
         """All trials."""
         return [trial for case in self.cases for trial in case.trials]
 
-    def gate_comparisons(self, metric: str = PRIMARY) -> list[GateComparison]:
-        """Return every arm's comparison with the baseline in every case; see ``gates.Gated``."""
+    def verdicts_on(self, metric: str = PRIMARY) -> list[MetricVerdict]:
+        """Return every arm's comparison with the baseline in every case; see ``Compared``."""
         if metric == AVERAGE and len(self.cases) == 1:
             metric = PRIMARY
         if metric == AVERAGE:
@@ -142,7 +198,7 @@ def _floor(
     return floor_of_average(noises, blocks, average.summary.confidence)
 
 
-def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateComparison:
+def _of_case(findings: Findings, comparison: Comparison, metric: str) -> MetricVerdict:
     key = metric or findings.primary.key
     effect = comparison.effects.get(key) or findings.telemetry.effects[comparison.arm.arm].get(key)
     partial = comparison.is_held_back or (
@@ -156,7 +212,7 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> GateCom
         floor = findings.noise.floor(effect.summary.n, effect.summary.confidence) if effect else None
         if own and decision and decision.verdict is not own.verdict:
             taken_back = own.verdict
-    return GateComparison(
+    return MetricVerdict(
         case=findings.study.case,
         baseline=comparison.baseline.name,
         arm=comparison.arm.name,
@@ -183,7 +239,7 @@ def _decision(plan: Study, effect: Effect | None, *, partial: bool) -> Decision 
     return decide(effect.summary, effect.percent.better, plan.margin, plan.confidence)
 
 
-def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
+def _average(over: OverCases, findings: StudyFindings) -> MetricVerdict:
     """Return the comparison of the average, without values if any case was never measured."""
     primary = findings.first.primary
     whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
@@ -198,7 +254,7 @@ def _average(over: OverCases, findings: StudyFindings) -> GateComparison:
         (verdict,) = over.verdicts
     elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
         verdict, taken_back = Verdict.UNDECIDED, verdict
-    return GateComparison(
+    return MetricVerdict(
         case=AVERAGE,
         baseline=over.baseline,
         arm=over.arm,

@@ -22,7 +22,6 @@ from pgdyno.cli import options
 from pgdyno.cli.completion import complete_arm
 from pgdyno.cli.console import say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
-from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import (
     NOTHING_ADDED,
     Added,
@@ -253,7 +252,6 @@ def compare(
         ),
     ] = None,
     output: Output,
-    gating: GateOptions,
     added: Added,
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
@@ -285,14 +283,14 @@ def compare(
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
     options.require_minutes(minutes)
-    gating.check()
+    added.check_judging()
     if output.html is not None:
         require_writable_page(output.html, force=output.force)
     if resume is not None:
         if arms:
             raise UsageError(f"--resume takes the arms from the results file: remove {' '.join(arms)!r}")
         refuse_ignored_options(context, (*READ, *added.read_on_resume))
-        return run_and_report(resume, None, more_minutes=minutes, output=output, gating=gating, added=added)
+        return run_and_report(resume, None, more_minutes=minutes, output=output, added=added)
     # After --, sysbench's own spelling of its options: --name=value.
     of_script = [text for text in arms or () if text.startswith("--")]
     arms = [text for text in arms or () if text not in of_script]
@@ -321,7 +319,6 @@ def compare(
         study_request(study, chosen.levels),
         heading=describe_sizes(study),
         output=output,
-        gating=gating,
         added=added,
     )
 

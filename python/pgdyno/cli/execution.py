@@ -12,10 +12,9 @@ import psycopg
 import typer
 
 from pgdyno.cli.console import say
-from pgdyno.cli.gate_options import GATE_FAILED, NO_GATE, GateOptions
 from pgdyno.cli.options import NOTHING_ADDED, Added, Output, StudyOptions
 from pgdyno.cli.output_files import require_writable_page
-from pgdyno.errors import PgdynoError, UsageError, in_one_line
+from pgdyno.errors import CONDITION_MET, PgdynoError, UsageError, in_one_line
 from pgdyno.interruption import Interruption
 from pgdyno.study.cases import Request
 from pgdyno.study.plan import Study
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 OUTPUT = Output()
 """The HTML report beside the results file, and the verdict on the terminal."""
 
-READ = ("resume", "minutes", "html", "force", "json", "quiet", "fail_if", "summary")
+READ = ("resume", "minutes", "html", "force", "json", "quiet")
 """Parameters of ``compare`` and ``run`` that a resume reads, without those of features."""
 
 
@@ -55,7 +54,6 @@ def run_and_report(
     resumed_by: str = "pgdyno compare --resume",
     more_minutes: float | None = None,
     output: Output = OUTPUT,
-    gating: GateOptions = NO_GATE,
     added: Added = NOTHING_ADDED,
 ) -> int:
     """Run a new study, or resume one (``request`` None); then report. Return the exit status.
@@ -68,7 +66,7 @@ def run_and_report(
     """
     html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
     require_writable_page(html, path, force=force)
-    gating.check(path)
+    added.check_judging(path)
     for one in added:
         one.check(lambda: [case.study for case in request.cases] if request else _studies(path))
     follow_ups = [one for one in added if one.follow_up]
@@ -95,15 +93,9 @@ def run_and_report(
         if follow_ups and ending not in (StudyEnd.INTERRUPTED, StudyEnd.FAILED):
             failures = _followed(follow_ups, path, interruption, quiet=quiet)
             ending = StudyEnd.INTERRUPTED if interruption.requested else ending
-    from pgdyno.cli.report import print_report, read_report, write_html  # noqa: PLC0415
+    from pgdyno.cli.report import publish, read_report, status_of  # noqa: PLC0415
 
-    built = read_report(path)
-    write_html(built, html, force=force)
-    found = gating.gate(built)
-    print_report(built, "json" if output.json else "full" if output.full else "terminal", [path], found)
-    if not quiet:
-        say(f"results {path}   report {html}")
-    gating.summarise(built, found, [path, html])
+    judgements = publish(read_report(path), path, html, output, added)
     if ending is StudyEnd.INTERRUPTED:
         say(f"interrupted; to continue: {again}")
         return interruption.exit_status
@@ -112,10 +104,10 @@ def run_and_report(
         return 1
     for one in follow_ups if ending is StudyEnd.FAILED else ():
         say(f"pgdyno: no {one.follow_up}, because the study failed")
-    status = 1 if ending is StudyEnd.FAILED else gating.status(found, quiet=quiet)
+    status = 1 if ending is StudyEnd.FAILED else status_of(judgements, quiet=quiet)
     for failure in failures:
         say(f"pgdyno: {failure}; to continue: {again}")
-    return 1 if failures and status != GATE_FAILED else status
+    return 1 if failures and status != CONDITION_MET else status
 
 
 def _followed(

@@ -41,6 +41,7 @@ FEATURES = (
     "factors",
     "fitting",
     "fleet",
+    "gates",
     "history",
     "hosts",
     "own_data",

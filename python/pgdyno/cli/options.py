@@ -1,7 +1,7 @@
 """Options shared by commands: groups of fields that become options, clients, and durations.
 
 - Options shared by several commands, and groups of options: fields of a dataclass become options.
-- Options that features add to ``compare`` and ``run``, and what they do with a study.
+- Options that features add to ``compare``, ``run`` and ``report``, and what they do with a study.
 - Options of the clients: pacing, rate, retries, driver threads.
 - Parsing of --slice, --warmup and --window, which accept more than a duration.
 """
@@ -20,6 +20,7 @@ from enum import StrEnum
 from pathlib import Path
 from types import UnionType
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -37,7 +38,6 @@ import typer
 from psycopg import ProgrammingError
 from pydantic import BaseModel
 
-from pgdyno.cli.gate_options import NO_GATE, GateOptions
 from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
@@ -70,6 +70,9 @@ from pgdyno.study.study_file import Drive, Run, StudyFile
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import S_PER_MIN, counted, format_duration, parse_duration_s
+
+if TYPE_CHECKING:  # only options that judge a report import the analysis before a study
+    from pgdyno.report.document import FileReport, Judgement
 
 # ----------------------------------------------------------------------
 # Options shared by several commands, and groups of options: fields of a dataclass become options.
@@ -415,7 +418,7 @@ def require_minutes(minutes: float | None) -> None:
 
 
 # ----------------------------------------------------------------------
-# Options that features add to ``compare`` and ``run``, and what they do with a study.
+# Options that features add to ``compare``, ``run`` and ``report``, and what they do with a study.
 # ----------------------------------------------------------------------
 
 
@@ -437,7 +440,7 @@ class FittedFile:
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """Base class of a dataclass of options that a feature adds to ``compare``, ``run`` or both.
+    """Base class of a dataclass of options that a feature adds to ``compare``, ``run`` or ``report``.
 
     The commands call each method at one point of a study. The methods of this class change nothing.
     """
@@ -490,6 +493,17 @@ class StudyOptions:
         """Return the options for the command that resumes the study."""
         return []
 
+    JUDGING: ClassVar[Sequence[str]] = ()
+    """Names of the options that judge a report."""
+
+    def check_judging(self, results: Path | None = None) -> bool:  # noqa: ARG002
+        """Return whether any option judges a report. Raises UsageError before the results file is written."""
+        return False
+
+    def judge(self, built: FileReport) -> Judgement | None:  # noqa: ARG002
+        """Judge a report with a comparison; None without an option. Raises UsageError."""
+        return None
+
 
 STUDY_OPTIONS: Hooks[type[StudyOptions]] = Hooks("options")
 
@@ -515,6 +529,19 @@ class Added(tuple[StudyOptions, ...]):
         return {name: value for one in self for name, value in one.study_fields(in_file).items()}
 
     @property
+    def judging(self) -> list[str]:
+        """Names of the options that judge a report."""
+        return [name for one in self for name in one.JUDGING]
+
+    def check_judging(self, results: Path | None = None) -> bool:
+        """Return whether any option judges a report. Raises UsageError before the results file is written."""
+        return True in [one.check_judging(results) for one in self]
+
+    def judge(self, built: FileReport) -> list[Judgement]:
+        """Return the judgements on a report."""
+        return [found for one in self if (found := one.judge(built))]
+
+    @property
     def read_on_resume(self) -> list[str]:
         """Names of the options that apply to a resumed study."""
         return [field.name for one in self if one.READ_ON_RESUME for field in fields(one)]
@@ -534,7 +561,6 @@ class RunCall:
     no_aa: bool = False
     command: str = ""
     output: Output = Output()
-    gating: GateOptions = NO_GATE
     added: Added = NOTHING_ADDED
 
 

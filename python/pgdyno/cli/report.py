@@ -10,18 +10,18 @@ from typing import Annotated, Literal
 import typer
 from pydantic import ValidationError
 
-from pgdyno.analysis.gates import Gate
 from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
-from pgdyno.cli.gate_options import GateOptions
+from pgdyno.cli.options import Added, Output
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.hooks import Hooks
-from pgdyno.report.document import FileReport
+from pgdyno.report.document import FileReport, Judgement
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.result_tables import enumeration
 from pgdyno.report.study_report import StudyReport, build_study, published_document
 from pgdyno.report.terminal_format import print_summary, print_terminal
 from pgdyno.results.reader import Evidence
@@ -61,7 +61,7 @@ def report(
         bool, typer.Option("--csv", help="Print CSV on standard output, one row per trial and metric.")
     ] = False,
     full: options.Full = False,
-    gating: GateOptions,
+    added: Added,
 ) -> int:
     """Show the results of a study: verdict, figures, caveats.
 
@@ -75,7 +75,7 @@ def report(
       pgdyno report small.sqlite large.sqlite --html hosts.html
       pgdyno report results.sqlite --fail-if slower --summary auto
     """
-    gating.check()
+    is_judged = added.check_judging()
     wanted = [form for form, asked in (("md", md), ("json", json), ("csv", csv)) if asked]
     if len(wanted) > 1:
         raise UsageError(f"--{wanted[0]} and --{wanted[1]} both print to standard output: remove one of them")
@@ -84,35 +84,53 @@ def report(
         for option, is_given in (("--html", html is not None), ("--json", json), ("--csv", csv)):
             if is_given:
                 raise UsageError(f"--as published cannot be combined with {option}: remove one of them")
-        if gating.is_wanted:
+        if is_judged:
             raise UsageError(
-                "--as published cannot be combined with --fail-if or --summary: remove --as, or remove these"
+                f"--as published cannot be combined with {' or '.join(added.judging)}: remove --as, or "
+                "remove these"
             )
         built = _read(evidence)
-        _require_comparison(built, evidence)
+        _require_comparison(built, evidence, added)
         _print_published(built, md=md)
         return 0
     if html is not None:
         require_writable_page(html, force=force)
     built = _read(evidence)
-    if gating.is_wanted:
-        _require_comparison(built, evidence)
+    if is_judged:
+        _require_comparison(built, evidence, added)
     if html is not None:
         write_html(built, html, force=force)
         say(f"report {html}")
-    found = gating.gate(built)
+    judgements = added.judge(built)
     if wanted or html is None:
-        print_report(built, wanted[0] if wanted else "full" if full else "terminal", evidence, found)
-    gating.summarise(built, found, [*evidence, *([html] if html else [])])
-    return gating.status(found)
+        print_report(built, wanted[0] if wanted else "full" if full else "terminal", evidence, judgements)
+    for one in judgements:
+        one.publish([*evidence, *([html] if html else [])])
+    return status_of(judgements)
 
 
-def _require_comparison(built: FileReport, evidence: Sequence[Path]) -> None:
+def publish(built: FileReport, path: Path, html: Path, output: Output, added: Added) -> list[Judgement]:
+    """Write and print the report of a study that has just run. Return the judgements on it."""
+    write_text(html, to_html(built), force=output.force)
+    judgements = added.judge(built)
+    print_report(built, "json" if output.json else "full" if output.full else "terminal", [path], judgements)
+    if not output.quiet:
+        say(f"results {path}   report {html}")
+    for one in judgements:
+        one.publish([path, html])
+    return judgements
+
+
+def status_of(judgements: Sequence[Judgement], *, quiet: bool = False) -> int:
+    """Return the exit status of judgements. Raises PgdynoError."""
+    return max((one.status(quiet) for one in judgements), default=0)
+
+
+def _require_comparison(built: FileReport, evidence: Sequence[Path], added: Added) -> None:
     """Raise UsageError if the files have no comparison of arms."""
     if built.findings is None:
-        raise UsageError(
-            f"{evidence[0]} has a {built.kicker} and no comparison: remove --as, --fail-if and --summary"
-        )
+        remedy = enumeration(["--as", *added.judging])
+        raise UsageError(f"{evidence[0]} has a {built.kicker} and no comparison: remove {remedy}")
 
 
 def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None:
@@ -162,8 +180,10 @@ def _print_published(built: FileReport, *, md: bool) -> None:
         print_terminal(document, out)
 
 
-def print_report(built: FileReport, form: str, evidence: Sequence[Path], gate: Gate | None = None) -> None:
-    """Print the report; ``form`` is terminal, full, md, json or csv. JSON includes the result of ``gate``.
+def print_report(
+    built: FileReport, form: str, evidence: Sequence[Path], judgements: Sequence[Judgement] = ()
+) -> None:
+    """Print the report; ``form`` is terminal, full, md, json or csv. JSON includes the judgements.
 
     A report without a summary is printed in full.
     """
@@ -172,6 +192,6 @@ def print_report(built: FileReport, form: str, evidence: Sequence[Path], gate: G
     elif form in ("terminal", "full"):
         print_terminal(built, out)
     elif form == "json":
-        write_out(to_json(built, gate))
+        write_out(to_json(built, judgements))
     else:
         write_out(to_markdown(built) if form == "md" else built.csv())

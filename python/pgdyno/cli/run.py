@@ -19,7 +19,6 @@ from pgdyno.cli import options
 from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
-from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Added, FittedFile, Output, RunCall, added_to, shortage
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.errors import StudyFileError, UsageError
@@ -79,7 +78,6 @@ def run(
         typer.Option(metavar="FILE", help="Continue the interrupted study of this results file."),
     ] = None,
     output: Output,
-    gating: GateOptions,
     added: Added,
 ) -> int:
     """Run a study file: all cases, with telemetry, next to published results.
@@ -93,7 +91,7 @@ def run(
       pgdyno run mine.toml --fleet
     """
     options.require_minutes(minutes)
-    gating.check()
+    added.check_judging()
     if output.html is not None:
         require_writable_page(output.html, force=output.force)
     path: Path | None = None
@@ -108,7 +106,7 @@ def run(
         path = study_path(study)
         results = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
     command = shlex.join(["pgdyno", *sys.argv[1:]])
-    call = RunCall(path, results, minutes, nearest, no_aa, command, output, gating, added)
+    call = RunCall(path, results, minutes, nearest, no_aa, command, output, added)
     for one in added:
         if (status := one.run_elsewhere(call)) is not None:
             return status
@@ -122,7 +120,6 @@ def run_here(call: RunCall) -> int:
         call.results,
         resumed_by="pgdyno run --resume",
         output=call.output,
-        gating=call.gating,
         added=call.added,
     )
     if call.study is None:

@@ -12,9 +12,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+from pathlib import Path
 
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.gates import Gate, Gated
+from pgdyno.analysis.study_findings import Compared
 from pgdyno.caveats import Caveat, Severity, wordings
 from pgdyno.report.plot import Panel
 
@@ -182,19 +183,34 @@ class Document:
         return [section for section in self.sections if section.place > Place.HEAD]
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """What options of a feature find in a report. ``name``: key of ``found`` and ``sentences`` in JSON.
+
+    ``publish`` writes further files after the files of the report. ``status`` returns the exit status, and
+    reports the reasons unless they are unimportant and its argument is True. Raises PgdynoError.
+    """
+
+    name: str
+    found: object
+    sentences: Sequence[str]
+    publish: Callable[[Sequence[Path]], None]
+    status: Callable[[bool], int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileReport(Document, ABC):
     """The report of one or more files. ``findings`` are those of its comparisons, None without any."""
 
-    findings: Gated | None
+    findings: Compared | None
 
     @abstractmethod
     def csv(self) -> str:
         """Return the CSV document."""
 
     @abstractmethod
-    def json(self, gate: Gate | None) -> object:
-        """Return the JSON document, a dataclass. ``gate``: the result of ``--fail-if``."""
+    def json(self, judgements: Sequence[Judgement]) -> object:
+        """Return the JSON document, a dataclass."""
 
 
 def placed(sections: Iterable[Section], further: Iterable[Section]) -> list[Section]:

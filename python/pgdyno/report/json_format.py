@@ -6,22 +6,20 @@ version, fields are only added.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from operator import attrgetter, or_
-from types import GenericAlias, MappingProxyType
-from typing import Annotated, Any, Literal
+from types import GenericAlias
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
 from pgdyno.analysis.finding_fields import about
-from pgdyno.analysis.gates import Gate, GateComparison
-from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.analysis.study_findings import MetricVerdict, StudyFindings
 from pgdyno.hooks import Hooks
-from pgdyno.report import gate_section
-from pgdyno.report.document import Document, FileReport, ShownCaveat
+from pgdyno.report.document import Document, FileReport, Judgement, ShownCaveat
 from pgdyno.report.visible_text import json_text
 
 VERSION: Literal[3] = 3
@@ -32,16 +30,27 @@ Sentences = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
-class Result:
-    """A result of a feature, ``more.NAME`` in JSON. ``kind`` is the type of what ``find`` returns."""
+class Key:
+    """A key that a feature adds to JSON. ``kind`` is the type of its value."""
 
     name: str
     kind: Any
     about: str
+
+
+@dataclass(frozen=True)
+class Result(Key):
+    """A result of a feature, ``more.NAME`` in JSON. ``find`` returns its value."""
+
     find: Callable[[StudyFindings], Any]
 
 
 RESULTS = Hooks[Result]("results")
+
+JUDGEMENTS = Hooks[Key]("judgements")
+"""Keys of judgements in the documents of comparisons. Their values are null without the options."""
+
+AnyKey = TypeVar("AnyKey", bound=Key)
 
 DOCUMENTS = Hooks[type]("documents")
 """Classes of the documents of features."""
@@ -68,9 +77,10 @@ class JsonReport:
 
     pgdyno_report: Annotated[Literal[3], about("Version of the format.")]
     verdicts: Annotated[
-        Sequence[GateComparison], about("On the metric of the verdicts, of all cases and arms.")
+        Sequence[MetricVerdict], about("On the metric of the verdicts, of all cases and arms.")
     ]
-    gate: Annotated[Gate | None, about("Result of ``--fail-if``; null without it.")]
+    judgements: Mapping[str, Any]
+    """Judgements of features by name. JSON has their names in the place of this field."""
 
 
 @dataclass(frozen=True)
@@ -78,23 +88,36 @@ class StudyDocument(StudyResults, JsonReport):
     """Report of one results file."""
 
 
-def to_json(report: FileReport, gate: Gate | None = None) -> str:
+def to_json(report: FileReport, judgements: Sequence[Judgement] = ()) -> str:
     """Return the JSON document of a report, indented."""
-    return encoded(report.json(gate))
+    return encoded(report.json(judgements))
 
 
-def sentences_on(gate: Gate | None) -> Sentences:
-    """Return the sentences on the result of a gate."""
-    return {"gate": [gate_section.outcome(gate), *gate_section.reasons(gate)]} if gate else {}
+def judged(judgements: Sequence[Judgement]) -> Mapping[str, Any]:
+    """Return the values of ``JsonReport.judgements``."""
+    found = {one.name: one.found for one in judgements}
+    return {key.name: _shown(key.kind, found.get(key.name)) for key in _by_name(JUDGEMENTS)}
+
+
+def sentences_on(judgements: Sequence[Judgement]) -> Sentences:
+    """Return the sentences of judgements by name."""
+    return {one.name: one.sentences for one in judgements if one.sentences}
 
 
 def encoded(document: object) -> str:
     """Return the JSON of a document. NaN and infinity become null."""
-    return json_text(_shown(type(document), document))
+    found = _shown(type(document), document)
+    return json_text(_with_judgements(found, found.get("judgements", {})))
 
 
-def _results() -> list[Result]:
-    return sorted(RESULTS, key=lambda one: one.name)
+def _with_judgements(fields: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields with those of the judgements in the place of ``judgements``."""
+    parts = (values if name == "judgements" else {name: value} for name, value in fields.items())
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def _by_name(keys: Iterable[AnyKey]) -> list[AnyKey]:
+    return sorted(keys, key=attrgetter("name"))
 
 
 def _shown(kind: Any, value: object) -> Any:
@@ -103,15 +126,19 @@ def _shown(kind: Any, value: object) -> Any:
 
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of all documents."""
-    results = _results()
+    results, judgements = _by_name(RESULTS), _by_name(JUDGEMENTS)
     config = ConfigDict(json_schema_serialization_defaults_required=True)
     documents = reduce(or_, sorted(DOCUMENTS, key=attrgetter("__name__")), StudyDocument)
-    every_kind: Any = GenericAlias(tuple, (documents, *(one.kind for one in results)))
+    every_kind: Any = GenericAlias(tuple, (documents, *(one.kind for one in [*results, *judgements])))
     every = TypeAdapter[Any](every_kind, config=config)
     found = every.json_schema(mode="serialization", schema_generator=_Untitled)
     document, *kinds = found["prefixItems"]
     definitions = found["$defs"]
-    more = {one.name: {**kind, "description": one.about} for one, kind in zip(results, kinds, strict=True)}
+    described = [
+        (one.name, {**kind, "description": one.about})
+        for one, kind in zip([*results, *judgements], kinds, strict=True)
+    ]
+    more = dict(described[: len(results)])
     about_more = definitions["StudyResults"]["properties"]["more"]["description"]
     definitions["More"] = {
         "description": about_more,
@@ -121,6 +148,10 @@ def schema() -> dict[str, Any]:
     }
     for name in ("StudyDocument", "StudyResults"):
         definitions[name]["properties"]["more"] = {"$ref": "#/$defs/More"}
+    for one in definitions.values():
+        if "judgements" in one.get("properties", {}):
+            one["properties"] = _with_judgements(one["properties"], dict(described[len(results) :]))
+            one["required"] = list(one["properties"])
     head = {"$schema": GenerateJsonSchema.schema_dialect, "title": "A report of pgdyno"}
     return {**head, **document, "$defs": definitions}
 
@@ -138,20 +169,20 @@ class _Untitled(GenerateJsonSchema):
 
 
 def study_results(
-    document: Document, findings: StudyFindings, on_gate: Sentences = MappingProxyType({})
+    document: Document, findings: StudyFindings, judgements: Sequence[Judgement] = ()
 ) -> StudyResults:
-    """Return the results of one file. ``on_gate``: sentences on the gate."""
+    """Return the results of one file."""
     parts = {name: part for section in document.of("cases") for name, part in section.parts.items()}
     return StudyResults(
         title=document.title,
         command=document.command,
         sentences={
             **{name: sentences_of(part) for name, part in parts.items()},
-            "": {**sentences_of(document), **on_gate},
+            "": {**sentences_of(document), **sentences_on(judgements)},
         },
         caveats=document.caveats,
         study=findings,
-        more={one.name: _shown(one.kind, one.find(findings)) for one in _results()},
+        more={one.name: _shown(one.kind, one.find(findings)) for one in _by_name(RESULTS)},
     )
 
 

@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.gates import Gate
 from pgdyno.analysis.study_findings import OverCases, StudyFindings
 from pgdyno.hooks import Hooks
 from pgdyno.report import csv_format, result_tables
@@ -23,6 +22,7 @@ from pgdyno.report.document import (
     Document,
     FileReport,
     Headline,
+    Judgement,
     Place,
     Section,
     ShownCaveat,
@@ -30,7 +30,7 @@ from pgdyno.report.document import (
     by_severity,
     tables_section,
 )
-from pgdyno.report.json_format import VERSION, StudyDocument, sentences_on, study_results
+from pgdyno.report.json_format import VERSION, StudyDocument, judged, study_results
 from pgdyno.report.result_tables import enumeration
 from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
@@ -68,10 +68,10 @@ class StudyReport(FileReport):
         """Return the CSV document."""
         return csv_format.to_csv(self.findings, self.lost)
 
-    def json(self, gate: Gate | None) -> StudyDocument:
+    def json(self, judgements: Sequence[Judgement]) -> StudyDocument:
         """Return the JSON document."""
-        results = study_results(self, self.findings, sentences_on(gate))
-        return StudyDocument(VERSION, self.findings.gate_comparisons(), gate, **vars(results))
+        results = study_results(self, self.findings, judgements)
+        return StudyDocument(VERSION, self.findings.verdicts_on(), judged(judgements), **vars(results))
 
 
 def build_study(findings: StudyFindings) -> StudyReport:

@@ -23,11 +23,10 @@ from pgdyno.cli import options
 from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.execution import refuse_ignored_options
-from pgdyno.cli.gate_options import INCONCLUSIVE
 from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.report import read_report, write_html
 from pgdyno.cli.workload_options import WorkloadOptions
-from pgdyno.errors import Interrupted, UsageError
+from pgdyno.errors import INCONCLUSIVE, Interrupted, UsageError
 from pgdyno.features.bisect.run import LOCK, StepEnded, StepStarted, read_commits, run_bisect
 from pgdyno.features.bisect.search import (
     Commit,

@@ -14,7 +14,6 @@ from typing import Annotated, Literal
 from markupsafe import Markup
 
 from pgdyno.analysis.finding_fields import about
-from pgdyno.analysis.gates import Gate
 from pgdyno.analysis.statistics.intervals import Proportion
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.errors import EvidenceError
@@ -30,7 +29,7 @@ from pgdyno.features.crash.plan import (
 from pgdyno.features.crash.records import Crash, has_study
 from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, interval_bar, reach_of
 from pgdyno.report.csv_format import as_text, csv_text
-from pgdyno.report.document import FileReport, Headline, Section, Table, tables_section
+from pgdyno.report.document import FileReport, Headline, Judgement, Section, Table, tables_section
 from pgdyno.report.json_format import VERSION, Result, Sentences, sentences_of
 from pgdyno.report.plot import Axis, Mark, Panel, Scale, arm_class, circle, line, linear, plot, text
 from pgdyno.report.result_tables import in_a_head, with_interval
@@ -112,7 +111,7 @@ class CrashReport(FileReport):
         rows = (_csv_row(of, names[of.arm]) for of in self.test.crashes)
         return csv_text(CRASH_COLUMNS, (["" if of is None else of for of in row] for row in rows))
 
-    def json(self, gate: Gate | None) -> CrashDocument:  # noqa: ARG002 - there is nothing to compare
+    def json(self, judgements: Sequence[Judgement]) -> CrashDocument:  # noqa: ARG002 - there is nothing to compare
         """Return the JSON document."""
         return CrashDocument(VERSION, sentences_of(self), **vars(self.test))
 

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.cli.console import say
-from pgdyno.cli.gate_options import GateOptions
 from pgdyno.cli.options import Added, Output, RunCall
 from pgdyno.cli.output_files import require_writable, require_writable_page
-from pgdyno.cli.report import print_report, write_html
+from pgdyno.cli.report import publish, status_of
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import FleetError, UsageError
 from pgdyno.features.fitting.options import ANYWAY, FitOptions
@@ -77,7 +76,7 @@ def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: b
     require_writable(path)
     html = output.html or path.with_name(f"{stem}.html")
     require_writable_page(html, path, force=output.force)
-    call.gating.check(path)
+    call.added.check_judging(path)
     with _connected(address) as cluster:
         hosts = _hosts(cluster, share_machines=share_machines)
         works = new_works(list(hosts.nodes), stem, [case.name for case in cases] if spread else ())
@@ -97,7 +96,7 @@ def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: b
             command=call.command,
             works=works,
         )
-        return _run(cluster, hosts, path, record, html, output, call.gating)
+        return _run(cluster, hosts, path, record, html, output, call.added)
 
 
 def resume_on_fleet(call: RunCall, address: str, *, share_machines: bool) -> int:
@@ -112,12 +111,12 @@ def resume_on_fleet(call: RunCall, address: str, *, share_machines: bool) -> int
     record = read_fleet(path)
     html = output.html or path.with_name(f"{path.name.removesuffix(SUFFIX)}.html")
     require_writable_page(html, path, force=output.force)
-    call.gating.check(path)
+    call.added.check_judging(path)
     with _connected(address) as cluster:
         hosts = _hosts(cluster, share_machines=share_machines)
         record = resumed(record, list(hosts.nodes), more_minutes)
         return _run(
-            cluster, hosts, path, record, html, output, call.gating, resume=True, more_minutes=more_minutes
+            cluster, hosts, path, record, html, output, call.added, resume=True, more_minutes=more_minutes
         )
 
 
@@ -145,7 +144,7 @@ def _run(
     record: FleetRecord,
     html: Path,
     output: Output,
-    gating: GateOptions,
+    added: Added,
     *,
     resume: bool = False,
     more_minutes: float | None = None,
@@ -173,17 +172,11 @@ def _run(
             raise interruption.interrupted(f"interrupted before the first results; to continue: {again}")
         reasons = "; ".join(dict.fromkeys(work.reason for work in record.works if work.reason))
         raise FleetError(f"no host has results: {reasons}")
-    built = read_fleet_report(path)
-    write_html(built, html, force=output.force)
-    found = gating.gate(built)
-    print_report(built, "json" if output.json else "full" if output.full else "terminal", [path], found)
-    if not output.quiet:
-        say(f"results {path}   report {html}")
-    gating.summarise(built, found, [path, html])
+    judgements = publish(read_fleet_report(path), path, html, output, added)
     rest = sum(not work.is_moved and work.state is not HostState.DONE for work in record.works)
     if rest and interruption.requested:
         say(f"interrupted; to continue: {again}")
         return interruption.exit_status
     if rest:
         say(f"pgdyno: {counted(rest, 'host')} did not complete the study; to continue: {again}")
-    return gating.status(found, quiet=output.quiet) if HostState.DONE in states else 1
+    return status_of(judgements, quiet=output.quiet) if HostState.DONE in states else 1

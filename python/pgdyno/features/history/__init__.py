@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("hosts",),
+    requires=("gates", "hosts"),
     commands={
         "history": (
             "command",

@@ -20,10 +20,9 @@ import numpy.typing as npt
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import Length, about
-from pgdyno.analysis.gates import AVERAGE, PRIMARY
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import holm_confidences, percent_of
-from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, StudyFindings
 from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.features.hosts.identity import (
     difference_of,
@@ -532,7 +531,7 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
     values: dict[Key, Estimate] = {}
     for metric in (PRIMARY, *metrics):
         several = len(study.cases) > 1 and metric == PRIMARY
-        for one in [*study.gate_comparisons(metric), *(study.gate_comparisons(AVERAGE) if several else [])]:
+        for one in [*study.verdicts_on(metric), *(study.verdicts_on(AVERAGE) if several else [])]:
             if one.percent is not None:
                 values[Key(one.case, one.arm, one.baseline, one.metric, one.name)] = one.percent
         for case in study.cases:

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.analysis.gates import AVERAGE, GateOutcome, parse_condition
-from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.analysis.study_findings import AVERAGE, StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, say, write_out
-from pgdyno.cli.gate_options import EXIT_STATUSES
 from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
+from pgdyno.features.gates.conditions import GateOutcome, parse_condition
+from pgdyno.features.gates.options import EXIT_STATUSES
 from pgdyno.features.history.changes import group_files, histories
 from pgdyno.features.history.report import (
     NEWEST_FILES,

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import about
-from pgdyno.analysis.gates import GateOutcome
+from pgdyno.features.gates.conditions import GateOutcome
 from pgdyno.features.history.changes import (
     NIGHTS,
     FileDifference,

@@ -16,7 +16,6 @@ from typing import Annotated
 
 from pgdyno.analysis.comparison import Comparison, Effect, Verdict, judge
 from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
-from pgdyno.analysis.gates import AVERAGE, PRIMARY, GateComparison
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, simultaneous, summarize
 from pgdyno.analysis.statistics.pooling import (
     WHOLE,
@@ -26,7 +25,7 @@ from pgdyno.analysis.statistics.pooling import (
     pool_groups,
     sign_caveats,
 )
-from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, MetricVerdict, StudyFindings
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, split_key
 from pgdyno.caveats import Caveat
 from pgdyno.features.fleet.records import HostWork, incomplete_hosts, unusual_hosts
@@ -118,9 +117,9 @@ class OverHosts:
         equivalence = self.pooled.effect.equivalence(plan.confidence)
         return judge(self.pooled.effect, equivalence, plan.margin, self.better, self.pooled.blocks)
 
-    def gate_comparison(self, plan: Study) -> GateComparison:
-        """Return the comparison for gates."""
-        return GateComparison(
+    def metric_verdict(self, plan: Study) -> MetricVerdict:
+        """Return the verdict with its interval."""
+        return MetricVerdict(
             case=self.case,
             baseline=self.baseline,
             arm=self.arm,
@@ -418,8 +417,8 @@ class HostsFindings:
         """All trials of all hosts."""
         return [trial for study in self.studies.values() for trial in study.trials]
 
-    def gate_comparisons(self, metric: str = PRIMARY) -> list[GateComparison]:
-        """Return every arm's pooled comparison with the baseline in every case; see ``gates.Gated``."""
+    def verdicts_on(self, metric: str = PRIMARY) -> list[MetricVerdict]:
+        """Return every arm's pooled comparison with the baseline in every case; see ``Compared``."""
         plan = self.first.first.study.plan
         key = self.first.first.primary.key if metric in {PRIMARY, AVERAGE} else metric
         if metric == AVERAGE and self.averages:
@@ -430,9 +429,9 @@ class HostsFindings:
             chosen = [of for of in self.effects if of.key == key]
         by_pair = {(of.case, of.baseline, of.arm): of for of in chosen}
         return [
-            by_pair[pair].gate_comparison(plan)
+            by_pair[pair].metric_verdict(plan)
             if pair in by_pair
-            else GateComparison(*pair, key, key, Verdict.UNDECIDED, percent=None, summary=None, blocks=0)
+            else MetricVerdict(*pair, key, key, Verdict.UNDECIDED, percent=None, summary=None, blocks=0)
             for pair in pairs
         ]
 

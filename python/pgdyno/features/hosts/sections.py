@@ -16,7 +16,6 @@ from typing import Annotated
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import about
-from pgdyno.analysis.gates import Gate
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.pooling import Pooled
 from pgdyno.analysis.study_findings import StudyFindings
@@ -40,6 +39,7 @@ from pgdyno.report.csv_format import as_text, columns_of, csv_text, rows_of
 from pgdyno.report.document import (
     FileReport,
     Headline,
+    Judgement,
     Place,
     Section,
     ShownCaveat,
@@ -52,6 +52,7 @@ from pgdyno.report.json_format import (
     JsonReport,
     Sentences,
     StudyResults,
+    judged,
     sentences_of,
     sentences_on,
     study_results,
@@ -417,15 +418,15 @@ class HostsReport(FileReport):
                     rows.append([as_text(host.name), as_text(file), *row, *own])
         return csv_text(["host", "file", *columns_of(self.findings.first), *lost], rows)
 
-    def json(self, gate: Gate | None) -> HostsDocument:
+    def json(self, judgements: Sequence[Judgement]) -> HostsDocument:
         """Return the JSON document."""
         return HostsDocument(
             pgdyno_report=VERSION,
-            verdicts=self.findings.gate_comparisons(),
-            gate=gate,
+            verdicts=self.findings.verdicts_on(),
+            judgements=judged(judgements),
             title=self.title,
             command=self.command,
-            sentences={**sentences_of(self), **sentences_on(gate)},
+            sentences={**sentences_of(self), **sentences_on(judgements)},
             caveats=self.caveats,
             hosts=self.findings,
             files={name: study_results(of, of.findings) for name, of in self.studies.items()},

@@ -53,9 +53,9 @@ from pgdyno.features.crash.sections import (
     progress_line,
     share_bar,
 )
+from pgdyno.features.gates.section import to_summary
 from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.report.answer import BAR_WIDTH
-from pgdyno.report.gate_section import to_summary
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Guarantee, Kept
 from pgdyno.study.arm_spec import parse_arms

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from pgdyno.analysis.comparison import Comparison, Effect
-from pgdyno.analysis.gates import AVERAGE
 from pgdyno.analysis.statistics.intervals import student
+from pgdyno.analysis.study_findings import AVERAGE
 from pgdyno.caveats import Code
 from pgdyno.features.hosts.findings import average_over_hosts, over_hosts
 from pgdyno.results.records import Arm

@@ -16,9 +16,14 @@ from report_forms import HOSTILE, case_in, matching
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict, effects_by_arm, judge
-from pgdyno.analysis.gates import (
+from pgdyno.analysis.statistics.intervals import Method, t_quantile, with_error
+from pgdyno.analysis.study_findings import MetricVerdict
+from pgdyno.analysis.telemetry.metrics import NOPM
+from pgdyno.caveats import Caveat, Code
+from pgdyno.cli.main import run_command
+from pgdyno.cli.report import read_report
+from pgdyno.features.gates.conditions import (
     Gate,
-    GateComparison,
     GateCondition,
     GateOutcome,
     GateWord,
@@ -27,15 +32,10 @@ from pgdyno.analysis.gates import (
     gate,
     parse_condition,
 )
-from pgdyno.analysis.statistics.intervals import Method, t_quantile, with_error
-from pgdyno.analysis.telemetry.metrics import NOPM
-from pgdyno.caveats import Caveat, Code
-from pgdyno.cli.main import run_command
-from pgdyno.cli.report import read_report
+from pgdyno.features.gates.section import outcome, to_summary
 from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.measure import study_runner
 from pgdyno.report.document import FileReport
-from pgdyno.report.gate_section import outcome, to_summary
 from pgdyno.report.markdown_format import escaped
 from pgdyno.results.records import ENGINE, StudyEnd, TrialStatus
 from pgdyno.units import Better
@@ -71,7 +71,7 @@ STOPPED = replace(
 
 
 def summary_of(built: FileReport, found: Gate | None = None, files: Sequence[str] = ()) -> str:
-    return to_summary(built, built.findings.gate_comparisons(), found, files)
+    return to_summary(built, built.findings.verdicts_on(), found, files)
 
 
 def gate_of(path: Path, conditions: str) -> Gate:
@@ -173,7 +173,7 @@ INVALID = (*INVALID, "slower:-5%", "slower:0%", "slower:100%", "slower:5%:p99", 
 INVALID = (*INVALID, "slower:statement.calls")  # no direction of it is better
 
 
-def shown_as(low: float, high: float, better: Better = Better.MORE, **more: object) -> GateComparison:
+def shown_as(low: float, high: float, better: Better = Better.MORE, **more: object) -> MetricVerdict:
     """A comparison of eight blocks with this interval in percent and a margin of 2%."""
     ends = (math.log1p(end / 100) for end in (low, high))
     lower, upper = ends
@@ -181,7 +181,7 @@ def shown_as(low: float, high: float, better: Better = Better.MORE, **more: obje
     summary = with_error((lower + upper) / 2, sd, 8, 0.95, Method.STUDENT)
     verdict = judge(summary, summary.equivalence(0.95), 0.02, better)
     given = {"verdict": verdict, "percent": summary.percent(better), "summary": summary, "blocks": 8, **more}
-    return GateComparison(**{"case": "", "baseline": "17", "arm": "18", "metric": "m", "name": "m", **given})
+    return MetricVerdict(**{"case": "", "baseline": "17", "arm": "18", "metric": "m", "name": "m", **given})
 
 
 F, P, E = GateOutcome.FAILED, GateOutcome.PASSED, GateOutcome.NOT_EVALUABLE
@@ -305,7 +305,7 @@ def test_a_gate_uses_the_interval_of_the_report(tmp_path: Path, key: str) -> Non
     write_study(tmp_path / "e.sqlite", replace(SLOWER, stops_on_verdict=True))
     findings = read_report(tmp_path / "e.sqlite").findings
     (comparison,) = findings.first.comparisons
-    (one,) = findings.gate_comparisons(key)
+    (one,) = findings.verdicts_on(key)
     assert comparison.effects[key].summary.method is Method.ANYTIME
     assert one.percent == comparison.effects[key].percent and one.percent.low is not None
 
@@ -403,7 +403,7 @@ def test_a_gate_on_several_hosts_uses_the_pooled_verdict(tmp_path: Path) -> None
     assert "18 vs. 17 | slower" in summary_of(built, found).partition("<details>")[0]
 
 
-def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: float) -> list[GateComparison]:
+def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: float) -> list[MetricVerdict]:
     """Comparisons of shape cases × arms, computed by the functions of a study."""
     found = []
     for case, of_arms in enumerate(effects):
@@ -413,7 +413,7 @@ def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: fl
             effect = of["nopm"]
             verdict = judge(effect.summary, effect.summary.equivalence(0.95), 0.002)
             found.append(
-                GateComparison(
+                MetricVerdict(
                     f"{case}",
                     "A",
                     f"{arm}",
@@ -531,7 +531,7 @@ def test_many_cases_do_not_make_the_summary_long(tmp_path: Path) -> None:
 
 
 def test_the_page_about_gates_has_existing_options_and_conditions() -> None:
-    docs = Path(__file__).parents[2] / "docs" / "reference"
+    docs = Path(__file__).parents[5] / "docs" / "reference"
     page, options = (docs / "gates.md").read_text(), (docs / "cli.md").read_text()
     own = page.replace("--prefix", "")  # an option of the configure script
     assert not {name for name in re.findall(r"--[a-z-]+", own) if name not in options}

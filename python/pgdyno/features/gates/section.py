@@ -9,16 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.gates import (
+from pgdyno.analysis.study_findings import MetricVerdict
+from pgdyno.analysis.telemetry.metrics import is_latency
+from pgdyno.features.gates.conditions import (
     Gate,
-    GateComparison,
     GateOutcome,
     Inconclusive,
     NotEvaluable,
     Reason,
+    has_interval,
 )
-from pgdyno.analysis.telemetry.metrics import is_latency
 from pgdyno.report.document import Document, ShownCaveat, Table
+from pgdyno.report.json_format import Key
 from pgdyno.report.markdown_format import escaped, grid
 from pgdyno.report.result_tables import change_text
 from pgdyno.report.visible_text import visible
@@ -37,17 +39,17 @@ VERDICT_TEXT = {
 }
 
 
-def gate_sentence(of: GateComparison) -> str:
+def gate_sentence(of: MetricVerdict) -> str:
     """Return a verdict: ``clients 8: 18 is slower than 17 (new orders per minute −10.6%, 95% CI …)``."""
     place = f"{of.case}: " if of.case else ""
     return f"{place}{of.arm} {VERDICT_TEXT[of.verdict]} {of.baseline} ({size(of)})"
 
 
-def size(of: GateComparison) -> str:
+def size(of: MetricVerdict) -> str:
     """Return the change with its interval, if it has one."""
     if of.percent is None:
         return "no valid block"
-    if not of.has_interval:
+    if not has_interval(of):
         return f"{of.name} {change_text(of.percent, '%')}, no CI yet"
     interval = f"{ci_text(of.percent.confidence)} {of.percent.signed_interval_text}"
     return f"{of.name} {of.percent.signed_text}, {interval}"
@@ -115,13 +117,13 @@ def why_inconclusive(one: Inconclusive, of: Gate) -> str:
         return "; the difference is below the noise floor of identical arms (A/A)"
     if one.condition.limit_percent is None:
         return ""
-    if not one.of.has_interval:
+    if not has_interval(one.of):
         return f"; a limit needs a CI, and {VERDICT_BLOCKS_MIN} blocks"
     limit = one.condition.limit_of(one.of)
     return f"; the CI contains {'−' if limit < 0 else '+'}{given_number(abs(limit))}%"
 
 
-def _place(of: GateComparison) -> str:
+def _place(of: MetricVerdict) -> str:
     pair = f"{of.arm} vs. {of.baseline}"
     return f"{pair} in {of.case}" if of.case else pair
 
@@ -157,14 +159,14 @@ COLLAPSED_MAX = 3
 
 
 def to_summary(
-    document: Document, found: Sequence[GateComparison], gate: Gate | None, files: Sequence[str]
+    document: Document, found: Sequence[MetricVerdict], gate: Gate | None, files: Sequence[str]
 ) -> str:
     """Return the summary, which ends with an empty line. ``files`` names related files."""
     return visible("\n".join(_lines(document, found, gate, files)) + "\n\n")
 
 
 def _lines(
-    document: Document, found: Sequence[GateComparison], gate: Gate | None, files: Sequence[str]
+    document: Document, found: Sequence[MetricVerdict], gate: Gate | None, files: Sequence[str]
 ) -> Iterator[str]:
     yield f"## pgdyno: {escaped(document.title)}"
     yield ""
@@ -202,7 +204,7 @@ def _lines(
     yield escaped(document.percent_of)
 
 
-def _verdicts(found: Sequence[GateComparison]) -> Table:
+def _verdicts(found: Sequence[MetricVerdict]) -> Table:
     """Return the table of verdicts; the column ``case`` is omitted if all its cells are empty."""
     rows = [
         [
@@ -211,7 +213,7 @@ def _verdicts(found: Sequence[GateComparison]) -> Table:
             of.verdict.value,
             of.name,
             ABSENT if of.percent is None else of.percent.signed_text,
-            of.percent.signed_interval_text if of.percent and of.has_interval else ABSENT,
+            of.percent.signed_interval_text if of.percent and has_interval(of) else ABSENT,
             str(of.blocks),
         ]
         for of in found[:ROWS_MAX]
@@ -242,3 +244,6 @@ def _collapsed(title: str, lines: Sequence[str]) -> Iterator[str]:
     yield ""
     yield "</details>"
     yield ""
+
+
+GATE = Key("gate", Gate | None, "Result of ``--fail-if``; null without it.")

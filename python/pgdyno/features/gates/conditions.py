@@ -22,22 +22,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from operator import attrgetter
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, holm_confidences
+from pgdyno.analysis.finding_fields import ShownAs, about, in_json
+from pgdyno.analysis.statistics.intervals import holm_confidences
+from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, Compared, MetricVerdict
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, find_metric, latency_key
 from pgdyno.errors import UsageError
-from pgdyno.results.records import Trial, TrialStatus
+from pgdyno.results.records import TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.units import Better, Estimate
-
-PRIMARY = ""
-"""Placeholder for the metric of the verdicts."""
-
-AVERAGE = "average"
-"""Placeholder for a case and for a metric: the average of the primary metric over all cases."""
+from pgdyno.units import Better
 
 
 class GateWord(StrEnum):
@@ -95,7 +90,7 @@ class GateCondition:
         """The condition as the user wrote it."""
         return self.asked or (f"{self.word}:{self.metric}" if self.metric else self.word.value)
 
-    def limit_of(self, one: GateComparison) -> float:
+    def limit_of(self, one: MetricVerdict) -> float:
         """Return the change in percent beyond which the condition is met, 0 without a limit.
 
         That of ``not-same`` has the sign of the estimate.
@@ -109,57 +104,6 @@ class GateCondition:
         return -self.limit_percent if is_decrease else self.limit_percent
 
 
-@dataclass(frozen=True)
-class GateComparison:
-    """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
-
-    ``percent`` and ``summary`` have the interval of the report; None without values. ``partial``: the result
-    is biased, because an arm completed nothing in some blocks, the effect changed within the windows, or the
-    latency limit did not hold at the capacity found. ``dispersed``: the block ratios of a tail percentile are
-    too dispersed for an interval. ``floor`` is the noise floor as a log ratio, None if unknown, and
-    ``taken_back`` the verdict before it became undecided because it is below the floor.
-    """
-
-    case: str
-    baseline: str
-    arm: str
-    metric: str
-    name: str
-    verdict: Verdict
-    percent: Estimate | None
-    summary: Hidden[LogRatioSummary | None]
-    blocks: int
-    partial: bool = False
-    dispersed: bool = False
-    floor: float | None = None
-    taken_back: Verdict | None = None
-
-    @in_json
-    def p_value(self) -> float | None:
-        """P-value of the two-sided test of no change."""
-        return self.summary.p_value if self.summary else None
-
-    def p_value_at(self, limit_percent: float) -> float | None:
-        """Return the p-value of the two-sided test of a change in percent."""
-        return self.summary.p_value_at(math.log1p(limit_percent / 100)) if self.summary else None
-
-    def is_near(self, limit_percent: float) -> bool:
-        """Return whether the effect is nearer to a change in percent than the noise floor."""
-        if self.floor is None or self.summary is None:
-            return False
-        return abs(self.summary.mean - math.log1p(limit_percent / 100)) < self.floor
-
-    @property
-    def place(self) -> tuple[str, str, str, str]:
-        """Key of the comparison and metric."""
-        return self.case, self.baseline, self.arm, self.metric
-
-    @property
-    def has_interval(self) -> bool:
-        """True if the interval may be shown: with fewer blocks the SD is too uncertain."""
-        return self.percent is not None and self.percent.low is not None and self.blocks >= VERDICT_BLOCKS_MIN
-
-
 ConditionText = Annotated[GateCondition, ShownAs(str, attrgetter("text"))]
 
 
@@ -168,7 +112,7 @@ class MetCondition:
     """A condition that holds, with its comparison."""
 
     condition: ConditionText
-    of: GateComparison
+    of: MetricVerdict
 
 
 @dataclass(frozen=True)
@@ -176,7 +120,7 @@ class Inconclusive:
     """A condition that a comparison neither meets nor rules out."""
 
     condition: ConditionText
-    of: GateComparison
+    of: MetricVerdict
     reason: Reason
 
 
@@ -185,7 +129,7 @@ class NotEvaluable:
     """A condition that cannot be evaluated, with its comparison; None if nothing is compared."""
 
     condition: ConditionText
-    of: GateComparison | None
+    of: MetricVerdict | None
 
 
 @dataclass(frozen=True)
@@ -248,39 +192,20 @@ def parse_condition(text: str) -> GateCondition:
     return GateCondition(GateWord(word), key, text.strip(), limit)
 
 
-class Gated(Protocol):
-    """Findings on which a gate is evaluated."""
-
-    @property
-    def confidence(self) -> float:
-        """Confidence of the verdicts."""
-
-    @property
-    def trials(self) -> Sequence[Trial]:
-        """All trials."""
-
-    def gate_comparisons(self, metric: str = PRIMARY) -> list[GateComparison]:
-        """Return every arm's comparison with the baseline in every case.
-
-        ``metric`` is a key, or "average" for the average of the primary metric over the cases. For a single
-        case, that is the primary metric. A comparison without values is undecided.
-        """
-
-
-def gate(findings: Gated, conditions: Sequence[GateCondition]) -> Gate:
+def gate(findings: Compared, conditions: Sequence[GateCondition]) -> Gate:
     """Evaluate the conditions on a study."""
-    found = {metric: findings.gate_comparisons(metric) for metric in {of.metric for of in conditions}}
+    found = {metric: findings.verdicts_on(metric) for metric in {of.metric for of in conditions}}
     lost = sum(trial.status in LOST for trial in findings.trials)
     return replace(evaluate(conditions, found, findings.confidence), lost=lost, trials=len(findings.trials))
 
 
 def evaluate(
-    conditions: Sequence[GateCondition], found: Mapping[str, Sequence[GateComparison]], confidence: float
+    conditions: Sequence[GateCondition], found: Mapping[str, Sequence[MetricVerdict]], confidence: float
 ) -> Gate:
     """Evaluate conditions. ``found``: metric of the conditions → its comparisons."""
     pairs = [(condition, one) for condition in conditions for one in found[condition.metric]]
     family = {
-        (one.place, limit): one.p_value_at(limit)
+        (_place(one), limit): _p_value_at(one, limit)
         for condition, one in pairs
         if condition.word is not GateWord.UNDECIDED
         for limit in [condition.limit_of(one)]
@@ -295,7 +220,7 @@ def evaluate(
     inconclusive: list[Inconclusive] = []
     not_evaluable = [NotEvaluable(condition, None) for condition in conditions if not found[condition.metric]]
     for condition, one in pairs:
-        is_significant = (one.place, condition.limit_of(one)) in significant
+        is_significant = (_place(one), condition.limit_of(one)) in significant
         match _judged(condition, one, is_significant=is_significant):
             case GateOutcome.FAILED:
                 met.append(MetCondition(condition, one))
@@ -308,7 +233,7 @@ def evaluate(
     return Gate(conditions, confidence, len(family), met, inconclusive, not_evaluable)
 
 
-def _judged(condition: GateCondition, one: GateComparison, *, is_significant: bool) -> GateOutcome | Reason:
+def _judged(condition: GateCondition, one: MetricVerdict, *, is_significant: bool) -> GateOutcome | Reason:
     """Return what one comparison contributes; a reason if it is inconclusive.
 
     ``is_significant``: whether the family rejects the limit of the condition.
@@ -327,7 +252,7 @@ def _judged(condition: GateCondition, one: GateComparison, *, is_significant: bo
         beyond = _is_beyond(one, limit)
         if beyond is None:
             return Reason.UNDECIDED
-        if one.is_near(limit):
+        if _is_near(one, limit):
             return Reason.NOISE_FLOOR
         is_met = beyond
     if not is_met:
@@ -335,12 +260,34 @@ def _judged(condition: GateCondition, one: GateComparison, *, is_significant: bo
     return GateOutcome.FAILED if is_significant else Reason.NOT_SIGNIFICANT
 
 
-def _is_beyond(one: GateComparison, limit_percent: float) -> bool | None:
+def _is_beyond(one: MetricVerdict, limit_percent: float) -> bool | None:
     """Return whether the interval lies beyond a limit on its side of zero; None if it contains the limit."""
     percent = one.percent
-    if percent is None or percent.low is None or percent.high is None or not one.has_interval:
+    if percent is None or percent.low is None or percent.high is None or not has_interval(one):
         return None
     near, far = (percent.low, percent.high) if limit_percent > 0 else (-percent.high, -percent.low)
     if near > abs(limit_percent):
         return True
     return False if far < abs(limit_percent) else None
+
+
+def has_interval(one: MetricVerdict) -> bool:
+    """Return whether the interval may be shown: with fewer blocks the SD is too uncertain."""
+    return one.percent is not None and one.percent.low is not None and one.blocks >= VERDICT_BLOCKS_MIN
+
+
+def _is_near(one: MetricVerdict, limit_percent: float) -> bool:
+    """Return whether the effect is nearer to a change in percent than the noise floor."""
+    if one.floor is None or one.summary is None:
+        return False
+    return abs(one.summary.mean - math.log1p(limit_percent / 100)) < one.floor
+
+
+def _p_value_at(one: MetricVerdict, limit_percent: float) -> float | None:
+    """Return the p-value of the two-sided test of a change in percent."""
+    return one.summary.p_value_at(math.log1p(limit_percent / 100)) if one.summary else None
+
+
+def _place(one: MetricVerdict) -> tuple[str, str, str, str]:
+    """Return the comparison and the metric."""
+    return one.case, one.baseline, one.arm, one.metric
