@@ -33,6 +33,7 @@ class Feature:
     workloads: Names = ()
     workload_options: Names = ()
     servers: Names = ()
+    running_servers: Names = ()
     leftovers: Names = ()
     disks: Names = ()
     data: Names = ()

@@ -7,6 +7,8 @@ from importlib import import_module
 from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
+from pgdyno.errors import UsageError
+
 Hook = TypeVar("Hook")
 
 _features: list[Callable[[], Sequence[Any]]] = []
@@ -34,3 +36,9 @@ class Hooks(Generic[Hook]):
                     yield getattr(import_module(f"{feature.package}.{module}"), name)
                 else:
                     yield files(feature.package) / place
+
+    def require(self, purpose: str) -> Hook:
+        """Return the hook of the first feature. Raises UsageError without one."""
+        for hook in self:
+            return hook
+        raise UsageError(f"{purpose} requires a feature that this pgdyno lacks")

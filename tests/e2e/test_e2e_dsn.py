@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from program import TINY, Program, measuring
 
-from pgdyno.measure.dataset_loading import dataset_database_name
+from pgdyno.features.running_server.arms import dataset_database_name
+from pgdyno.features.running_server.remote import Remote, lock_of, take_lock
 from pgdyno.results.reader import Evidence
 from pgdyno.server.connections import Dsn
 from pgdyno.server.processes import Server
-from pgdyno.server.remote import Remote, lock_of, take_lock
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pooler import Pooler
 

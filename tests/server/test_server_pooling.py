@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from pgdyno.errors import ConnectError
+from pgdyno.features.running_server.remote import Remote, held_locks, take_lock
 from pgdyno.server.connections import Dsn
 from pgdyno.server.processes import Server
-from pgdyno.server.remote import Remote, held_locks, take_lock
 from pooler import Pooler
 
 pytestmark = pytest.mark.server

@@ -17,12 +17,18 @@ from typer.testing import CliRunner
 from example_studies import make_study
 from pgdyno.cli import cache
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
-from pgdyno.measure.arms import require_room
+from pgdyno.features.running_server import remote as remote_module
+from pgdyno.features.running_server.arms import require_room
+from pgdyno.features.running_server.remote import (
+    Remote,
+    TrialCopy,
+    connections_max,
+    free_for_data,
+    take_lock,
+)
 from pgdyno.measure.preflight import OWN_CONNECTIONS, require_connections
-from pgdyno.server import remote as remote_module
 from pgdyno.server.connections import READ_ROWS_MAX, Dsn, ReadLimitExceeded
 from pgdyno.server.processes import Server
-from pgdyno.server.remote import Remote, TrialCopy, connections_max, free_for_data, take_lock
 from pgdyno.study.arm_spec import parse_arms
 from pooler import Pooler
 

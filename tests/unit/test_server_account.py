@@ -16,7 +16,6 @@ from pgdyno.server.cache_directory import SHARED_CACHE, Cache, Item, cache_root,
 from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import Account, locked_if_free, server_account
 from pgdyno.server.processes import SOCKET_PREFIX, SocketDirectory, sweep
-from pgdyno.server.remote import database_name
 from pgdyno.server.settings import disk_kind
 from pgdyno.server.snapshots import ClusterState, require_clean, state_of
 
@@ -282,9 +281,3 @@ def test_an_old_unnamed_socket_directory_of_a_killed_process_is_removed(
     finally:
         os.close(descriptor)
     assert sorted(server_dir.iterdir()) == [fresh, held]
-
-
-def test_names_of_our_databases_need_no_quoting_and_have_a_limit() -> None:
-    assert database_name("tpcc", "W 10", 3) == "pgdyno_tpcc_w_10_3"
-    with pytest.raises(UsageError, match="63 bytes"):
-        database_name("x" * 60)

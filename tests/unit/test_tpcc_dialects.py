@@ -11,7 +11,6 @@ from workload_tallies import draw_by_weights, simulate, uniform
 
 from example_studies import read_study
 from pgdyno.errors import UsageError
-from pgdyno.measure.dataset_loading import dataset_database_name
 from pgdyno.results.records import Check
 from pgdyno.study.arm_spec import parse_arm, parse_arms
 from pgdyno.study.cases import cases_of, choose_arms
@@ -60,8 +59,6 @@ def test_deviations_of_the_data_are_part_of_its_identity_and_others_are_not() ->
     assert of_both.shape() == {"warehouses": 4, "deviations": "half-bad-credit"}
     assert of_both.to_drive()["deviations"] == ["no-rollback", "half-bad-credit"]
     assert parameters(deviate="no-rollback").shape() == parameters().shape()
-    names = {dataset_database_name(parameters(deviate=of)) for of in ("", "no-rollback", "half-bad-credit")}
-    assert len(names) == 2
 
 
 def test_table_sets_belong_to_the_dialect_sysbench_and_to_the_identity_of_its_data() -> None:

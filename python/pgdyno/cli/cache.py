@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 from rich.table import Table
-from rich.text import Text
 
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import require_no_password
 from pgdyno.errors import UsageError
+from pgdyno.measure.arms import RUNNING_SERVERS
 from pgdyno.server.cache_directory import Cache, Item, items, prune
-from pgdyno.server.connections import Dsn
-from pgdyno.server.remote import OwnDatabase, Remote
-from pgdyno.units import counted, format_size, parse_duration_s
+from pgdyno.units import format_size, parse_duration_s
 
 app = typer.Typer(help="List and prune the cache of servers and datasets.", no_args_is_help=True)
 
@@ -38,7 +34,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 def list_items(dsn: OfServer = None, as_json: AsJson = False) -> None:
     """List the contents of the cache, with size and last use."""
     if dsn is not None:
-        _print_databases(Remote(Dsn(dsn)).describe_databases(), "", as_json=as_json)
+        RUNNING_SERVERS.require("--dsn").list_databases(dsn, as_json)
         return
     cache = Cache.open()
     found = items(cache)
@@ -82,10 +78,7 @@ def prune_items(
         if older_than is not None or keep is not None:
             option = "--older-than" if older_than is not None else "--keep"
             raise UsageError(f"{option} is for the cache and cannot be combined with --dsn: remove it")
-        remote = Remote(Dsn(dsn))
-        databases = remote.describe_databases() if dry_run else remote.prune()
-        free = [of for of in databases if of.is_of_study and not of.in_use]
-        _print_databases(free, "would be dropped" if dry_run else "dropped", as_json=as_json)
+        RUNNING_SERVERS.require("--dsn").prune_databases(dsn, dry_run, as_json)
         return
     older_than_s = None if older_than is None else parse_duration_s(older_than, bare="d")
     gone = prune(Cache.open(), older_than_s=older_than_s, keep=keep, dry_run=dry_run)
@@ -96,25 +89,6 @@ def prune_items(
     say(f"{len(gone)} {verb}, {format_size(sum(item.size_bytes for item in gone))}")
     if gone:
         out.print(_table(gone))
-
-
-def _print_databases(found: Sequence[OwnDatabase], verb: str, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"databases": [asdict(of) for of in found]})
-        return
-    size = format_size(sum(of.size_bytes for of in found))
-    say(f"{counted(len(found), 'database')}{verb and f' {verb}'}, {size}")
-    table = Table("name", "purpose", "size", "", box=None)
-    for of in found:
-        # Text: no markup in names and comments, which others can set.
-        cells = (of.name, of.purpose, format_size(of.size_bytes), _state(of))
-        table.add_row(*map(Text, cells))
-    if found:
-        out.print(table)
-
-
-def _state(of: OwnDatabase) -> str:
-    return "in use" if of.in_use else "" if of.is_of_study else "kept: not of a study"
 
 
 def _facts(item: Item) -> dict[str, object]:

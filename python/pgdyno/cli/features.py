@@ -48,6 +48,7 @@ FEATURES = (
     "planning",
     "profiles",
     "published",
+    "running_server",
     "runs",
     "statements",
     "sysbench",

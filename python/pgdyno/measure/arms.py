@@ -1,13 +1,11 @@
-"""Arms for a study: servers that we start, and running servers.
+"""Interface of an arm for the lab, and its implementation for builds.
 
-- Interface of an arm for the lab, and its implementation for builds.
-- Arm on a running server: each trial uses a copy of a database that pgdyno has loaded.
+A feature supplies the arms on running servers.
 """
 
 from __future__ import annotations
 
 import contextlib
-import shlex
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,42 +15,19 @@ from typing import Any, Protocol
 import psycopg
 
 from pgdyno.caveats import Caveat
-from pgdyno.errors import DatasetError, DiskFullError, ServerError, UsageError
+from pgdyno.errors import ServerError
+from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
-from pgdyno.measure.dataset_loading import Place, dataset_database_name, load_data
 from pgdyno.measure.host_counters import wait_until_reaped
-from pgdyno.measure.progress import LoadProgress, PreparationStep, Warned, Watch
+from pgdyno.measure.progress import Watch
 from pgdyno.results import records
 from pgdyno.server import snapshots
 from pgdyno.server.builds import Build
-from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import Account
 from pgdyno.server.processes import READY_TIMEOUT_S, RECOVERY_TIMEOUT_S, Cluster, LiveDirectory, Server
-from pgdyno.server.remote import (
-    INCOMPLETE,
-    PRISTINE,
-    Description,
-    Remote,
-    TrialCopy,
-    free_for_data,
-    local_postmaster,
-    lock_of,
-    take_lock,
-)
 from pgdyno.server.snapshots import Snapshot, restore
-from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import place_of
-from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.units import format_size
-from pgdyno.workloads.registry import workload_of
-
-# ----------------------------------------------------------------------
-# Interface of an arm for the lab, and its implementation for builds.
-#
-# ``BuildArm`` restores a snapshot and starts a server. ``DsnArm`` copies a database on a
-# running server.
-# ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -134,6 +109,44 @@ class LabArm(Protocol):
 
     def dropped(self) -> Mapping[str, str]:
         """Return the settings of its profiles that are not in effect, each with the reason."""
+
+
+@dataclass(frozen=True)
+class RunningArm:
+    """An arm on a running server, and its records in the results file: server, dataset and caveats."""
+
+    arm: LabArm
+    server: Mapping[str, object]
+    dataset: Mapping[str, object]
+    caveats: Sequence[Caveat]
+
+
+@dataclass(frozen=True)
+class RunningServers:
+    """Arms on servers that pgdyno does not start, and its databases there. A feature supplies them.
+
+    ``require_usable``: checks the servers before anything is loaded. ``few_connections``: by arm the needed
+    and the available connections, where these are too few. ``open``: returns a function that prepares an arm
+    until the stack closes. ``shared``: marks the arms that take turns on one server, and returns caveats.
+    ``list_databases``: prints those on a server, as JSON if true. ``prune_databases``: prints the unused
+    ones, and drops them unless the second argument is true. All raise ConnectError, DatasetError, UsageError.
+    """
+
+    require_usable: Callable[[Study, Watch], None]
+    few_connections: Callable[[Study], Mapping[int, tuple[int, int]]]
+    open: Callable[[Watch, Interruption, contextlib.ExitStack], Callable[[Study, int], RunningArm]]
+    shared: Callable[[Study, Sequence[LabArm]], Sequence[Caveat]]
+    list_databases: Callable[[str, bool], None]
+    prune_databases: Callable[[str, bool, bool], None]
+
+
+RUNNING_SERVERS: Hooks[RunningServers] = Hooks("running_servers")
+
+
+def running_servers(study: Study) -> Iterator[RunningServers]:
+    """Iterate over the supplier of the running servers of a study, if any. Raises UsageError without one."""
+    if running := [arm.name for arm in study.arms if arm.is_dsn]:
+        yield RUNNING_SERVERS.require(f"the running server {running[0]}")
 
 
 @contextlib.contextmanager
@@ -295,234 +308,3 @@ class BuildArm:
         if self._server is None:
             raise ServerError(f"the server of {self.name} is not running")
         return self._server
-
-
-# ----------------------------------------------------------------------
-# Arm on a running server: each trial uses a copy of a database that pgdyno has loaded.
-#
-# With ``--into-existing`` the trials use the database of the DSN: nothing is created or restored.
-# ----------------------------------------------------------------------
-
-
-@dataclass
-class DsnArm:
-    """See LabArm. ``copy`` is created for each trial; None if data are not restored."""
-
-    index: int
-    name: str
-    remote: Remote
-    description: Description
-    database: str
-    copy: TrialCopy | None
-    dataset: Mapping[str, object] = field(default_factory=dict)
-    shares_server: bool = False
-    _postmaster_pid: int | None = field(default=None, init=False)
-
-    @property
-    def facts(self) -> Mapping[str, object]:
-        """Facts about the server for the results file."""
-        return {
-            "provider": "dsn",
-            "version": str(self.description.version),
-            "label": f"PostgreSQL {self.description.version}",
-            "build_id": f"dsn {self.remote.dsn.shown}",
-            "version_text": self.description.version_text,
-        }
-
-    def restore(self, _block: int) -> None:
-        """Create a new copy of the loaded database."""
-        if self.copy is not None:
-            self.copy.restore()
-
-    def is_restored(self) -> bool:
-        """Return whether each trial has its own copy."""
-        return self.copy is not None
-
-    def start(self) -> None:
-        """Check that the server answers, and find its postmaster if it is local."""
-        with self.connect() as connection:
-            connection.execute("SELECT 1")
-            self._postmaster_pid = local_postmaster(connection) if self.is_local() else None
-
-    def stop(self) -> None:
-        """Do nothing: the server continues to run."""
-
-    def conninfo(self) -> str:
-        """Return the connection string of the trial's database."""
-        return self.remote.dsn.with_database(self.database).conninfo
-
-    def connect(self) -> Connection:
-        """Connect to the trial's database."""
-        return self.remote.connect(self.database)
-
-    def is_local(self) -> bool:
-        """Return whether the connection has a local address."""
-        return self.description.is_local
-
-    def data_path(self) -> Path | None:
-        """Return None: its files are not accessible."""
-        return None
-
-    def drop_cache(self) -> float:
-        """Raise UsageError, because it requires a restart."""
-        raise UsageError(_NOT_RESTARTED.format(what="a cold cache", arm=self.name))
-
-    def recover(self) -> float:
-        """Raise UsageError, because it requires a crash."""
-        raise UsageError(_NOT_RESTARTED.format(what="the recovery time", arm=self.name))
-
-    def restart(self) -> float:
-        """Raise UsageError, because it requires a restart."""
-        raise UsageError(_NOT_RESTARTED.format(what="the restart time", arm=self.name))
-
-    def postmaster_pid(self) -> int | None:
-        """Return the postmaster found by ``start``, if it is a visible process of this machine."""
-        return self._postmaster_pid
-
-    def log(self) -> str | None:
-        """Return None: the log is not accessible."""
-        return None
-
-    def effective(self) -> Mapping[str, str]:
-        """Return the settings read at the beginning."""
-        return self.description.effective
-
-    def dropped(self) -> Mapping[str, str]:
-        """Return an empty dictionary: no settings are requested."""
-        return {}
-
-
-_NOT_RESTARTED = "{arm} is a running server, which pgdyno does not restart: use a build to measure {what}"
-
-
-def require_usable(study: Study, watch: Watch) -> None:
-    """Check all running servers before anything is loaded. Raises ConnectError, DatasetError, UsageError."""
-    seen: dict[tuple[object, ...], str] = {}
-    for index, spec in enumerate(study.arms):
-        if not spec.is_dsn:
-            continue
-        if study.cache_state == "cold" or study.recovery:
-            what = "a cold cache" if study.cache_state == "cold" else "the recovery time"
-            raise UsageError(_NOT_RESTARTED.format(what=what, arm=spec.name))
-        watch(PreparationStep(f"connecting to {spec.name}"))
-        remote = Remote(Dsn(spec.server))
-        if not study.into_existing:
-            study.driving(index).workload.require_major(remote.check().version.major, spec.name)
-            continue
-        _existing(index, spec, study, remote)
-        other = seen.setdefault(remote.identity(), spec.name)
-        if other != spec.name:
-            raise UsageError(
-                f"{other} and {spec.name} are the same database: with --into-existing each arm "
-                "needs its own, because data are not restored"
-            )
-
-
-@contextlib.contextmanager
-def open_dsn_arm(
-    index: int, spec: ArmSpec, study: Study, watch: Watch, interruption: Interruption
-) -> Iterator[DsnArm]:
-    """Provide the arm with its dataset. At the end the copy is dropped; the loaded database is kept.
-
-    Raises ConnectError, DatasetError, Interrupted.
-    """
-    remote = Remote(Dsn(spec.server))
-    if study.into_existing:
-        yield _existing(index, spec, study, remote)
-        return
-    description = remote.check()
-    remote.drop_what_nobody_holds()
-    workload = study.driving(index).workload
-    pristine = dataset_database_name(workload)
-    copies = sum(arm.is_dsn for arm in study.arms)
-    copy = TrialCopy(remote, pristine)
-    try:
-        copy.hold()
-        _load_once(remote, pristine, workload, copies, watch, interruption)
-        yield DsnArm(index, spec.name, remote, description, copy.name, copy, {"name": pristine})
-    finally:
-        copy.end()
-    if all(arm.server != spec.server for arm in study.arms[:index]):
-        with contextlib.suppress(ServerError, DatasetError, psycopg.Error):
-            size = format_size(remote.size_bytes(pristine))
-            command = f"pgdyno cache prune --dsn {shlex.quote(remote.dsn.shown)}"
-            watch(Warned(f"{spec.name} keeps the dataset for later studies ({size}); to drop it: {command}"))
-
-
-def _existing(index: int, spec: ArmSpec, study: Study, remote: Remote) -> DsnArm:
-    description = remote.check(must_create=False)
-    with remote.connect() as connection:
-        workload_of(study.driving(index).workload).require(connection)
-        database = connection.info.dbname
-    return DsnArm(index, spec.name, remote, description, database, None, {"name": database})
-
-
-def _load_once(
-    remote: Remote,
-    name: str,
-    workload: WorkloadParameters,
-    copies: int,
-    watch: Watch,
-    interruption: Interruption,
-) -> None:
-    """Load the database unless it exists and is complete. Only one pgdyno loads it at a time."""
-
-    def while_waiting() -> None:
-        watch(LoadProgress(name, "waiting for another pgdyno", 0.0))
-        interruption.check()
-
-    def on_forecast(size_bytes: int) -> None:
-        what = f"the dataset and {_copies(copies)} of it need"
-        if not require_room(remote, what, size_bytes * (1 + copies), workload.SMALLER):
-            watch(Warned(f"{remote.dsn}: the free disk space of the server is unknown"))
-
-    with remote.maintenance().connect() as turn:
-        take_lock(turn, lock_of(name), while_waiting)
-        if (purpose := remote.own_databases().get(name)) is not None:
-            if purpose != INCOMPLETE and _is_complete(remote, name, workload):
-                what, size_bytes = f"{_copies(copies)} of the dataset need", remote.size_bytes(name)
-                require_room(remote, what, size_bytes * copies, workload.SMALLER)
-                return
-            # Left by a load that was killed: we have its lock.
-            remote.drop(name)
-        with remote.making(name, f"{workload.data_name}{PRISTINE}"):
-            load_data(
-                Place(remote.dsn.with_database(name).conninfo, lambda: remote.connect(name)),
-                workload,
-                interruption,
-                lambda phase, share: watch(LoadProgress(name, phase, share)),
-                on_forecast,
-            )
-
-
-def _copies(n: int) -> str:
-    return "a copy" if n == 1 else f"{n} copies"
-
-
-def require_room(remote: Remote, what: str, needed_bytes: int, smaller: str) -> bool:
-    """Return whether the free space of a running server is known. Raises DiskFullError if it is too small.
-
-    ``what``: the beginning of the message, subject and verb. ``smaller``: the remedy.
-    """
-    with remote.connect() as connection:
-        free = free_for_data(connection)
-    if free is not None and needed_bytes > free:
-        raise DiskFullError(
-            f"{what} about {format_size(needed_bytes)}, but only {format_size(free)} are free on the disk of "
-            f"{remote.dsn}: {smaller}, or free disk space"
-        )
-    return free is not None
-
-
-def _is_complete(remote: Remote, name: str, parameters: WorkloadParameters) -> bool:
-    with remote.connect(name) as connection:
-        try:
-            workload_of(parameters).require(connection)
-        except DatasetError:
-            return False
-        except psycopg.errors.InsufficientPrivilege as error:
-            raise DatasetError(
-                f"the database {name} on {remote.dsn} belongs to another role: connect as that role, "
-                "or drop the database"
-            ) from error
-    return True

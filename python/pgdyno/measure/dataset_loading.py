@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -27,7 +25,6 @@ from pgdyno.server.connections import cancel
 from pgdyno.server.directories import free_bytes
 from pgdyno.server.engine import Event
 from pgdyno.server.processes import Cluster, InitOptions, Server
-from pgdyno.server.remote import database_name
 from pgdyno.server.snapshots import Dataset, DatasetKey, Make
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
@@ -280,10 +277,3 @@ def _make_by_engine(maker: Maker, build: Build, parameters: WorkloadParameters, 
 
 
 BY_ENGINE = DataKind(lambda _: True, _key_of_load, _make_by_engine)
-
-
-def dataset_database_name(parameters: WorkloadParameters) -> str:
-    """Return the name of the database with this dataset on a running server, unique for each dataset."""
-    facts = [dict(parameters.shape()), DATASET_SEED, workload_of(parameters).format]
-    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-    return database_name(parameters.kind, parameters.label.partition("-")[0], digest[:12])

@@ -18,6 +18,7 @@ from psycopg import sql
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import ServerError, StartError, UsageError, WorkloadError
 from pgdyno.interruption import Interruption
+from pgdyno.measure.arms import running_servers
 from pgdyno.measure.dataset_loading import (
     data_kind,
     dataset_key,
@@ -37,10 +38,8 @@ from pgdyno.server.build_catalogue import (
 )
 from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions, parse_version_spec
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.connections import Dsn
 from pgdyno.server.find_build import resolve_all
 from pgdyno.server.processes import Cluster, InitOptions, LiveDirectory
-from pgdyno.server.remote import Remote, connections_max
 from pgdyno.server.settings import MachineResources, ProfileInput, Requested, request
 from pgdyno.server.snapshots import Snapshot, restore, take
 from pgdyno.study.arm_spec import ArmSpec
@@ -64,7 +63,9 @@ probes."""
 
 def require_connections(study: Study, wanted: Mapping[int, ArmRequest]) -> None:
     """Raise UsageError with every arm whose server has too few connections. Raises ConnectError."""
-    few = {**_of_builds(study, wanted), **_of_running_servers(study)}
+    few = _of_builds(study, wanted)
+    for servers in running_servers(study):
+        few |= servers.few_connections(study)
     if not few:
         return
     least = max(needed for needed, _ in few.values())
@@ -87,25 +88,6 @@ def _of_builds(study: Study, wanted: Mapping[int, ArmRequest]) -> dict[int, tupl
         if needed > most:
             found[index] = (needed, most)
     return found
-
-
-def _of_running_servers(study: Study) -> dict[int, tuple[int, int]]:
-    """Return the same for running servers. Arms on one server share its connections if they take turns,
-    because all clients stay connected."""
-    most: dict[int, int] = {}
-    on: dict[object, list[int]] = {}
-    for index, spec in enumerate(study.arms):
-        if spec.is_dsn:
-            remote = Remote(Dsn(spec.server))
-            with remote.connect() as connection:
-                most[index] = connections_max(connection)
-            on.setdefault(remote.identity()[0] if study.is_together else index, []).append(index)
-    needed = {
-        index: sum(study.driving(one).clients + OWN_CONNECTIONS for one in sharing)
-        for sharing in on.values()
-        for index in sharing
-    }
-    return {index: (needed[index], most[index]) for index in most if needed[index] > most[index]}
 
 
 SPARE_CONNECTIONS = 10

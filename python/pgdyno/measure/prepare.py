@@ -6,20 +6,21 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import (
+    RUNNING_SERVERS,
     BuildArm,
-    DsnArm,
     LabArm,
     Placement,
     Prepared,
     Redaction,
-    open_dsn_arm,
-    require_usable,
+    RunningArm,
+    running_servers,
 )
 from pgdyno.measure.dataset_loading import (
     WAL_RESERVE_BYTES,
@@ -46,7 +47,6 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
 from pgdyno.server.settings import usable_cores
 from pgdyno.server.snapshots import Dataset
-from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import CHECKPOINT_TIMEOUT, aa_arms, aa_study, timeout_s, why_no_aa, with_window
 from pgdyno.study.sizing import partition_of
@@ -93,7 +93,8 @@ def prepare_arms(
         caveats = _script_caveats(study, watch)
         wanted = resolve_arms(study, cache, machine, watch, caveats)
         fitting = fit_schedule(study, wanted, machine, watch, caveats)
-        require_usable(fitting, watch)
+        for servers in running_servers(fitting):
+            servers.require_usable(fitting, watch)
         require_connections(fitting, wanted)
         checked.append((fitting, wanted, caveats))
     requests = [(study, wanted) for study, wanted, _ in checked]
@@ -162,7 +163,6 @@ class _DataPlaces:
     stack: contextlib.ExitStack
     datasets: dict[str, Dataset] = field(default_factory=dict)
     placements: dict[str, Placement] = field(default_factory=dict)
-    dsn_arms: dict[tuple[str, str, int], DsnArm] = field(default_factory=dict)
 
     def dataset(self, study: Study, index: int, wanted: ArmRequest) -> Dataset:
         """Return the dataset; load it if neither the cache nor an earlier case has it."""
@@ -191,14 +191,11 @@ class _DataPlaces:
             for name in alone:
                 self.placement(self.datasets[name], 2)
 
-    def dsn_arm(self, study: Study, index: int, spec: ArmSpec) -> DsnArm:
-        """Return the arm on a running server; cases with the same data share it."""
-        workload = study.driving(index).workload
-        place = (spec.server, f"{workload.kind} {sorted(workload.shape().items())}", index)
-        if place not in self.dsn_arms:
-            opened = open_dsn_arm(index, spec, study, self.watch, self.interruption)
-            self.dsn_arms[place] = self.stack.enter_context(opened)
-        return replace(self.dsn_arms[place], name=spec.name)
+    @cached_property
+    def running_arm(self) -> Callable[[Study, int], RunningArm]:
+        """Function that returns an arm on a running server; cases with the same data share it."""
+        servers = RUNNING_SERVERS.require("a running server")
+        return servers.open(self.watch, self.interruption, self.stack)
 
     def require_room_for_copies(self) -> None:
         """Raise DiskFullError if the live copies of all datasets do not fit."""
@@ -215,8 +212,9 @@ class _DataPlaces:
 
 
 def _with_settings(prepared: Prepared, tried: Mapping[int, Mapping[str, str]]) -> Prepared:
+    specs = prepared.study.arms
     running = {
-        arm.index: arm.effective() for arm in prepared.arms if isinstance(arm, DsnArm) and arm.is_local()
+        arm.index: arm.effective() for arm in prepared.arms if specs[arm.index].is_dsn and arm.is_local()
     }
     return replace(prepared, in_effect={**tried, **running})
 
@@ -261,13 +259,10 @@ def _ready(
     for index, spec in enumerate(study.arms):
         places.interruption.check()
         if spec.is_dsn:
-            dsn_arm = places.dsn_arm(study, index, spec)
-            arms.append(dsn_arm)
-            described.append(_record(index, study, dsn_arm.facts, {}, dsn_arm.dataset))
-            caveats += untested_version(spec.name, dsn_arm.description.version)
-            caveats.append(Caveat(Code.SERVER_NOT_RESTARTED, {"arm": spec.name}))
-            if study.into_existing:
-                caveats.append(Caveat(Code.DATA_NOT_RESTORED, {"arm": spec.name}))
+            running = places.running_arm(study, index)
+            arms.append(running.arm)
+            described.append(_record(index, study, running.server, {}, running.dataset))
+            caveats += running.caveats
         else:
             arm, facts = _build_arm(index, wanted[index], study, places, with_data)
             caveats += untested_version(spec.name, wanted[index].build.version)
@@ -276,10 +271,8 @@ def _ready(
             arms.append(arm)
             server, settings = _server_facts(wanted[index]), wanted[index].requested.settings
             described.append(_record(index, study, server, settings, facts))
-    for group in shared_servers(study, arms):
-        for sharing in group:
-            sharing.shares_server = True
-        caveats.append(Caveat(Code.ONE_SERVER, {"arms": ", ".join(sharing.name for sharing in group)}))
+    for servers in running_servers(study):
+        caveats += servers.shared(study, arms)
     if study.checkpoints is not None:
         study = with_window(study, [_timeout_s(arm, wanted.get(arm.index)) for arm in arms])
     return Prepared(study, arms, described, caveats, places.cache.root)
@@ -291,15 +284,6 @@ def _timeout_s(arm: LabArm, wanted: ArmRequest | None) -> float | None:
         return timeout_s(arm.effective().get(CHECKPOINT_TIMEOUT, ""))
     initial = wanted.catalogue.initial.get(CHECKPOINT_TIMEOUT, "")
     return timeout_s(wanted.requested.settings.get(CHECKPOINT_TIMEOUT, initial))
-
-
-def shared_servers(study: Study, arms: Sequence[LabArm]) -> list[list[DsnArm]]:
-    """Return the groups of arms that take turns on the same running server."""
-    on: dict[object, list[DsnArm]] = {}
-    for arm in arms if study.schedule == "slices" else ():
-        if isinstance(arm, DsnArm):
-            on.setdefault(arm.remote.identity()[0], []).append(arm)
-    return [sharing for sharing in on.values() if len(sharing) > 1]
 
 
 def _build_arm(

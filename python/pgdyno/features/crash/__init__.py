@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("crash_disk",),
+    requires=("crash_disk", "running_server"),
     commands={
         "crash": ("command", "Crash servers on purpose and count the acknowledged commits that are gone."),
     },

@@ -22,6 +22,7 @@ from pgdyno.features.crash.records import Crash, CrashArm, CrashTestRecord, Cras
 from pgdyno.features.crash.run import CrashRun, CrashSubject
 from pgdyno.features.crash_disk.disk import missing_for_power_cuts
 from pgdyno.features.crash_disk.sites import CrashSite, DirectorySite, DiskSite, RealCrashes
+from pgdyno.features.running_server.remote import Remote
 from pgdyno.interruption import Interruption
 from pgdyno.measure.machine import describe_host, machine_resources
 from pgdyno.results.records import Guarantee, Kept
@@ -31,7 +32,6 @@ from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import free_bytes
 from pgdyno.server.engine import build_info
 from pgdyno.server.find_build import resolve_all
-from pgdyno.server.remote import Remote
 from pgdyno.server.settings import ProfileInput, request, safety
 from pgdyno.units import format_size, parse_duration_s
 

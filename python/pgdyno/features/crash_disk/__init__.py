@@ -6,6 +6,6 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("crash",),
+    requires=("crash", "running_server"),
     disks=("mounts:release_disks",),
 )

@@ -27,12 +27,12 @@ from pgdyno.features.crash.plan import CrashKind, CrashPlan, DiskBehavior, plann
 from pgdyno.features.crash.records import Crash
 from pgdyno.features.crash_disk.disk import FaultyDisk, create_image
 from pgdyno.features.crash_disk.mounts import run_step
+from pgdyno.features.running_server.remote import Remote, database_name
 from pgdyno.interruption import Interruption, stopping
 from pgdyno.measure.dataset_loading import WAL_RESERVE_BYTES, Place, load_data
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account, sync_file_system
 from pgdyno.server.processes import Cluster, Connection, InitOptions, LiveDirectory, Server, run_tool
-from pgdyno.server.remote import Remote, database_name
 from pgdyno.units import format_size
 
 # ----------------------------------------------------------------------

@@ -6,6 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
+    requires=("running_server",),
     commands={
         "load": ("command", "Load the data of a workload into a database."),
         "drive": ("command", "Run a workload once against a loaded database."),

@@ -30,8 +30,9 @@ from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.workload_options import CheckOptions, DriveOptions, LoadOptions
 from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in_one_line
+from pgdyno.features.running_server.arms import require_room
+from pgdyno.features.running_server.remote import INCOMPLETE, Remote, lock_of, take_lock
 from pgdyno.interruption import Interruption
-from pgdyno.measure.arms import require_room
 from pgdyno.measure.dataset_loading import DATASET_SEED, Place, load_data
 from pgdyno.measure.engine_runs import (
     DRAIN_TIMEOUT_S,
@@ -47,7 +48,6 @@ from pgdyno.server.builds import version_of
 from pgdyno.server.connections import Dsn
 from pgdyno.server.engine import PGBENCH, Event, find_program
 from pgdyno.server.processes import Connection, keep_idle, require_no_crash
-from pgdyno.server.remote import INCOMPLETE, Remote, lock_of, take_lock
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.study.sizing import DISCARD_S, default_clients
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters

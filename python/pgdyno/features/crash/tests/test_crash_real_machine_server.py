@@ -20,10 +20,10 @@ from pgdyno.features.crash.plan import CrashPlan
 from pgdyno.features.crash.records import Crash
 from pgdyno.features.crash_disk import sites
 from pgdyno.features.crash_disk.sites import RealCrashes
+from pgdyno.features.running_server.remote import Remote
 from pgdyno.interruption import Interruption
 from pgdyno.server.connections import Dsn
 from pgdyno.server.processes import Cluster, Server
-from pgdyno.server.remote import Remote
 from pgdyno.study.arm_spec import parse_arms
 
 pytestmark = pytest.mark.server

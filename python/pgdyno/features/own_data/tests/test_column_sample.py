@@ -9,11 +9,12 @@ import pytest
 from example_studies import make_study
 from pgdyno.features.own_data.plan import ColumnSample, OwnData, OwnDataParameters
 from pgdyno.features.own_data.preflight import SampledValues, sample_caveats, with_tested_data
+from pgdyno.features.running_server.arms import DsnArm
+from pgdyno.features.running_server.remote import Description, Remote
 from pgdyno.interruption import Interruption
-from pgdyno.measure.arms import DsnArm, Prepared
+from pgdyno.measure.arms import Prepared
 from pgdyno.server.builds import Version
 from pgdyno.server.connections import Dsn
-from pgdyno.server.remote import Description, Remote
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.workloads.pgbench.parameters import Script
 
