@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, settings
 
 from pgdyno.cli.features import features
 from pgdyno.cli.main import OBJECTS_BETWEEN_COLLECTIONS
+from pgdyno.server.build_store import system_builds
 from pgdyno.server.builds import Build, read_build
 from pgdyno.server.directories import Account, server_account
-from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Cluster, InitOptions, Server
 
 # Hypothesis has a wall-clock deadline per example, which a busy machine misses. The examples are the same in

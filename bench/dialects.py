@@ -26,7 +26,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure.study_runner import start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
-from pgdyno.server.find_build import system_builds
+from pgdyno.server.build_store import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
 from pgdyno.study.plan import Driving, Study

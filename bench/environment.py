@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import UsageError
+from pgdyno.server.build_store import system_builds
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account, server_account
-from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Cluster, InitOptions, Server
 
 

@@ -33,7 +33,7 @@ from crash_victims import ENDS_PGDYNO, VICTIMS, Victim, find, strike
 from program import END_S, PAUSE_S, SCRIPT, Program, Running
 
 from pgdyno.results.reader import Evidence
-from pgdyno.server.find_build import system_builds
+from pgdyno.server.build_store import system_builds
 from shared_memory import Segment, of_postmaster, still_there
 
 T = TypeVar("T")

@@ -13,10 +13,10 @@ import psycopg
 import pytest
 
 from pgdyno.errors import FetchError
+from pgdyno.server.build_store import resolve_all
 from pgdyno.server.builds import NEWEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.engine import Engine, Event
-from pgdyno.server.find_build import resolve_all
 from pgdyno.server.processes import Cluster, Server
 
 pytestmark = pytest.mark.server

@@ -7,9 +7,9 @@ import warnings
 import pytest
 
 from pgdyno.errors import FetchError
+from pgdyno.server.build_store import resolve_all, system_builds
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import resolve_all, system_builds
 
 
 def build_of(cache: Cache, major: int) -> Build:

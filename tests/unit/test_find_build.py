@@ -12,7 +12,14 @@ from example_builds import build
 from pgdyno.caveats import Code
 from pgdyno.errors import FetchError, UsageError
 from pgdyno.measure.trial import untested_version
-from pgdyno.server.build_store import ServerSource, Store
+from pgdyno.server.build_store import (
+    ServerSource,
+    Store,
+    nearest_version,
+    resolve_all,
+    resolve_build,
+    system_builds,
+)
 from pgdyno.server.builds import (
     Build,
     Version,
@@ -22,7 +29,6 @@ from pgdyno.server.builds import (
     read_build,
     reported_version,
 )
-from pgdyno.server.find_build import nearest_version, resolve_all, resolve_build, system_builds
 
 
 class FakeStore(Store):

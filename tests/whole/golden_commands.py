@@ -45,7 +45,7 @@ from pgdyno.features.fleet import coordinator
 from pgdyno.features.fleet.records import FleetRecord
 from pgdyno.measure import study_runner
 from pgdyno.measure.study_runner import Request, _read_progress
-from pgdyno.server import find_build
+from pgdyno.server import build_store
 from pgdyno.study.plan import Study
 from pgdyno.study.sizing import MachineSize
 from pgdyno.study.study_file_reader import bundled_studies
@@ -689,7 +689,7 @@ def _machine(folder: Path) -> Iterator[None]:
             patch.object(Loading, "__getitem__", lambda _, name: _command(name)),
             patch.object(options, "machine_size", lambda: MACHINE),
             patch.object(shutil, "disk_usage", lambda _: usage),
-            patch.object(find_build, "INSTALL_PATTERNS", ()),
+            patch.object(build_store, "INSTALL_PATTERNS", ()),
             patch.object(crash_test, "missing_for_power_cuts", lambda _: []),
             patch.object(secrets, "randbelow", lambda _: SEED),
             patch.object(time, "strftime", _strftime),

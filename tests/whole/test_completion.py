@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from pgdyno.cli.main import run_command
-from pgdyno.server import find_build
+from pgdyno.server import build_store
 
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Provide a current directory with a settings file and a study, and no servers."""
     monkeypatch.setenv("PGDYNO_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(find_build, "system_builds", list)
+    monkeypatch.setattr(build_store, "system_builds", list)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     Path("tuned.conf").touch()
@@ -83,7 +83,7 @@ def test_an_error_does_not_appear_in_the_prompt(
         raise ValueError("broken")
 
     monkeypatch.setenv("XDG_STATE_HOME", str(place))
-    monkeypatch.setattr(find_build, "system_builds", fail)
+    monkeypatch.setattr(build_store, "system_builds", fail)
     monkeypatch.setenv("_PGDYNO_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "pgdyno compare 1")
     monkeypatch.setenv("COMP_CWORD", "2")

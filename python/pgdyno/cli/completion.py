@@ -25,8 +25,8 @@ def complete_study(incomplete: str) -> list[str]:
 
 def complete_server(incomplete: str) -> list[str]:
     """Return the versions of installed and cached servers, and words for a server."""
+    from pgdyno.server.build_store import system_builds  # noqa: PLC0415
     from pgdyno.server.cache_directory import Cache  # noqa: PLC0415
-    from pgdyno.server.find_build import system_builds  # noqa: PLC0415
 
     try:
         builds = [*system_builds(), *Cache.open().store().cached()]

@@ -9,9 +9,9 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import FetchError
+from pgdyno.server.build_store import resolve_all, system_builds
 from pgdyno.server.builds import OLDEST_MAJOR, Build, Version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import maker, resolve_all, system_builds
 
 app = typer.Typer()
 
@@ -111,7 +111,7 @@ def build(
       pgdyno servers build 18.1 --source postgresql-18.1.tar.bz2 --build-options "--with-lz4 --with-zstd"
       pgdyno servers build devel --source ~/src/postgres@master --build-options "-Dllvm=enabled"
     """
-    sources = maker(Cache.open().store(say), "servers build")
+    sources = Cache.open().store(say).maker("servers build")
     built = sources.of_version(parse_version_spec(version), source, build_options)
     _print_build(built, as_json=as_json)
 

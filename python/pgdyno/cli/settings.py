@@ -13,9 +13,9 @@ from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import UsageError
 from pgdyno.measure.machine import machine_resources
 from pgdyno.server.build_catalogue import Catalogue, catalogue
+from pgdyno.server.build_store import resolve_build, system_builds
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import resolve_build, system_builds
 from pgdyno.server.settings import (
     PROFILES,
     RESERVED,

@@ -36,9 +36,9 @@ from pgdyno.server.build_catalogue import (
     empty_cluster,
     lacks_jit,
 )
+from pgdyno.server.build_store import resolve_all
 from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions, parse_version_spec
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import resolve_all
 from pgdyno.server.processes import Cluster, InitOptions, LiveDirectory
 from pgdyno.server.settings import MachineResources, ProfileInput, Requested, request
 from pgdyno.server.snapshots import Snapshot, restore, take

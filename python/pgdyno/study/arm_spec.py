@@ -140,7 +140,7 @@ class ArmSpec(BaseModel):
 
     @property
     def build(self) -> str:
-        """The server with its build options and extensions: what ``server.find_build`` resolves."""
+        """The server with its build options and extensions: what ``server.build_store`` resolves."""
         return ",".join([self.server, *(f"{name}={value}" for name, value in self._of_build.items())])
 
     @property

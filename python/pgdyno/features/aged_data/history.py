@@ -32,11 +32,10 @@ from pgdyno.features.own_data.source import own_data_of, value_of
 from pgdyno.measure.dataset_loading import DATASET_SEED, DataKind, Maker, dataset_key, load_settings
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.measure.progress import PreparationStep, Watch
-from pgdyno.server.build_store import Store
+from pgdyno.server.build_store import Store, system_builds
 from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
 from pgdyno.server.engine import Event
-from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Cluster, Connection, InitOptions, Server
 from pgdyno.server.snapshots import DatasetKey, Make, restore
 from pgdyno.study.plan import Driving

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import DatasetError, FetchError, UsageError, in_one_line
-from pgdyno.server.build_store import Store
+from pgdyno.server.build_store import Store, resolve_build
 from pgdyno.server.builds import Build, VersionSpec, is_version, parse_version_spec
 from pgdyno.server.directories import Account
-from pgdyno.server.find_build import resolve_build
 from pgdyno.server.processes import (
     SUPERUSER,
     Cluster,

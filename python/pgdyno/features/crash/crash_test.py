@@ -27,11 +27,11 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure.machine import describe_host, machine_resources
 from pgdyno.results.records import Guarantee, Kept
 from pgdyno.server.build_catalogue import Catalogue, catalogue, empty_cluster
+from pgdyno.server.build_store import resolve_all
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import free_bytes
 from pgdyno.server.engine import build_info
-from pgdyno.server.find_build import resolve_all
 from pgdyno.server.settings import ProfileInput, request, safety
 from pgdyno.units import format_size, parse_duration_s
 

@@ -15,8 +15,8 @@ from pgdyno.cli.console import say
 from pgdyno.cli.execution import run_and_report
 from pgdyno.cli.output_files import require_writable
 from pgdyno.errors import UsageError
+from pgdyno.server.build_store import system_builds
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.find_build import system_builds
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 from pgdyno.study.sizing import default_clients, default_scale

@@ -41,12 +41,11 @@ from pydantic import BaseModel, TypeAdapter
 from pgdyno.errors import ConnectError, DatasetError, UsageError, in_one_line
 from pgdyno.features.own_data.dump import JOBS, ORIGIN, DumpFilter, Relation
 from pgdyno.features.own_data.plan import Form, OwnData, OwnDataParameters, is_connection_string
-from pgdyno.server.build_store import Store
+from pgdyno.server.build_store import Store, system_builds
 from pgdyno.server.builds import Build, read_tool_major, version_of
 from pgdyno.server.cache_directory import Leftovers
 from pgdyno.server.connections import Dsn, connect
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free
-from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Connection, tool_lines
 from pgdyno.study.workload_parameters import WorkloadParameters
 

@@ -10,10 +10,10 @@ import pytest
 from fake_sources import git
 from pgdyno.errors import BuildError, UsageError
 from pgdyno.features.builds.extensions import PRELOADED, ExtendedBuilds
+from pgdyno.server.build_store import split_extensions
 from pgdyno.server.builds import Build, read_build
 from pgdyno.server.cache_directory import Cache, items
 from pgdyno.server.directories import server_account
-from pgdyno.server.find_build import split_extensions
 
 PG_CONFIG = """#!/bin/sh
 bin=$(cd "$(dirname "$0")" && pwd)

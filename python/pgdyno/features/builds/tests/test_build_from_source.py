@@ -31,11 +31,10 @@ from pgdyno.features.builds.source import (
 )
 from pgdyno.features.own_data.source import installed_clients
 from pgdyno.interruption import stopping
-from pgdyno.server.build_store import Store
+from pgdyno.server.build_store import Store, resolve_all, resolve_build
 from pgdyno.server.builds import parse_version_spec
 from pgdyno.server.cache_directory import Cache, items, prune
 from pgdyno.server.directories import server_account
-from pgdyno.server.find_build import resolve_all, resolve_build
 
 
 @pytest.fixture

@@ -33,11 +33,11 @@ from pgdyno.features.own_data.source import (
 )
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Maker, data_kind, dataset_key
+from pgdyno.server.build_store import system_builds
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import Account
-from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Cluster, Connection, InitOptions, Server
 from pgdyno.workloads.pgbench.parameters import Script
 

@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 from pgdyno.cli.main import app
 from pgdyno.errors import PgdynoError, ServerError, UsageError
 from pgdyno.features.statements.scripts import read_load, read_tables, reading_session
+from pgdyno.server.build_store import system_builds
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
-from pgdyno.server.find_build import system_builds
 from pgdyno.server.processes import Cluster, Connection, Server
 from pgdyno.workloads.pgbench.parameters import STUB, Script, read_directory
 
