@@ -33,7 +33,7 @@ from pgdyno.features.fleet.host import (
     HostTask,
     SnapshotEnd,
 )
-from pgdyno.features.fleet.records import FleetRecord, HostState, HostWork, StudyChoices
+from pgdyno.features.hosts.fleet_record import FleetRecord, HostState, HostWork, StudyChoices
 from pgdyno.interruption import Interruption
 
 HOSTS = (10, 100, 1000)

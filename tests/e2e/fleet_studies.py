@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bench.ray_nodes import LocalCluster
 
-from pgdyno.features.fleet.records import FleetRecord, HostState
+from pgdyno.features.hosts.fleet_record import FleetRecord, HostState
 
 PASSWORD = "b5e1secret9d"
 STUDY = """

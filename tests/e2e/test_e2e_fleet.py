@@ -14,7 +14,7 @@ from bench.ray_nodes import LocalCluster
 from fleet_studies import ALONE, GRID, PASSWORD, STUDY, run, states
 from program import TINY, Program
 
-from pgdyno.features.fleet.records import HostState, read_fleet
+from pgdyno.features.hosts.fleet_record import HostState, read_fleet
 from pgdyno.server.processes import Server
 
 pytestmark = pytest.mark.long

@@ -15,7 +15,7 @@ from bench.network_nodes import NetworkCluster
 from fleet_studies import ALONE, STUDY, run, states
 from program import Program
 
-from pgdyno.features.fleet.records import HostState, read_fleet
+from pgdyno.features.hosts.fleet_record import HostState, read_fleet
 from pgdyno.results.reader import Evidence
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]

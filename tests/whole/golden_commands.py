@@ -42,7 +42,7 @@ from pgdyno.features.crash import crash_test
 from pgdyno.features.crash.plan import CrashPlan
 from pgdyno.features.fleet import command as fleet_command
 from pgdyno.features.fleet import coordinator
-from pgdyno.features.fleet.records import FleetRecord
+from pgdyno.features.hosts.fleet_record import FleetRecord
 from pgdyno.measure import study_runner
 from pgdyno.measure.study_runner import Request, _read_progress
 from pgdyno.server import build_store

@@ -8,5 +8,4 @@ FEATURE = Feature(
     __name__,
     requires=("cluster", "fitting", "hosts", "own_data"),
     options=("options:FleetOptions",),
-    caveats=("caveats.toml",),
 )

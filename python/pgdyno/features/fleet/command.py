@@ -18,7 +18,7 @@ from pgdyno.cli.report import publish, status_of
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import FleetError, UsageError
 from pgdyno.features.fitting.options import ANYWAY, FitOptions
-from pgdyno.features.fleet.records import SUFFIX, FleetRecord, HostState, StudyChoices, read_fleet
+from pgdyno.features.hosts.fleet_record import SUFFIX, FleetRecord, HostState, StudyChoices, read_fleet
 from pgdyno.features.hosts.sections import read_fleet_report
 from pgdyno.features.own_data.options import OtherData
 from pgdyno.interruption import Interruption

@@ -28,7 +28,14 @@ from pgdyno.features.fleet.host import (
     SnapshotEnd,
     SnapshotReceiver,
 )
-from pgdyno.features.fleet.records import SUFFIX, FleetRecord, FleetStudy, HostState, HostWork, write_fleet
+from pgdyno.features.hosts.fleet_record import (
+    SUFFIX,
+    FleetRecord,
+    FleetStudy,
+    HostState,
+    HostWork,
+    write_fleet,
+)
 from pgdyno.interruption import Interruption
 from pgdyno.results.records import StudyEnd
 

@@ -33,7 +33,7 @@ from pydantic import BaseModel
 from pgdyno.cli.live_view import standing_lines
 from pgdyno.errors import EvidenceError, FleetError, PgdynoError, UsageError, in_one_line
 from pgdyno.features.cluster.ray import RayCluster, RayNode, last_line
-from pgdyno.features.fleet.records import FleetStudy
+from pgdyno.features.hosts.fleet_record import FleetStudy
 from pgdyno.measure.progress import (
     BlockEnded,
     BlockStarted,

@@ -18,7 +18,7 @@ from rich.text import Text
 
 from pgdyno.cli.console import err, say
 from pgdyno.features.fleet.host import HostStatus
-from pgdyno.features.fleet.records import HostState, HostWork
+from pgdyno.features.hosts.fleet_record import HostState, HostWork
 from pgdyno.units import counted, format_duration
 
 SUMMARY_S = 60.0

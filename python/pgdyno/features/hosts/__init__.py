@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("crash", "fleet", "published"),
+    requires=("crash", "published"),
     reports=("sections:read_files",),
     documents=("sections:HostsDocument",),
     caveats=("caveats.toml",),

@@ -28,7 +28,7 @@ from pgdyno.analysis.statistics.pooling import (
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, MetricVerdict, StudyFindings
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, split_key
 from pgdyno.caveats import Caveat
-from pgdyno.features.fleet.records import HostWork, incomplete_hosts, unusual_hosts
+from pgdyno.features.hosts.fleet_record import HostWork, incomplete_hosts, unusual_hosts
 from pgdyno.features.hosts.identity import files_by_machine, fitted_differences, require_same
 from pgdyno.features.published.tables import (
     Changed,

@@ -23,7 +23,6 @@ from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, Metric, late
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.sections import durability_by_host
-from pgdyno.features.fleet.records import SUFFIX, HostWork, read_fleet
 from pgdyno.features.hosts.findings import (
     Host,
     HostsFindings,
@@ -32,6 +31,7 @@ from pgdyno.features.hosts.findings import (
     PooledTable,
     find_hosts,
 )
+from pgdyno.features.hosts.fleet_record import SUFFIX, HostWork, read_fleet
 from pgdyno.features.published.section import as_printed
 from pgdyno.report import result_tables, study_report
 from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, caveats_section, summary_of_several

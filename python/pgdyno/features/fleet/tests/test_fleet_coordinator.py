@@ -18,7 +18,7 @@ from pgdyno.features.fleet.coordinator import (
     task_of,
 )
 from pgdyno.features.fleet.host import HostStatus, HostTask
-from pgdyno.features.fleet.records import FleetRecord, HostState, HostWork, StudyChoices, read_fleet
+from pgdyno.features.hosts.fleet_record import FleetRecord, HostState, HostWork, StudyChoices, read_fleet
 from pgdyno.interruption import Interruption
 
 

@@ -24,7 +24,7 @@ from pgdyno.features.fleet.host import (
     StatusOfProgress,
     chunks_of,
 )
-from pgdyno.features.fleet.records import StudyChoices
+from pgdyno.features.hosts.fleet_record import StudyChoices
 from pgdyno.measure.progress import (
     ArmVerdict,
     BlockEnded,

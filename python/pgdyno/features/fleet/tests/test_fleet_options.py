@@ -25,8 +25,8 @@ from pgdyno.features.fleet.command import require_own_servers
 from pgdyno.features.fleet.coordinator import file_part, hosts_of, new_works, paths_of
 from pgdyno.features.fleet.host import HostStatus
 from pgdyno.features.fleet.options import FleetOptions
-from pgdyno.features.fleet.records import HostState, HostWork
 from pgdyno.features.fleet.view import FleetView
+from pgdyno.features.hosts.fleet_record import HostState, HostWork
 
 STUDY = """
 title = "t"

@@ -12,7 +12,7 @@ from synthetic_study import HOST, Synthetic
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.features.fleet.records import (
+from pgdyno.features.hosts.fleet_record import (
     Code,
     FleetRecord,
     HostState,
