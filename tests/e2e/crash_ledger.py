@@ -40,7 +40,8 @@ INCONSISTENT = {
     "the histograms of a trial that is ok do not hold its counted transactions": """
         select t.trial, t.timed, t.counted, t.slices, a.clients
         from (select trial, case_id, arm,
-                (select sum(n) from histogram h where h.trial = t.trial and measure = 'latency') timed,
+                (select coalesce(sum(n), 0) from histogram h
+                    where h.trial = t.trial and measure = 'latency') timed,
                 (select sum(ok) from slice_count c join slice s using (trial, position)
                     where c.trial = t.trial and s.role = 'measure') counted,
                 (select count(*) from slice s where s.trial = t.trial and s.role = 'measure') slices

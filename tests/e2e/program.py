@@ -33,20 +33,20 @@ END_TIMEOUT_S = 20.0
 
 PAUSE_S = 0.02
 
-SMALLEST = (
-    *("--warehouses", "1", "--clients", "2", "--minutes", "5", "--seed", "7"),
-    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
-)
-"""Blocks of 1 to 2 s with the same schedule on every machine. --blocks ends the study within a wide
-budget.
-"""
+SLICES = ("--schedule", "slices", "--slice", "0.1s", "--warmup", "0.2s", "--window", "0.4s")
+"""Blocks of 1 to 2 s. A process that is stopped for a moment spoils one of the four slices of an arm."""
 
-TINY = (
-    *("--workload", "pgbench", "--scale", "1", "--clients", "1", "--minutes", "5", "--seed", "7"),
-    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s", "--blocks", "1"),
-    "--json",
-)
-"""One block of pgbench, whose data are loaded in a moment."""
+COUNTED = ("--schedule", "blocks", "--warmup", "0.1s", "--transactions", "100")
+"""Windows whose transactions have a number per client, however slow the machine is."""
+
+SMALLEST = ("--warehouses", "1", "--clients", "2", "--minutes", "60", "--seed", "7")
+"""A study with the same schedule on every machine. --blocks ends it within a wide budget."""
+
+PGBENCH = ("--workload", "pgbench", "--scale", "1", "--minutes", "60", "--seed", "7", "--json")
+"""A study of pgbench, whose data are loaded in a moment."""
+
+TINY = (*PGBENCH, *COUNTED, "--clients", "1", "--blocks", "1")
+"""One block of pgbench."""
 
 
 @dataclass(frozen=True)
@@ -229,9 +229,16 @@ def command_line(process: psutil.Process) -> str:
 
 
 def measuring(evidence: Path, block: int = 0) -> bool:
-    """Return whether the results file has a counted slice of that block."""
-    query = "select 1 from slice join trial using (trial) where block = ? and role = 'measure' limit 1"
+    """Return whether the results file has a counted slice of that block, with transactions."""
+    query = """
+        select 1 from slice join slice_count using (trial, position) join trial using (trial)
+        where block = ? and role = 'measure' and ok > 0 limit 1"""
     return bool(_asked(evidence, query, block))
+
+
+def begun(evidence: Path, block: int) -> bool:
+    """Return whether the results file has trials of that block."""
+    return bool(_asked(evidence, "select 1 from trial where block = ? limit 1", block))
 
 
 def without_slices(evidence: Path) -> set[int]:

@@ -103,13 +103,22 @@ def clone(server_dir: Path) -> Path:
     return folder
 
 
-def test_an_arm_with_an_extension_is_compared_with_one_without_it(
+def test_an_extension_is_created_in_the_database_and_fails_without_its_library(
     program: Program, clone: Path, tmp_path: Path, server: str
 ) -> None:
     script = tmp_path / "call.sql"
     script.write_text("SELECT pgdyno_test(1);\n")
     extended = f"{server},extension=git:{clone}@main~1"
-    ended = program.succeed("compare", *TINY, server, extended)
+    off = f"{extended},shared_preload_libraries="
+    refused = program.run("compare", *TINY, extended, off, "-f", str(script))
+    assert refused.status == 1 and "not preloaded" in refused.err
+
+
+@pytest.mark.long  # the facts of a build with an extension: features/builds/tests/test_build_extensions.py
+def test_an_arm_with_an_extension_is_compared_with_one_without_it(
+    program: Program, clone: Path, server: str
+) -> None:
+    ended = program.succeed("compare", *TINY, server, f"{server},extension=git:{clone}@main~1")
     without, with_it = (of["arm"]["server"] for of in ended.case["arms"])
     assert "extensions" not in without
     (extension,) = with_it["extensions"]
@@ -117,10 +126,6 @@ def test_an_arm_with_an_extension_is_compared_with_one_without_it(
     assert extension["libraries"] == ["pgdyno_test"]
     assert git(clone, "rev-parse", "main~1")[:12] in extension["source"]
     assert "-O2" in with_it["origin"]
-    # The function exists in the measured database, and fails if the library is not preloaded.
-    off = f"{extended},shared_preload_libraries="
-    refused = program.run("compare", *TINY, extended, off, "-f", str(script))
-    assert refused.status == 1 and "not preloaded" in refused.err
 
 
 def test_an_extension_that_does_not_compile_is_an_error_before_anything_is_measured(

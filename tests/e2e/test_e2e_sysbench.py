@@ -7,16 +7,17 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import Program
+from program import COUNTED, Program
 
 from pgdyno.results.reader import Evidence
 from pgdyno.server.processes import Server
 
 SMALL = (
     *("--workload", "sysbench", "--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
-    *("--schedule", "slices", "--slice", "0.2s", "--warmup", "0.2s", "--window", "0.4s"),
+    *COUNTED,
 )
-DRIVE = ("--workload", "sysbench", "--clients", "2", "--warmup", "0s", "--window", "0.4s", "--json")
+DRIVE = ("--workload", "sysbench", "--clients", "2", "--warmup", "0s", "--window", "3s", "--json")
+"""Longer than a pause of the machine."""
 
 OWN = """
 require("own_common")

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from program import SMALLEST, Ended, Program
+from program import COUNTED, SLICES, SMALLEST, Ended, Program
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Measure, Trial
@@ -39,12 +39,11 @@ def codes(found: Ended) -> list[str]:
     return [caveat["code"] for caveat in found.json()["caveats"]]
 
 
-def test_statements_of_a_mix_without_new_orders_are_measured_one_arm_at_a_time(
+def test_a_mix_without_new_orders_is_measured_one_arm_at_a_time(
     program: Program, server: str, tmp_path: Path
 ) -> None:
     found, trials = compared(
-        program, tmp_path / "e.sqlite", "--mix", "payment=9,order-status=1",
-        "--schedule", "blocks", "--calls", "statements", server, server,
+        program, tmp_path / "e.sqlite", *COUNTED, "--mix", "payment=9,order-status=1", server, server
     )  # fmt: skip
     for trial in trials:
         assert not any(check.skipped for check in trial.checks)
@@ -67,7 +66,7 @@ def test_a_duet_drives_both_arms_at_the_same_time_with_pipelined_calls(
 ) -> None:
     evidence = tmp_path / "e.sqlite"
     found, trials = compared(
-        program, evidence, "--schedule", "duet", "--slice", "0.1s", "--window", "0.8s",
+        program, evidence, *SLICES, "--schedule", "duet", "--window", "0.8s",
         "--calls", "statements", "--pipeline", "--isolation", "serializable",
         "--clients", "4", server, server,
     )  # fmt: skip
@@ -92,10 +91,11 @@ def test_a_duet_drives_both_arms_at_the_same_time_with_pipelined_calls(
     assert "The CPU partitions are cores" in report.out
 
 
+@pytest.mark.long
 def test_an_overloaded_arm_with_many_clients_has_only_lower_bounds_of_its_latency(
     program: Program, server: str, tmp_path: Path
 ) -> None:
-    load = ("--rate", "100000", "--window", "1.2s", "--clients", "101")
+    load = (*SLICES, "--rate", "100000", "--window", "1.2s", "--clients", "101")
     found, trials = compared(program, tmp_path / "e.sqlite", *load, server, server)
     assert all(int(trial.settings["max_connections"]) > 101 for trial in trials)
     assert {"arrivals-skipped", "median-not-observed"} <= {*codes(found)}
@@ -105,21 +105,14 @@ def test_an_overloaded_arm_with_many_clients_has_only_lower_bounds_of_its_latenc
         assert arm["lower_bounds"]["median_latency"] > 100
 
 
-def test_clients_key_and_think(program: Program, server: str, tmp_path: Path) -> None:
-    times = ("--slice", "1s", "--warmup", "1s", "--window", "2s")
-    pace = ("--pacing", "keying-and-thinking", "--clients", "20")
-    _, trials = compared(program, tmp_path / "e.sqlite", *pace, *times, server, server)
-    # A client starts a transaction every twenty seconds.
-    assert all(sum(n.executed for n in piece.kinds.values()) < 20 for t in trials for piece in t.measured)
-
-
 def test_arms_can_differ_in_their_dialect_and_their_deviations_and_have_the_rate_of_an_open_loop(
     program: Program, server: str, tmp_path: Path
 ) -> None:
     evidence, rate = tmp_path / "e.sqlite", 300.0
     names = ["dialect=spec", "dialect=hammerdb", "deviate=no-rollback"]
     arms = [f"{server},{name}" for name in names]
-    found, trials = compared(program, evidence, "--rate", str(rate), "--window", "1.2s", *arms)
+    load = (*SLICES, "--slice", "0.2s", "--window", "1.2s", "--rate", str(rate))
+    found, trials = compared(program, evidence, *load, *arms)
     assert [of["arm"]["name"] for of in found.case["arms"]] == names
     assert [len(of["deviations"]) for of in found.case["arms"]] == [0, 17, 1]
     assert codes(found).count("tpcc-deviations") == 2

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import TINY, Program, Running
+from program import PGBENCH, SLICES, Program
 
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.results.reader import Evidence
@@ -17,39 +16,15 @@ BLOCKS = 5
 """The minimum for a verdict."""
 
 
-COMMON = (*TINY, "--clients", "2", "--evidence", "e.sqlite")
-
-SURE = ("--confidence", "99.9%", "--margin", "50%")
-"""The probability of a false alarm is 1 - confidence, here 1 in 1000, and lower with the wide margin: an
-interval within it is "same".
-"""
+STUDY = ("compare", *PGBENCH, *SLICES, "--clients", "2", "--margin", "50%", "--no-aa", "--evidence")
+"""A change above the margin within such short windows holds the verdict back."""
 
 
-@pytest.fixture(scope="module")
-def both(
-    cache: Path, server: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Running, Running]]:
-    """Two concurrent comparisons, which saves time. The effect of the first is large, and the arms of the
-    second are disturbed equally.
-    """
-    # Each commit of this arm waits 20 ms before its flush, whatever the disk does: two clients then commit at
-    # most 100 times a second. A false "undecided" would need blocks whose ratios differ by a factor of ten.
-    slow = f"{server},commit_delay=20000,commit_siblings=0"
-    programs = [Program(cache, tmp_path_factory.mktemp(name)) for name in ("effect", "none")]
-    yield (
-        # On a busy machine the effect changes within such short windows. A change above the margin holds the
-        # verdict back.
-        programs[0].start("compare", *COMMON, "--blocks", "30", "--margin", "50%", server, slow),
-        programs[1].start("compare", *COMMON, "--blocks", str(BLOCKS), *SURE, server, server),
-    )
-    for program in programs:
-        program.end()
-    assert programs[0].survivors() == []
-
-
-def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Running]) -> None:
-    ended, evidence = both[0].ended(), both[0].out.with_name("e.sqlite")
-    assert ended.status == 0, ended.err
+def test_an_effect_that_is_there_is_found_and_reported(program: Program, server: str, tmp_path: Path) -> None:
+    # Each commit of this arm waits 50 ms before its flush, whatever the disk does: two clients then commit at
+    # most 40 times a second. A false "undecided" would need blocks whose ratios differ by a factor of ten.
+    slow, evidence = f"{server},commit_delay=50000,commit_siblings=0", tmp_path / "e.sqlite"
+    ended = program.succeed(*STUDY, evidence, "--blocks", "30", server, slow)
     found = ended.case
     (comparison,) = found["comparisons"]
     assert comparison["verdict"] == "slower"
@@ -61,7 +36,7 @@ def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Runn
     assert comparison["blocks"] == list(range(n)) and effect["summary"]["method"] == "anytime"
     assert change["low"] <= change["value"] <= change["high"] < 0
     assert ended.trials == [{"ok": n}] * 2
-    assert found["arms"][1]["arm"]["settings_requested"]["commit_delay"] == "20000"
+    assert found["arms"][1]["arm"]["settings_requested"]["commit_delay"] == "50000"
     # The report is one file with this verdict, and the results file gives the same numbers again.
     html = evidence.with_suffix(".html").read_text()
     assert "slower" in html
@@ -72,15 +47,16 @@ def test_an_effect_that_is_there_is_found_and_reported(both: tuple[Running, Runn
     assert again.effects["tps"].percent.value == change["value"]
     with closing(sqlite3.connect(evidence)) as plain:
         assert plain.execute("pragma integrity_check").fetchone() == ("ok",)
-    assert sorted(path.name for path in evidence.parent.glob("e.*")) == ["e.html", "e.sqlite"]
+    assert sorted(path.name for path in tmp_path.glob("e.*")) == ["e.html", "e.sqlite"]
 
 
-def test_no_effect_is_found_for_identical_arms(both: tuple[Running, Running]) -> None:
-    # Five blocks allow a verdict, so this could fail.
-    ended = both[1].ended()
-    assert ended.status == 0, ended.err
+@pytest.mark.long  # simulations of identical arms cover the verdict (tests/oracle)
+def test_no_effect_is_found_for_identical_arms(program: Program, server: str, tmp_path: Path) -> None:
+    # Five blocks allow a verdict, so this could fail: with a probability of 1 in 1000, and less often with
+    # the wide margin, because an interval within it is "same".
+    sure = ("--confidence", "99.9%", "--blocks", str(BLOCKS))
+    ended = program.succeed(*STUDY, tmp_path / "e.sqlite", *sure, server, server)
     (comparison,) = ended.case["comparisons"]
     assert comparison["verdict"] in ("same", "undecided")
-    assert comparison["blocks"] == list(range(BLOCKS))
     change = comparison["effects"]["tps"]["percent"]
     assert change["low"] < 0 < change["high"] or abs(change["value"]) < 50

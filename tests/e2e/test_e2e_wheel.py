@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
-from program import SMALLEST
+from program import SLICES, SMALLEST
 
 from pgdyno import __version__
 
@@ -157,7 +157,7 @@ def test_an_installed_wheel_compares_two_servers_to_a_verdict(
     # Each commit of this arm waits 20 ms: with two clients it is much slower, and five blocks are enough.
     slow = f"{server},commit_delay=20000,commit_siblings=0"
     there = outside(bare, tmp_path, PGDYNO_CACHE=str(server_dir))
-    comparison = ("compare", *SMALLEST, "--blocks", "30", "--json", server, slow)
+    comparison = ("compare", *SMALLEST, *SLICES, "--blocks", "30", "--json", server, slow)
     (found,) = json.loads(run(bare / "pgdyno", *comparison, **there))["verdicts"]
     assert found["verdict"] == "slower"
 
