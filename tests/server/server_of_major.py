@@ -8,8 +8,11 @@ import pytest
 
 from pgdyno.errors import FetchError
 from pgdyno.server.build_store import resolve_all, system_builds
-from pgdyno.server.builds import Build
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
+
+OLDEST_MIDDLE_NEWEST = (OLDEST_MAJOR, pytest.param(14, marks=pytest.mark.long), NEWEST_MAJOR)
+"""Versions of tests whose code does not distinguish those between the oldest and the newest."""
 
 
 def build_of(cache: Cache, major: int) -> Build:

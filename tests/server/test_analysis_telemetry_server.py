@@ -9,14 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from server_of_major import build_of
+from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
 from ok_trial import ok_trial
 from pgdyno.analysis.telemetry.counters import RESET
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, telemetry_of_trial
 from pgdyno.measure.server_probes import PROBES, read_probe
 from pgdyno.results.records import Moment, Slice, StoredReading, Trial
-from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
+from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, Connection, Server
 from pgdyno.study.schedule import Role
@@ -36,7 +36,7 @@ UPDATES, ROWS = 40, 2000
 UPDATE = "UPDATE accounts SET balance = balance + $1 WHERE id = $2"
 
 
-@pytest.fixture(params=[OLDEST_MAJOR, 15, NEWEST_MAJOR])
+@pytest.fixture(params=OLDEST_MIDDLE_NEWEST)
 def cluster(request: pytest.FixtureRequest, cluster_of: Callable[[Build], Cluster]) -> Cluster:
     return cluster_of(build_of(Cache.open(), request.param))
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from psycopg.conninfo import make_conninfo
-from server_of_major import build_of
+from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
 from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
 from pgdyno.features.own_data.loading import DATABASE, FOREIGN_TABLES_TO_LOCAL
@@ -34,7 +34,7 @@ from pgdyno.features.own_data.source import (
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Maker, data_kind, dataset_key
 from pgdyno.server.build_store import system_builds
-from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
+from pgdyno.server.builds import NEWEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import Account
@@ -114,7 +114,7 @@ def run(build: Build, program: str, *arguments: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-@pytest.mark.parametrize("major", [OLDEST_MAJOR, 14, NEWEST_MAJOR])
+@pytest.mark.parametrize("major", OLDEST_MIDDLE_NEWEST)
 def test_a_directory_with_a_load_script_is_loaded_on_a_version(
     account: Account, server_dir: Path, major: int
 ) -> None:
