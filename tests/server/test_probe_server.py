@@ -31,7 +31,7 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, Connection, Server
 from pgdyno.study.sizing import Absence
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.server
 
 SETTINGS = {
     "shared_preload_libraries": "pg_stat_statements",

@@ -27,7 +27,7 @@ from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.server
 
 READ = "SELECT abalance FROM pgbench_accounts WHERE aid = 1;\n"
 CLIENTS, BLOCKS = 2, 3

@@ -23,7 +23,7 @@ from pgdyno.server.processes import Server
 from pgdyno.study.schedule import Role
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.server
 
 TASK_CLOCK = 1  # PERF_COUNT_SW_TASK_CLOCK
 CLOCKS = tuple(
