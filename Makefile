@@ -55,7 +55,7 @@ core-test: setup ## the tests of the core, in a copy without the folder of featu
 crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50, SEED=… repeats one) and check that nothing is lost
 	PYTHONPATH=tests $(BIN)/python tests/e2e/crash.py --kills $(or $(N),50) $(if $(SEED),--seed $(SEED))
 
-long-test: setup ## tests that take minutes: bundled studies, power cuts, benchmarks, wheel, Ray, simulations
+long-test: setup ## tests that take minutes or a quiet machine: bundled studies, power cuts, benchmarks, wheel, Ray, simulations
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[fleet]'
 	$(TESTS) --long
 
