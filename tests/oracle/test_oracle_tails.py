@@ -32,6 +32,7 @@ def test_intervals_under_rare_stalls_are_false_only_if_no_block_has_a_stall(bloc
     assert of.false <= bound(0.7**blocks)
 
 
+@pytest.mark.long
 def test_a_row_of_the_page_on_tails_equals_the_simulation() -> None:
     page = Path(__file__).parents[2] / "docs" / "explanation" / "tails.md"
     name = "0 and 0.3"

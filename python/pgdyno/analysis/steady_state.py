@@ -418,17 +418,15 @@ def self_normalised(values: Floats) -> tuple[float, int]:
     """Return the maximum of Shao's and Zhang's T(k)² / V(k), and k, the number of values before the step."""
     n = len(values)
     sums = np.concatenate([[0.0], np.cumsum(values - values.mean())])
-    best, at = 0.0, n // 2
-    for k in range(2, n - 1):
-        t, u = np.arange(1, k + 1), np.arange(1, n - k + 1)
-        before = sums[1 : k + 1] - t / k * sums[k]
-        after = sums[k + 1 :] - sums[k] - u / (n - k) * (sums[n] - sums[k])
-        # Sums from the end mirror those from k on and have the same variance.
-        within = float(before @ before + after @ after) / n**2
-        found = sums[k] ** 2 / n / within if within > 0 else (math.inf if sums[k] else 0.0)
-        if found > best:
-            best, at = found, k
-    return best, at
+    at, t = np.arange(2, n - 1), np.arange(1, n + 1)
+    k, until = at[:, None], sums[at][:, None]
+    # Sums from the end mirror those from k on and have the same variance.
+    lines = np.where(t <= k, t / k * until, until + (t - k) / (n - k) * (sums[n] - until))
+    within = ((sums[1:] - lines) ** 2).sum(axis=1) / n**2
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = np.nan_to_num(sums[at] ** 2 / n / within, nan=0.0, posinf=math.inf)
+    best = int(np.argmax(found))
+    return float(found[best]), int(at[best]) if found[best] > 0 else n // 2
 
 
 def stationarity_p_value(statistic: float) -> float:

@@ -13,6 +13,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -107,6 +108,12 @@ def tested(d: Sequence[float]) -> Sequence[float]:
     return d[-BLOCKS_MAX:]
 
 
+@lru_cache(maxsize=8)
+def _triples_of(n: int) -> npt.NDArray[np.int64]:
+    """Return the positions of all triples of n values. It takes longer than their score."""
+    return np.array(list(combinations(range(n), 3)))
+
+
 def triples_score(d: Sequence[float]) -> float | None:
     """Return T in standard errors, positive for a long right tail; None for too few or equal values.
 
@@ -116,7 +123,7 @@ def triples_score(d: Sequence[float]) -> float | None:
     n = len(values)
     if n < BLOCKS_MIN:
         return None
-    of = np.array(list(combinations(range(n), 3)))
+    of = _triples_of(n)
     triples = np.sort(values[of], axis=1)
     signs = np.sign(triples[:, 0] + triples[:, 2] - 2 * triples[:, 1]) / 3
     t = float(signs.mean())
