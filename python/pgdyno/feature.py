@@ -47,6 +47,7 @@ class Feature:
     trial_checks: Names = ()
     caveats: Names = ()
     findings: Names = ()
+    case_results: Names = ()
     results: Names = ()
     judgements: Names = ()
     sections: Names = ()

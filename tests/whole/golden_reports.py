@@ -41,9 +41,9 @@ from pgdyno.features.gates.section import outcome, reasons, to_summary
 from pgdyno.features.history.changes import group_files, histories
 from pgdyno.features.history.report import HistoryReport, heading, history_sentences, ungated_metrics
 from pgdyno.features.hosts.sections import HostsReport, build_hosts
+from pgdyno.features.outliers.section import outlier_trials
 from pgdyno.features.profiles.findings import Frame, ProfileComparison
 from pgdyno.features.profiles.section import cpu_by_function
-from pgdyno.report.conditions import outlier_trials
 from pgdyno.report.document import FileReport, Place
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json

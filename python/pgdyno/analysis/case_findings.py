@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Annotated
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
+
+from pydantic import model_serializer
 
 from pgdyno.analysis import steady_state, time_breakdown
 from pgdyno.analysis.comparison import (
@@ -18,9 +20,8 @@ from pgdyno.analysis.comparison_caveats import (
     comparison_caveats,
     skips_arrivals,
 )
-from pgdyno.analysis.finding_fields import ByArm, Hidden, MetricKey, about, in_json
+from pgdyno.analysis.finding_fields import ByArm, Hidden, Key, MetricKey, about, in_json, shown
 from pgdyno.analysis.measurement_noise import Noise, noise_caveats, with_noise
-from pgdyno.analysis.outlier_trials import OutlierTrials, find_outlier_trials
 from pgdyno.analysis.queries import CaseTelemetry, QueryChanges, find_query_changes, read_case
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import method_of, percent_of
@@ -53,6 +54,7 @@ from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint, throughpu
 from pgdyno.analysis.throughput_dips import ArmDips, TrialRates, find_dips, rates_of
 from pgdyno.analysis.time_breakdown import TimeBreakdown
 from pgdyno.caveats import Caveat, Code
+from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     Arm,
@@ -133,13 +135,18 @@ class Findings:
     telemetry: CaseTelemetry
     drifts: Annotated[ByArm[Sequence[Drift]], about("By the index of the arm; empty for short windows.")]
     noise: Noise
-    outliers: OutlierTrials
     time_breakdowns: ByArm[TimeBreakdown]
     queries: Annotated[
         Sequence[QueryChanges], about("By arm, of scripts and of statements, if there are several.")
     ]
     steady_states: Annotated[Sequence[SteadyState], about("One per arm.")]
     dips: Annotated[ByArm[ArmDips], about("By the index of the arm; not with too few points.")]
+    feature_findings: Hidden[Mapping[str, Any]] = field(default_factory=dict)
+    """Results of features by name."""
+
+    @model_serializer(mode="wrap")
+    def _as_json(self, own):  # type: ignore[no-untyped-def]  # the JSON Schema would be that of a return type
+        return with_case_results(own(self), lambda key: shown(key.kind, self.feature_findings.get(key.name)))
 
     @in_json
     def primary(self) -> MetricKey:
@@ -182,6 +189,28 @@ class Findings:
     def at_own_rates(self) -> str:
         """Suffix for titles of comparisons by transaction."""
         return ", each arm at its own rate" if self.has_own_rates else ""
+
+
+@dataclass(frozen=True)
+class CaseResult(Key):
+    """A result of a feature about a case. ``find`` also takes the number of cases.
+
+    ``after``: the key of ``Findings`` that it follows in JSON.
+    """
+
+    after: str
+    find: Callable[[Findings, int], Any]
+
+
+CASE_RESULTS = Hooks[CaseResult]("case_results")
+
+
+def with_case_results(fields: Mapping[str, Any], value: Callable[[CaseResult], Any]) -> dict[str, Any]:
+    """Return the fields of ``Findings`` with those of features."""
+    keys, found = list(CASE_RESULTS), dict[str, Any]()
+    for name, own in fields.items():
+        found |= {name: own, **{key.name: value(key) for key in keys if key.after == name}}
+    return found
 
 
 def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
@@ -228,7 +257,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         for block in blocks
         if block.status is BlockStatus.DONE and block.ended_unix_s is not None
     ]
-    return Findings(
+    found = Findings(
         study=study,
         metrics=chosen,
         kinds=kinds,
@@ -244,14 +273,12 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         telemetry=telemetry,
         drifts=drifts_by_arm,
         noise=noise,
-        outliers=find_outlier_trials(
-            arms, trials, comparisons, chosen[0], telemetry.by_trial, study.plan.margin, cases
-        ),
         time_breakdowns=_time_breakdowns(evidence, comparisons, trials, telemetry, study.plan),
         queries=find_query_changes(evidence, study.plan, trials, comparisons, telemetry.by_trial),
         steady_states=steady,
         dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, telemetry.events),
     )
+    return replace(found, feature_findings={key.name: key.find(found, cases) for key in CASE_RESULTS})
 
 
 def _latencies(kinds: Sequence[str], names: Iterable[str], latency_ms: TrialLatencies) -> list[Metric]:

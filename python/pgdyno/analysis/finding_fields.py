@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from pydantic import Field, GetCoreSchemaHandler, PlainSerializer, computed_field
+from pydantic import Field, GetCoreSchemaHandler, PlainSerializer, TypeAdapter, computed_field
 
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.results.records import Arm
@@ -41,6 +42,25 @@ class ShownAs:
         """Return the schema, without one of the type of the field, which JSON does not have."""
         shown = PlainSerializer(self.made_of, return_type=self.kind)
         return shown.__get_pydantic_core_schema__(Any, handler)
+
+
+@dataclass(frozen=True)
+class Key:
+    """A key that a feature adds to JSON. ``kind`` is the type of its value."""
+
+    name: str
+    kind: Any
+    about: str
+
+
+def shown(kind: Any, value: object) -> Any:
+    """Return a value of a type as JSON has it."""
+    return _codec(kind).dump_python(value, warnings=False)
+
+
+@cache
+def _codec(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
 
 
 Of = TypeVar("Of")

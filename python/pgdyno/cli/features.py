@@ -44,6 +44,7 @@ FEATURES = (
     "gates",
     "history",
     "hosts",
+    "outliers",
     "own_data",
     "planning",
     "profiles",

@@ -173,12 +173,16 @@ def _sections(findings: Findings, reasons: Sequence[WhyReport], method: Sequence
             legend=arms,
         ),
         tables_section(
-            "results",
+            "latencies",
             [
                 result_tables.latency_table(findings),
                 result_tables.latency_changes(findings),
                 background.failures(findings),
-                conditions.outlier_trials(findings),
+            ],
+        ),
+        tables_section(
+            "results",
+            [
                 *(table for one in reasons for table in one.tables),
                 why_section.dip_table(findings),
                 telemetry_tables.drift_table(findings),

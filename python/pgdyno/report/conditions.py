@@ -1,7 +1,6 @@
-"""Conditions of the measurement: noise, outlier trials, steady state.
+"""Conditions of the measurement: noise, steady state.
 
 - Measurement noise: one sentence for the terminal, a table for the other formats.
-- Outlier trials: deviation, covariates that differ, and the estimate without the most extreme block.
 - The steady-state table: warm-ups, trends, steps and checkpoint cycles; and sentences on the warm-ups.
 """
 
@@ -12,25 +11,19 @@ from collections.abc import Sequence
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import POWER, LessNoise
 from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_text, signed_percent
-from pgdyno.analysis.outlier_trials import Cause, Deviation, OutlierTrial
 from pgdyno.analysis.statistics.intervals import percent_of
-from pgdyno.analysis.statistics.series import FALSE_ALARM
 from pgdyno.analysis.steady_state import SteadyState, Trend, WarmUps
 from pgdyno.report.document import Table
-from pgdyno.report.result_tables import change_with_ci, with_interval
+from pgdyno.report.result_tables import with_interval
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import (
     ABSENT,
     bracketed,
     counted,
-    decimals_of,
     format_duration,
     given_percent,
-    group_digits,
     share_text,
-    signed,
     significant,
-    with_unit,
 )
 
 # ----------------------------------------------------------------------
@@ -137,90 +130,6 @@ def _judged(noise: Noise) -> str:
     if noise.is_false_alarm:
         return f"A/A verdict: {noise.verdict}, a false alarm"
     return f"A/A verdict: {noise.verdict}, no false alarm"
-
-
-# ----------------------------------------------------------------------
-# Outlier trials: deviation, covariates that differ, and the estimate without the most extreme block.
-# ----------------------------------------------------------------------
-
-RANKED_MAX = 5
-"""Number of trials shown when there is no outlier."""
-
-NO_COVARIATE = "no covariate differs"
-
-
-def outlier_trials(findings: Findings) -> Table:
-    """Return the outlier trials; without any, a collapsed table of the most extreme trials.
-
-    The table is empty if there are too few valid blocks.
-    """
-    outliers = findings.outliers
-    shown = outliers.outliers or [one for one in outliers.trials if one.rank > 0][:RANKED_MAX]
-    numeric = (
-        "block",
-        findings.primary.unit,
-        "deviation from arm, %",
-        "deviation of ratio, %",
-        "score / limit",
-    )
-    return Table(
-        title="Outlier trials" if outliers.outliers else "Outlier trials: none",
-        columns=(numeric[0], "arm", *numeric[1:], "covariates that differ"),
-        rows=[_outlier_row(one) for one in shown],
-        note=_note(findings),
-        numeric=frozenset(numeric),
-        long=not outliers.outliers,
-        dispensable=("score / limit", "deviation of ratio, %"),
-    )
-
-
-def _outlier_row(one: OutlierTrial) -> list[str]:
-    seen = "; ".join(map(_cause, one.causes)) or NO_COVARIATE
-    return [
-        str(one.block + 1),
-        one.arm.name,
-        significant(one.value, 3),
-        _off(one.within_arm),
-        _off(one.ratio) if one.ratio else ABSENT,
-        group_digits(one.rank, 1),
-        seen if one.is_outlier else "",
-    ]
-
-
-def _off(measured: Deviation) -> str:
-    return signed(measured.percent, decimals_of(measured.percent, 2), "")
-
-
-def _cause(cause: Cause) -> str:
-    """Return a covariate, for example ``CPU time stolen by the hypervisor 12% (otherwise 0.3%)``."""
-    unit = cause.covariate.unit
-    if cause.covariate.key == "server_cpu":
-        more = 100 * (cause.value / cause.median - 1)
-        return f"{cause.covariate.name} {signed(more, decimals_of(more, 2), '%')}"
-    return f"{cause.covariate.name} {_amount(cause.value, unit)} (otherwise {_amount(cause.median, unit)})"
-
-
-def _amount(value: float, unit: str) -> str:
-    return with_unit(significant(value, 2), unit)
-
-
-def _note(findings: Findings) -> str:
-    method = (
-        "Each trial is compared with the other trials of its arm, and the ratio of its block with those of "
-        f"other blocks. At most {given_percent(FALSE_ALARM)} of studies without outliers name one. "
-        "An outlier also deviates by more than the equivalence margin. All these trials "
-        "are included in the estimates. A differing covariate is not proof of a cause."
-    )
-    return " ".join([method, *without_extreme_sentences(findings)])
-
-
-def without_extreme_sentences(findings: Findings) -> list[str]:
-    """Return a sentence for each arm: the estimate without the block of the most extreme ratio."""
-    return [
-        f"Without block {left.block + 1}, which has the most extreme ratio, the change of {left.arm.name} "
-        f"would be {change_with_ci(left.without)} instead of {change_with_ci(left.all)}."
-        for left in findings.outliers.without_block
-    ]
 
 
 # ----------------------------------------------------------------------

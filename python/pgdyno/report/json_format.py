@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import reduce
 from operator import attrgetter, or_
 from types import GenericAlias
 from typing import Annotated, Any, Literal, TypeVar
@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import ConfigDict, TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from pgdyno.analysis.finding_fields import about
+from pgdyno.analysis.case_findings import CASE_RESULTS, with_case_results
+from pgdyno.analysis.finding_fields import Key, about, shown
 from pgdyno.analysis.study_findings import MetricVerdict, StudyFindings
 from pgdyno.hooks import Hooks
 from pgdyno.report.document import Document, FileReport, Judgement, ShownCaveat
@@ -27,15 +28,6 @@ VERSION: Literal[3] = 3
 
 Sentences = Mapping[str, Sequence[str]]
 """By section, without empty ones."""
-
-
-@dataclass(frozen=True)
-class Key:
-    """A key that a feature adds to JSON. ``kind`` is the type of its value."""
-
-    name: str
-    kind: Any
-    about: str
 
 
 @dataclass(frozen=True)
@@ -96,7 +88,7 @@ def to_json(report: FileReport, judgements: Sequence[Judgement] = ()) -> str:
 def judged(judgements: Sequence[Judgement]) -> Mapping[str, Any]:
     """Return the values of ``JsonReport.judgements``."""
     found = {one.name: one.found for one in judgements}
-    return {key.name: _shown(key.kind, found.get(key.name)) for key in _by_name(JUDGEMENTS)}
+    return {key.name: shown(key.kind, found.get(key.name)) for key in _by_name(JUDGEMENTS)}
 
 
 def sentences_on(judgements: Sequence[Judgement]) -> Sentences:
@@ -106,7 +98,7 @@ def sentences_on(judgements: Sequence[Judgement]) -> Sentences:
 
 def encoded(document: object) -> str:
     """Return the JSON of a document. NaN and infinity become null."""
-    found = _shown(type(document), document)
+    found = shown(type(document), document)
     return json_text(_with_judgements(found, found.get("judgements", {})))
 
 
@@ -120,25 +112,21 @@ def _by_name(keys: Iterable[AnyKey]) -> list[AnyKey]:
     return sorted(keys, key=attrgetter("name"))
 
 
-def _shown(kind: Any, value: object) -> Any:
-    return _codec(kind).dump_python(value, warnings=False)
-
-
 def schema() -> dict[str, Any]:
     """Return the JSON Schema of all documents."""
-    results, judgements = _by_name(RESULTS), _by_name(JUDGEMENTS)
+    keys: list[list[Key]] = [_by_name(of) for of in (RESULTS, JUDGEMENTS, CASE_RESULTS)]
     config = ConfigDict(json_schema_serialization_defaults_required=True)
     documents = reduce(or_, sorted(DOCUMENTS, key=attrgetter("__name__")), StudyDocument)
-    every_kind: Any = GenericAlias(tuple, (documents, *(one.kind for one in [*results, *judgements])))
+    every_kind: Any = GenericAlias(tuple, (documents, *(one.kind for of in keys for one in of)))
     every = TypeAdapter[Any](every_kind, config=config)
     found = every.json_schema(mode="serialization", schema_generator=_Untitled)
     document, *kinds = found["prefixItems"]
     definitions = found["$defs"]
-    described = [
-        (one.name, {**kind, "description": one.about})
-        for one, kind in zip([*results, *judgements], kinds, strict=True)
-    ]
-    more = dict(described[: len(results)])
+    schemas = iter(kinds)
+    more, judgements, of_cases = (
+        {one.name: {**next(schemas), **({"description": one.about} if one.about else {})} for one in of}
+        for of in keys
+    )
     about_more = definitions["StudyResults"]["properties"]["more"]["description"]
     definitions["More"] = {
         "description": about_more,
@@ -148,17 +136,17 @@ def schema() -> dict[str, Any]:
     }
     for name in ("StudyDocument", "StudyResults"):
         definitions[name]["properties"]["more"] = {"$ref": "#/$defs/More"}
-    for one in definitions.values():
-        if "judgements" in one.get("properties", {}):
-            one["properties"] = _with_judgements(one["properties"], dict(described[len(results) :]))
-            one["required"] = list(one["properties"])
+    changed = {
+        name: _with_judgements(one["properties"], judgements)
+        for name, one in definitions.items()
+        if "judgements" in one.get("properties", {})
+    }
+    of_case = definitions["Findings"]["properties"]
+    changed["Findings"] = with_case_results(of_case, lambda key: of_cases[key.name])
+    for name, properties in changed.items():
+        definitions[name] |= {"properties": properties, "required": list(properties)}
     head = {"$schema": GenerateJsonSchema.schema_dialect, "title": "A report of pgdyno"}
     return {**head, **document, "$defs": definitions}
-
-
-@cache
-def _codec(kind: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(kind)
 
 
 class _Untitled(GenerateJsonSchema):
@@ -182,7 +170,7 @@ def study_results(
         },
         caveats=document.caveats,
         study=findings,
-        more={one.name: _shown(one.kind, one.find(findings)) for one in _by_name(RESULTS)},
+        more={one.name: shown(one.kind, one.find(findings)) for one in _by_name(RESULTS)},
     )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.finding_fields import Key
 from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.analysis.telemetry.metrics import is_latency
 from pgdyno.features.gates.conditions import (
@@ -20,7 +21,6 @@ from pgdyno.features.gates.conditions import (
     has_interval,
 )
 from pgdyno.report.document import Document, ShownCaveat, Table
-from pgdyno.report.json_format import Key
 from pgdyno.report.markdown_format import escaped, grid
 from pgdyno.report.result_tables import change_text
 from pgdyno.report.visible_text import visible
@@ -193,7 +193,7 @@ def _lines(
     if files:
         yield escaped(f"Files: {', '.join(files)}.")
         yield ""
-    results = document.tables("levels", "results", "checks")
+    results = document.tables("levels", "latencies", "outliers", "results", "checks")
     short = [table for table in results if not table.long and not table.said_elsewhere]
     for table in short[:COLLAPSED_MAX]:
         yield from _collapsed(table.title, [*grid(table), "", escaped(table.note)])

@@ -15,13 +15,23 @@ from report_forms import report_of
 from synthetic_study import Synthetic
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.outlier_trials import COVARIATES, OutlierTrials, causes
 from pgdyno.analysis.statistics.intervals import robust_sd
-from pgdyno.analysis.statistics.series import ALPHAS, FALSE_ALARM, LIMITS, SIZES, limit, outlier_scores
-from pgdyno.report.conditions import outlier_trials
+from pgdyno.features.outliers.findings import (
+    ALPHAS,
+    COVARIATES,
+    FALSE_ALARM,
+    LIMITS,
+    SIZES,
+    OutlierTrials,
+    causes,
+    limit,
+    outlier_scores,
+    outliers_of,
+)
+from pgdyno.features.outliers.section import outlier_trials
 from pgdyno.units import Better
 
-NOISE_PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "noise.md").read_text("utf-8")
+NOISE_PAGE = (Path(__file__).parents[5] / "docs" / "explanation" / "noise.md").read_text("utf-8")
 
 
 def found(wanted: Synthetic) -> Findings:
@@ -98,7 +108,7 @@ def alarms(blocks: int, studies: int, tails: float) -> int:
 def test_the_limit_depends_on_the_number_of_cases() -> None:
     cases = [Synthetic(blocks=10, slices=2, levels={"clients": str(n)}, seed=n) for n in (1, 8)]
     every = report_of(*cases).findings.cases
-    assert {one.within_arm.limit for of in every for one in of.outliers.trials} == {limit(10, 2 * 3)}
+    assert {one.within_arm.limit for of in every for one in outliers_of(of).trials} == {limit(10, 2 * 3)}
 
 
 @pytest.mark.parametrize("blocks", [6, 12])
@@ -114,9 +124,9 @@ def test_noise_with_heavy_tails_gives_more_outliers_as_documented() -> None:
 
 def test_a_slow_trial_is_an_outlier_with_its_steal() -> None:
     findings = found(STEAL)
-    (named,) = findings.outliers.outliers
+    (named,) = outliers_of(findings).outliers
     assert (named.block, named.arm.name) == (7, "18")
-    assert named is findings.outliers.trials[0]
+    assert named is outliers_of(findings).trials[0]
     assert named.ratio is not None
     assert named.ratio.percent == pytest.approx(-50, abs=5)
     cause = named.causes[0]
@@ -126,39 +136,39 @@ def test_a_slow_trial_is_an_outlier_with_its_steal() -> None:
         pytest.approx(0.1),
     )
     assert len(findings.comparisons[0].blocks) == STEAL.blocks  # the block is not dropped
-    outliers = TypeAdapter(OutlierTrials).dump_python(findings.outliers)
+    outliers = TypeAdapter(OutlierTrials).dump_python(outliers_of(findings))
     first = outliers["trials"][0]
     assert (first["block"], first["causes"][0]["covariate"], first["causes"][0]["unit"]) == (7, "steal", "%")
     assert (outliers["without_block"][0]["arm"], outliers["without_block"][0]["block"]) == ("18", 7)
 
 
 def test_a_slow_trial_of_the_baseline_is_attributed_to_the_baseline() -> None:
-    (named,) = found(replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2})).outliers.outliers
+    (named,) = outliers_of(found(replace(STEAL, slowed={(3, 0): 0.5}, stolen={(3, 0): 0.2}))).outliers
     assert (named.block, named.arm.name, named.causes[0].covariate.key) == (3, "17", "steal")
 
 
 def test_an_outlier_without_unusual_covariates_has_no_cause() -> None:
     findings = found(replace(STEAL, stolen={}))
-    (named,) = findings.outliers.outliers
+    (named,) = outliers_of(findings).outliers
     # The synthetic CPU time is independent of the rate, so the CPU time per transaction may differ.
     assert {cause.covariate.key for cause in named.causes} <= {"server_cpu"}
 
 
 def test_a_disturbance_is_not_a_cause_of_a_fast_trial() -> None:
     fast = replace(STEAL, slowed={(7, 1): 1.8}, stolen={(7, 1): 0.12})
-    (named,) = found(fast).outliers.outliers
+    (named,) = outliers_of(found(fast)).outliers
     assert "steal" not in {cause.covariate.key for cause in named.causes}
 
 
 def test_a_block_that_is_slow_in_both_arms_has_no_outlier_ratio() -> None:
     findings = found(replace(STEAL, slowed={(7, 0): 0.2, (7, 1): 0.2}, stolen={(7, 0): 0.3, (7, 1): 0.3}))
-    assert {(one.block, one.arm.arm) for one in findings.outliers.outliers} == {(7, 0), (7, 1)}
-    assert all(one.within_arm.percent < -70 for one in findings.outliers.outliers)
-    assert not any(one.ratio and one.ratio.share > 1 for one in findings.outliers.outliers)
+    assert {(one.block, one.arm.arm) for one in outliers_of(findings).outliers} == {(7, 0), (7, 1)}
+    assert all(one.within_arm.percent < -70 for one in outliers_of(findings).outliers)
+    assert not any(one.ratio and one.ratio.share > 1 for one in outliers_of(findings).outliers)
 
 
 def test_a_study_without_outliers_ranks_all_trials() -> None:
-    outliers = found(replace(STEAL, slowed={}, stolen={})).outliers
+    outliers = outliers_of(found(replace(STEAL, slowed={}, stolen={})))
     assert not outliers.outliers
     assert len(outliers.trials) == 2 * STEAL.blocks
     ranks = [one.rank for one in outliers.trials]
@@ -167,7 +177,7 @@ def test_a_study_without_outliers_ranks_all_trials() -> None:
 
 def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others() -> None:
     findings = found(STEAL)
-    (left,) = findings.outliers.without_block
+    (left,) = outliers_of(findings).without_block
     effect = findings.comparisons[0].primary
     assert effect is not None
     rest = [d for block, d in effect.log_ratios.items() if block != 7]
@@ -178,7 +188,7 @@ def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others() -> N
 
 
 def test_five_blocks_are_too_few_for_an_estimate_without_one() -> None:
-    assert not found(replace(STEAL, blocks=5, slowed={})).outliers.without_block
+    assert not outliers_of(found(replace(STEAL, blocks=5, slowed={}))).without_block
 
 
 def test_without_outliers_the_table_is_collapsed_and_has_no_covariates() -> None:
