@@ -16,8 +16,7 @@ import psycopg
 import pytest
 
 from pgdyno.measure.host_counters import HostCounters
-from pgdyno.measure.sampler import Sampler
-from pgdyno.measure.server_probes import Chunk, SeriesEnd, Target
+from pgdyno.measure.server_probes import Chunk, Sampler, SeriesEnd, Target
 from pgdyno.server.processes import Cluster, Connection, Server
 
 pytestmark = pytest.mark.server
@@ -201,7 +200,7 @@ def test_a_crashed_server_is_reported_and_other_series_continue(
 def test_stopping_cuts_a_query_that_does_not_end(
     running_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgdyno.measure.sampler.GRACE_S", 0.0)
+    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", 0.0)
     entered: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def hang(connection: Connection) -> Mapping[str, float]:
@@ -223,8 +222,8 @@ def test_stopping_cuts_a_query_that_does_not_end(
 
 
 def test_stopping_does_not_wait_for_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgdyno.measure.sampler.GRACE_S", 0.0)
-    monkeypatch.setattr("pgdyno.measure.sampler.CUT_S", 0.0)
+    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", 0.0)
+    monkeypatch.setattr("pgdyno.measure.server_probes.CUT_S", 0.0)
     entered = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

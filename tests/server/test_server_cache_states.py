@@ -14,8 +14,7 @@ from server_of_major import build_of
 
 from pgdyno.errors import ServerError
 from pgdyno.measure.arms import BuildArm, Placement
-from pgdyno.measure.sampler import Sampler
-from pgdyno.measure.server_probes import Target, sample, sample_waits
+from pgdyno.measure.server_probes import Sampler, Target, sample, sample_waits
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, Connection, LiveDirectory, Server

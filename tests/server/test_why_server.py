@@ -15,8 +15,7 @@ from pgdyno.analysis.time_breakdown import TimeBreakdown
 from pgdyno.cli.report import read_report
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import drive_specification, interval_from, run_drive
-from pgdyno.measure.sampler import Sampler, monotonic_of
-from pgdyno.measure.server_probes import Target, sample, sample_waits
+from pgdyno.measure.server_probes import Sampler, Target, monotonic_of, sample, sample_waits
 from pgdyno.report.answer import Report
 from pgdyno.results.reader import concatenated
 from pgdyno.results.records import Executed, Interval, SampleSeries, StudyEnd

@@ -17,11 +17,21 @@ from psycopg.pq import DiagnosticField
 from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
-from pgdyno.measure import sampler as module
 from pgdyno.measure import server_probes
 from pgdyno.measure.host_counters import ServerCpu
-from pgdyno.measure.sampler import CHUNK_S, POINTS_MAX, WAITS_PER_TICK, Cost, Sampler, monotonic_of, step_for
-from pgdyno.measure.server_probes import Chunk, Gathering, SeriesEnd, Target
+from pgdyno.measure.server_probes import (
+    CHUNK_S,
+    POINTS_MAX,
+    WAITS_PER_TICK,
+    Chunk,
+    Cost,
+    Gathering,
+    Sampler,
+    SeriesEnd,
+    Target,
+    monotonic_of,
+    step_for,
+)
 from pgdyno.server.processes import Connection
 
 
@@ -326,7 +336,7 @@ def test_connections_are_closed_at_the_end_and_no_query_may_hang() -> None:
 
 
 def test_an_undrained_queue_ends_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CHUNKS_MAX", 4)
+    monkeypatch.setattr(server_probes, "CHUNKS_MAX", 4)
     time = Time(1e9)
     chunks = run(time, Target(0, connect, counting()))
     assert chunks[-1].reason == "the sampler failed: RuntimeError: 4 chunks were not drained"
