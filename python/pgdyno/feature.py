@@ -41,6 +41,7 @@ class Feature:
     examinations: Names = ()
     session: Names = ()
     before_drive: Names = ()
+    noise: Names = ()
     search_time: Names = ()
     options: Names = ()
     probes: Names = ()

@@ -10,7 +10,7 @@ import pytest
 from small_study import resume_small, run_small, small_study
 
 from pgdyno.analysis.study_findings import find_study
-from pgdyno.measure.aa_blocks import NoiseHistory, history_path, load_of
+from pgdyno.features.noise_history.entries import HistoryFile, history_path, load_of
 from pgdyno.measure.progress import BlockStarted, Progress
 from pgdyno.report import html_format, json_format, markdown_format
 from pgdyno.report.study_report import build_study
@@ -65,7 +65,7 @@ def test_an_aa_block_runs_with_the_arms_is_hidden_and_stored(
     (case,) = json.loads(json_format.to_json(report))["study"]["cases"]
     assert case["noise"]["n"] == 1
     # With five known A/A blocks for the load of each arm, the next study runs none.
-    history = NoiseHistory(history_path())
+    history = HistoryFile(history_path())
     known = json.loads(history.path.read_text().splitlines()[0])
     for arm, number in itertools.product((0, 1), range(5)):
         load = load_of(schedule.aa_study(study, arm))

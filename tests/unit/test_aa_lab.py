@@ -1,4 +1,4 @@
-"""A/A blocks in the lab: shared labs, and earlier blocks with the same load as a study."""
+"""A/A blocks in the lab: shared labs, and blocks of cases with the same load."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_block
 
 from example_studies import make_study
 from pgdyno.analysis.measurement_noise import read_noise
-from pgdyno.measure.aa_blocks import load_of, with_aa
+from pgdyno.measure.aa_blocks import with_aa
 from pgdyno.measure.arms import Prepared
 from pgdyno.measure.trial import Lab
 from pgdyno.results.reader import Evidence
@@ -33,21 +33,6 @@ def test_twins_have_separate_warm_up_histories() -> None:
     found.aa[0].rates.setdefault(1, []).append([1.0])
     assert found.rates == {}
     assert (found.aa[0].case, found.aa[0].study) == (1, twins)
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"clients": 7},
-        {"threads": 2},
-        {"warmup_min_s": 0.5},
-        {"cache_state": "prewarmed"},
-        {"probes": ()},
-        {"capacity": "p99<20ms"},
-    ],
-)
-def test_blocks_with_another_load_are_not_reused_from_earlier_studies(changes: dict[str, Any]) -> None:
-    assert load_of(make_study(**changes)) != load_of(make_study())
 
 
 @pytest.mark.parametrize(

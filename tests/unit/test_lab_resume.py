@@ -43,7 +43,7 @@ def resumed(path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(lab_study, "require_comparable", lambda *_: None)
     monkeypatch.setattr(lab_study, "_measure", lambda *_: StudyEnd.BUDGET)
     monkeypatch.setattr(lab_study.aa_blocks, "with_aa", lambda labs, *_: labs)
-    monkeypatch.setattr(lab_study.aa_blocks, "store_noise", lambda *_: None)
+    monkeypatch.setattr(lab_study.aa_blocks, "NOISE_HISTORIES", ())
     with Interruption() as interruption:
         lab_study.resume_study(path, minutes, nobody, interruption)
 

@@ -16,9 +16,9 @@ from pydantic import ValidationError
 
 from pgdyno import __version__
 from pgdyno.errors import PgdynoError, UsageError
-from pgdyno.measure.aa_blocks import history_path
 from pgdyno.results.codec import MASK, mask_passwords
 from pgdyno.server.connections import NoAnswer
+from pgdyno.server.directories import state_directory
 
 OPTION_OF_FIELD = {
     "budget_s": "--minutes",
@@ -107,7 +107,7 @@ def _without_passwords(text: str, environ: Mapping[str, str] = os.environ) -> st
 
 def _written(text: str) -> Path | None:
     """Write the text to the user's state directory, else to the temporary directory."""
-    for folder in (history_path().parent, Path(tempfile.gettempdir())):
+    for folder in (state_directory(), Path(tempfile.gettempdir())):
         with contextlib.suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
             # mkstemp creates a new file with mode 0600 and follows no symbolic link.

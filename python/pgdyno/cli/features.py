@@ -44,6 +44,7 @@ FEATURES = (
     "gates",
     "history",
     "hosts",
+    "noise_history",
     "outliers",
     "own_data",
     "planning",

@@ -26,7 +26,6 @@ from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
 from pgdyno.measure import aa_blocks
-from pgdyno.measure.aa_blocks import NoiseHistory, history_path
 from pgdyno.measure.arms import Prepared
 from pgdyno.measure.block import rate_of_trial, rate_unit, run_block, run_in_sequence
 from pgdyno.measure.machine import describe_host
@@ -444,12 +443,14 @@ def start_study(
         watch_for(names) as watch,
         prepare_arms(studies, watch, interruption) as ready,
     ):
-        described = [
+        described: aa_blocks.Described = [
             (study_record(request, case, prepared), prepared.records)
             for case, prepared in zip(request.cases, ready, strict=True)
         ]
-        described, cases = aa_blocks.with_earlier_noise(described, ready, NoiseHistory(history_path()))
-        described += aa_blocks.aa_records([study for study, _ in described], cases)
+        cases = ready
+        for history in aa_blocks.NOISE_HISTORIES:
+            described, cases = history.add(described, cases)
+        described = [*described, *aa_blocks.aa_records([study for study, _ in described], cases)]
         with Writer.create(path, *described[0], *described[1:]) as writer:
             for case, prepared in enumerate(cases):
                 for caveat in prepared.caveats:
@@ -458,7 +459,8 @@ def start_study(
             labs = _labs(begun, cases, writer, watch, interruption, session)
             labs = aa_blocks.with_aa(labs, cases, aa_blocks.new_numbers(cases))
             ending = _measure(path, writer, labs, cases, analysis_of(path))
-        aa_blocks.store_noise(path, NoiseHistory(history_path()), watch)
+        for history in aa_blocks.NOISE_HISTORIES:
+            history.store(path, watch)
         return ending
 
 
@@ -493,7 +495,8 @@ def resume_study(
             labs = aa_blocks.with_aa(labs, ready, numbers, of_twins)
             firsts = [case.next_block for case in done]
             ending = _measure(path, writer, labs, ready, analysis_of(path), firsts, spent_s)
-        aa_blocks.store_noise(path, NoiseHistory(history_path()), watch)
+        for history in aa_blocks.NOISE_HISTORIES:
+            history.store(path, watch)
         return ending
 
 

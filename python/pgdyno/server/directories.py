@@ -159,6 +159,12 @@ def _open_lock(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
+def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
+    """Return the directory of the user's files that cannot be recreated. It may not exist."""
+    home = environ.get("XDG_STATE_HOME") or str(Path("~/.local/state").expanduser())
+    return Path(home) / "pgdyno"
+
+
 def free_bytes(path: Path) -> int:
     """Return the free bytes of the file system of ``path`` or its nearest existing parent."""
     while not path.exists():

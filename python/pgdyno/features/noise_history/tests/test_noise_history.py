@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from pgdyno.measure import aa_blocks
-from pgdyno.measure.aa_blocks import NoiseHistory, history_path, machine_of
+from example_studies import make_study
+from pgdyno.features.noise_history import entries
+from pgdyno.features.noise_history.entries import HistoryFile, history_path, load_of, machine_of
 
 HOST = {
     "machine": "a1b2",
@@ -33,12 +34,12 @@ def aa(
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> NoiseHistory:
-    return NoiseHistory(tmp_path / "noise.jsonl")
+def history(tmp_path: Path) -> HistoryFile:
+    return HistoryFile(tmp_path / "noise.jsonl")
 
 
 def test_appended_records_round_trip(tmp_path: Path) -> None:
-    history = NoiseHistory(tmp_path / "state" / "noise.jsonl")
+    history = HistoryFile(tmp_path / "state" / "noise.jsonl")
     assert history.entries() == []
     entries = [aa([0.01, -0.02], 1.0), aa([0.03], 2.0)]
     for entry in entries:
@@ -46,13 +47,13 @@ def test_appended_records_round_trip(tmp_path: Path) -> None:
     assert history.entries() == entries
 
 
-def test_the_last_state_of_a_resumed_study_is_used(history: NoiseHistory) -> None:
+def test_the_last_state_of_a_resumed_study_is_used(history: HistoryFile) -> None:
     history.append(aa([0.01]))
     history.append(aa([0.01, 0.02]))
     assert history.aa_before(HOST, LOAD) == [0.01, 0.02]
 
 
-def test_a_line_that_was_cut_short_costs_only_itself(history: NoiseHistory) -> None:
+def test_a_line_that_was_cut_short_costs_only_itself(history: HistoryFile) -> None:
     history.append(aa([0.01], 1.0))
     with history.path.open("a") as file:
         file.write(json.dumps(aa([0.5], 2.0))[:40])
@@ -64,10 +65,10 @@ def test_a_line_that_was_cut_short_costs_only_itself(history: NoiseHistory) -> N
 WRITES = """
 import sys
 from pathlib import Path
-from pgdyno.measure.aa_blocks import NoiseHistory
+from pgdyno.features.noise_history.entries import HistoryFile
 for number in range(25):
     entry = {"kind": "aa", "id": f"{sys.argv[2]} {number}", "at_unix_s": number, "pad": "x" * 9000}
-    NoiseHistory(Path(sys.argv[1])).append(entry)
+    HistoryFile(Path(sys.argv[1])).append(entry)
 """
 
 
@@ -75,13 +76,13 @@ def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "noise.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", WRITES, path, name]) for name in ("a", "b")]
     assert [writer.wait(120) for writer in writers] == [0, 0]
-    ids = {entry["id"] for entry in NoiseHistory(path).entries()}
+    ids = {entry["id"] for entry in HistoryFile(path).entries()}
     assert ids == {f"{name} {number}" for name in ("a", "b") for number in range(25)}
     assert len(path.read_text().splitlines()) == 50
 
 
-def test_it_does_not_grow_without_end(history: NoiseHistory, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aa_blocks, "ENTRIES_MAX", 10)
+def test_it_does_not_grow_without_end(history: HistoryFile, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entries, "ENTRIES_MAX", 10)
     for number in range(25):
         history.append(aa([0.0], float(number)))
     kept = [entry["at_unix_s"] for entry in history.entries()]
@@ -91,28 +92,28 @@ def test_it_does_not_grow_without_end(history: NoiseHistory, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("changed", [{"kernel": "Linux 6.8.0"}, {"cores": 4}, {"machine": "c3d4"}])
-def test_a_machine_that_has_changed_starts_anew(history: NoiseHistory, changed: dict[str, Any]) -> None:
+def test_a_machine_that_has_changed_starts_anew(history: HistoryFile, changed: dict[str, Any]) -> None:
     history.append(aa([0.01]))
     now = {**HOST, **changed}
     assert history.aa_before(now, LOAD) == []
 
 
-def test_transient_facts_do_not_make_another_machine(history: NoiseHistory) -> None:
+def test_transient_facts_do_not_make_another_machine(history: HistoryFile) -> None:
     history.append(aa([0.01]))
     assert history.aa_before({**HOST, "load_average": [9.0, 9.0, 9.0]}, LOAD) == [0.01]
 
 
-def test_only_the_latest_blocks_with_the_same_load_are_pooled(history: NoiseHistory) -> None:
+def test_only_the_latest_blocks_with_the_same_load_are_pooled(history: HistoryFile) -> None:
     history.append(aa([0.9], 0.5, load={**LOAD, "slice_s": 0.5}))
     for number in range(1, 31):
         history.append(aa([number / 1000, -number / 1000], float(number)))
     before = history.aa_before(HOST, LOAD)
-    assert len(before) == aa_blocks.BLOCKS_BEFORE_MAX
+    assert len(before) == entries.BLOCKS_BEFORE_MAX
     assert before[-1] == -0.03
     assert before[0] == 0.011
 
 
-def test_a_calibration_of_an_earlier_version_is_kept_and_not_pooled(history: NoiseHistory) -> None:
+def test_a_calibration_of_an_earlier_version_is_kept_and_not_pooled(history: HistoryFile) -> None:
     row = {"schedule": "slices", "slice_s": 1.0, "blocks": 3, "sd_root_min": 0.03}
     old = {"kind": "calibration", "id": "calibration 1", "at_unix_s": 1.0, "machine": machine_of(HOST)}
     old |= {"server": "18.4", "workload": "pgbench", "clients": 2, "results": [row], "best": {"slices": 1.0}}
@@ -125,3 +126,18 @@ def test_a_calibration_of_an_earlier_version_is_kept_and_not_pooled(history: Noi
 def test_it_is_in_the_users_state_directory(tmp_path: Path) -> None:
     assert history_path({"XDG_STATE_HOME": str(tmp_path)}) == tmp_path / "pgdyno" / "noise.jsonl"
     assert history_path({}).is_relative_to(Path("~/.local/state").expanduser())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"clients": 7},
+        {"threads": 2},
+        {"warmup_min_s": 0.5},
+        {"cache_state": "prewarmed"},
+        {"probes": ()},
+        {"capacity": "p99<20ms"},
+    ],
+)
+def test_blocks_with_another_load_are_not_reused_from_earlier_studies(changes: dict[str, Any]) -> None:
+    assert load_of(make_study(**changes)) != load_of(make_study())
