@@ -31,7 +31,7 @@ from bench.stopping import PATHS, SEED, apply_stopping_rule, table
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, percent_of, student
-from pgdyno.cli.options import machine_size, warm_up_from_option
+from pgdyno.cli.options import machine_size
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import Progress, Watch
 from pgdyno.measure.study_runner import start_study
@@ -40,7 +40,7 @@ from pgdyno.server.build_store import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study
-from pgdyno.study.sizing import SLICE_S, default_clients, discard_s, fit_block_layout
+from pgdyno.study.sizing import SLICE_S, adaptive_warm_up, default_clients, discard_s, fit_block_layout
 from pgdyno.units import Better
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
@@ -137,7 +137,7 @@ def planned_study(options: Options, effect: float, seed: int) -> Study:
     duet = options.schedule == "duet"
     clients = default_clients(replace(machine, cores=max(1, machine.cores // 2)) if duet else machine)
     rhythm = fit_block_layout(budget_s, 1 if duet else 2, options.slice_s, options.schedule)
-    warm_up = warm_up_from_option(None, rhythm.warmup_s, options.slice_s, extends=True)
+    warm_up = adaptive_warm_up(rhythm.warmup_s, rhythm.warmup_s, options.slice_s)
     rounds = rhythm.rounds
     if options.window_s is not None:
         rounds = max(2, 2 * round(options.window_s / options.slice_s / 2))

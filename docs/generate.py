@@ -295,7 +295,11 @@ STUDY_NOTES = {
     "Source": "[Fitting](../../python/pgdyno/features/fitting/README.md) scales the study from this machine.",
 }
 
-AS_OPTIONS = {"workload": (), "Drive": (), "Run": ("capacity", "nearest", "on_failure", "transactions")}
+AS_OPTIONS = {
+    "workload": (),
+    "Drive": (),
+    "Run": ("capacity", "nearest", "on_failure", "slice", "stop", "transactions", "warmup", "window"),
+}
 """Tables with keys that an option of the same name describes. Without a list: all such keys but tables."""
 
 

@@ -23,6 +23,9 @@ A message contains the failure, the offending value, and the remedy. Only ``cli`
 
 from __future__ import annotations
 
+import contextlib
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
 CONDITION_MET = 3
@@ -64,6 +67,40 @@ class StudyFileError(UsageError):
         self.path, self.message = path, message
         place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
         super().__init__(f"{place.removeprefix('.')}: {message}" if path else message)
+
+
+@contextlib.contextmanager
+def naming(option: str) -> Iterator[None]:
+    """Context in which a UsageError gets the name of the option or key that has the value."""
+    try:
+        yield
+    except UsageError as error:
+        message = str(error)
+        raise UsageError(f"{option}{' ' if message.startswith('must ') else ': '}{message}") from None
+
+
+def plain_message(message: str) -> str:
+    """Convert ``Input should be a valid integer``, a message of pydantic, to ``must be an integer``."""
+    text = message.partition(", unable to parse string as")[0]
+    text = re.sub(
+        r"(String|Tuple) should have at least 1 \w+( after validation, not 0)?", "must not be empty", text
+    )
+    text = re.sub(r"\b(String|Tuple|List|Dictionary) should\b", "must", text)
+    for theirs, ours in (
+        ("Value error, ", ""),
+        ("Input should be", "must be"),
+        ("a valid integer", "an integer"),
+        ("a valid boolean", "true or false"),
+        ("a valid string", "a string in quotes"),
+        ("a valid number", "a number"),
+        ("a valid tuple", "a list"),
+        ("a valid array", "a list"),
+        ("an object", "a table"),
+        ("a valid dictionary", "a table"),
+        ("Field required", "is missing"),
+    ):
+        text = text.replace(theirs, ours)
+    return text
 
 
 class EvidenceExistsError(UsageError):

@@ -39,7 +39,7 @@ USAGE = {
     ),
     "a directory without a server": (f"compare {A} {EMPTY}", "no program 'postgres'"),
     "a malformed DSN": (f"compare {A} postgresql://u:geheim@h/x?nonsense=1", "connection string"),
-    "a pipeline of procedures": (f"compare {A} {A} --pipeline", "pipeline requires calls = statements"),
+    "a pipeline of procedures": (f"compare {A} {A} --pipeline", "--pipeline requires --calls=statements"),
     "a folder that takes no file": (f"compare {A} {A} --evidence {CLOSED}/e.sqlite", "cannot write"),
     "a report in such a folder": (f"compare {A} {A} --html {CLOSED}/e.html", "cannot write"),
     "a report that is a folder": (f"compare {A} {A} --html {EMPTY}", "directory"),

@@ -10,8 +10,8 @@ import pytest
 from pgdyno.cli import compare
 from pgdyno.cli.compare import with_our_spellings
 from pgdyno.cli.main import run_command
-from pgdyno.cli.options import parse_minutes
 from pgdyno.study.cases import Request
+from pgdyno.study.values import parse_minutes
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 

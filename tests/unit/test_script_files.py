@@ -112,8 +112,8 @@ def test_a_directory_is_replaced_only_on_request_and_if_pgdyno_wrote_it(tmp_path
     ("text", "message"),
     [
         ("", "scripts: is missing"),
-        ("scripts = []", "scripts: Tuple should have at least 1 item"),
-        ("[[scripts]]\nfile = '../a.sql'", r"scripts\.0\.file: String should match"),
+        ("scripts = []", "scripts: must not be empty"),
+        ("[[scripts]]\nfile = '../a.sql'", r"scripts\.0\.file: must match"),
         ("[[scripts]]\nfile = 'a.sql'\nweight = -1", r"scripts\.0\.weight"),
         ("[[scripts]]\nfile = 'a.sql'\nshare = 1.5", r"scripts\.0\.share"),
         ("[[scripts]]\nfile = 'a.sql'", "cannot read the script .*a.sql: No such file"),

@@ -26,8 +26,8 @@ from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of, pla
 from pgdyno.study.sizing import (
     MachineSize,
     default_clients,
+    default_size,
     default_slice_s,
-    default_warehouses,
     discard_s,
     fit_block_layout,
 )
@@ -233,8 +233,8 @@ def test_sizes_follow_cores_and_memory() -> None:
     small = MachineSize(cores=2, memory_bytes=2 * 2**30)
     large = MachineSize(cores=96, memory_bytes=384 * 2**30)
     assert (default_clients(small), default_clients(large)) == (8, 384)
-    assert default_warehouses(small, clients=8, arms=2) == 2
-    assert default_warehouses(large, clients=384, arms=2) == 384
+    assert default_size(small, clients=8, arms=2, unit_bytes=110e6) == 2
+    assert default_size(large, clients=384, arms=2, unit_bytes=110e6) == 384
 
 
 @pytest.mark.parametrize("minutes", [1, 3, 5, 60])

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from example_studies import make_study
 from pgdyno.cli import options as cli_options
-from pgdyno.cli.compare import DesignOptions, study_of
+from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
 from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.workload_options import (
     Which,
@@ -171,7 +171,7 @@ def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
     ("arms", "cores", "options", "schedule"),
     [
         (["17", "18"], 4, {}, "duet"),
-        (["17", "18,work_mem=8MB"], 96, {"window": "20s"}, "duet"),
+        (["17", "18,work_mem=8MB"], 96, {"window_s": 20.0}, "duet"),
         (["17", "18"], 3, {}, "slices"),
         (["17", "18", "18,work_mem=8MB"], 8, {}, "slices"),
         (["17", "host=h"], 8, {}, "slices"),
@@ -180,7 +180,7 @@ def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
         (["17", "18"], 8, {"capacity": "p99<20ms"}, "slices"),
         (["17", "18"], 8, {"schedule": "slices"}, "slices"),
         (["17", "18"], 8, {"transactions": 100}, "blocks"),
-        (["17", "18"], 8, {"window": "checkpoints:2"}, "blocks"),
+        (["17", "18"], 8, {"checkpoints": 2}, "blocks"),
     ],
 )
 def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
@@ -192,7 +192,8 @@ def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
 ) -> None:
     monkeypatch.setattr(cli_options, "machine_size", lambda: MachineSize(cores, 2**34))
     workload = WorkloadOptions(Which(), *(of() for of in WorkloadOptions.types()[1:]))
-    study = study_of(tuple(parse_arms(arms)), None, None, DesignOptions(**options), ClientOptions(), workload)
+    design = DesignOptions(BlockOptions(**options))
+    study = study_of(tuple(parse_arms(arms)), None, None, design, ClientOptions(), workload)
     assert study.schedule == schedule
     whole_clients = default_clients(MachineSize(cores, 2**34))
     assert study.clients == (whole_clients // 2 if schedule == "duet" else whole_clients)

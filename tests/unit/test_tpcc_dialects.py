@@ -71,7 +71,7 @@ def test_table_sets_belong_to_the_dialect_sysbench_and_to_the_identity_of_its_da
     assert few.sets == few.suffixed_sets == few.to_load()["table_sets"] == 4
     assert parameters(dialect="sysbench").suffixed_sets == 1
     assert parameters().suffixed_sets == 0
-    with pytest.raises(ValidationError, match="table_sets = 2 requires dialect = sysbench"):
+    with pytest.raises(ValidationError, match="--table-sets=2 requires --dialect=sysbench"):
         parameters(table_sets=2)
     with pytest.raises(ValidationError, match="warehouses = 40000 is too many for 1 table set"):
         parameters(dialect="sysbench", warehouses=40_000)

@@ -9,22 +9,24 @@ import pytest
 from pydantic import ValidationError
 
 from example_studies import make_file, make_study
-from pgdyno.cli.compare import describe_sizes
+from pgdyno.cli.compare import BlockOptions, DesignOptions, describe_sizes, study_of
 from pgdyno.cli.options import (
+    ClientOptions,
     require_time_for_block,
     shortage,
-    warm_up_from_option,
-    window_from_option,
     window_text,
 )
+from pgdyno.cli.workload_options import Which, WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
-from pgdyno.study.cases import cases_of
+from pgdyno.study.cases import cases_of, window_of
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, with_window
-from pgdyno.study.sizing import BlockLayout, MachineSize, WarmUpLimits, fit_block_layout
-from pgdyno.study.study_file import StudyFile
+from pgdyno.study.sizing import MachineSize, WarmUpLimits, adaptive_warm_up, fit_block_layout
+from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.study.study_file_reader import errors_of
+from pgdyno.study.values import parse_warm_up, parse_window
 
 SMALL = MachineSize(2, 8 << 30)
 ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=30"])
@@ -33,45 +35,55 @@ ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=3
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (None, WarmUpLimits(8.0, 2.0)),
-        ("auto", WarmUpLimits(8.0, 2.0)),
-        ("10s", WarmUpLimits(10.0)),
-        ("0s", WarmUpLimits(0.0)),
-        ("5s..1min", WarmUpLimits(60.0, 5.0)),
+        ("auto", {}),
+        ("10s", {"warmup_s": 10.0}),
+        ("0s", {"warmup_s": 0.0}),
+        ("5s..1min", {"warmup_s": 60.0, "warmup_min_s": 5.0}),
     ],
 )
-def test_a_warm_up_is_a_time_or_two_bounds(text: str | None, expected: WarmUpLimits) -> None:
-    assert warm_up_from_option(text, 8.0, 1.0, extends=True) == expected
+def test_a_warm_up_is_a_time_or_two_bounds(text: str, expected: dict[str, float]) -> None:
+    assert parse_warm_up(text) == expected
 
 
 def test_a_warm_up_too_short_to_tell_anything_takes_its_time() -> None:
-    assert warm_up_from_option(None, 4.0, 1.0, extends=True) == WarmUpLimits(4.0)
-    assert warm_up_from_option(None, 4.0, 0.5, extends=True) == WarmUpLimits(4.0, 2.0)
+    assert adaptive_warm_up(8.0, 8.0, 1.0) == WarmUpLimits(8.0, 2.0)
+    assert adaptive_warm_up(4.0, 4.0, 1.0) == WarmUpLimits(4.0)
+    assert adaptive_warm_up(4.0, 4.0, 0.5) == WarmUpLimits(4.0, 2.0)
 
 
 def test_a_trial_by_itself_may_take_longer_because_nothing_extends_its_warm_up() -> None:
-    assert warm_up_from_option(None, 8.0, 1.0, extends=False) == WarmUpLimits(16.0, 2.0)
+    together, alone = (planned(schedule=schedule) for schedule in ("slices", "blocks"))
+    assert alone.warmup_s == 40 > together.warmup_s
+
+
+def planned(**given: Any) -> Study:
+    """Return the study of ``compare 17 18`` with values of options."""
+    workload = WorkloadOptions(Which(), *(of() for of in WorkloadOptions.types()[1:]))
+    design = DesignOptions(BlockOptions(**given))
+    return study_of(tuple(parse_arms(["17", "18"])), 4, 60, design, ClientOptions(), workload)
 
 
 def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece() -> None:
-    fields = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS)
-    assert fields == {"checkpoints": 2, "rounds": 1203, "slice_s": 1.0}
-    assert window_text(make_study(**fields, schedule="blocks")) == "2 checkpoint cycles"
+    run = Run.model_construct(**parse_window("checkpoints:2"))
+    assert window_of(run, 1.0, "slices", ARMS) == (1203, 1.0)
+    study = make_study(checkpoints=2, rounds=1203, slice_s=1.0, schedule="blocks")
+    assert window_text(study) == "2 checkpoint cycles"
     assert rounds_for(1000, 3600.0) == (9973, 361.0)  # no more than a study may have
 
 
 def test_a_window_has_at_most_10000_slices() -> None:
     longest, longer = (
-        window_from_option(text, BlockLayout(2.0, 4), 1.0, "slices", ARMS) for text in ("10000s", "10002s")
+        window_of(Run.model_construct(**parse_window(text)), 1.0, "slices", ARMS)[0]
+        for text in ("10000s", "10002s")
     )
-    assert longest == {"rounds": 10_000} and make_study(**longest, slice_s=1.0).rounds == 10_000
+    assert longest == 10_000 and make_study(rounds=longest, slice_s=1.0).rounds == 10_000
     with pytest.raises(ValidationError, match=r"--window must be at most 2 h 47 min, 10000 slices of 1 s"):
-        make_study(**longer, slice_s=1.0)
+        make_study(rounds=longer, slice_s=1.0)
 
 
 def test_a_budget_of_fewer_than_five_blocks_is_reported_before_the_start() -> None:
-    cycles = window_from_option("checkpoints:2", BlockLayout(5.0, 10), 1.0, "slices", ARMS[:1])
-    assert "5 min gives about 1" in shortage(make_study(**cycles, schedule="blocks", budget_s=300.0), SMALL)
+    cycles = make_study(checkpoints=2, rounds=603, slice_s=1.0, schedule="blocks", budget_s=300.0)
+    assert "5 min gives about 1" in shortage(cycles, SMALL)
     # A block of two arms takes 2 · (2 s + 4 s), plus about 6 s for restore and checks.
     assert shortage(make_study(budget_s=90.0, slice_s=1.0), SMALL) == ""
     assert shortage(make_study(budget_s=60.0, slice_s=1.0), SMALL).startswith(

@@ -11,9 +11,9 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -26,38 +26,35 @@ from pgdyno.cli.options import (
     NOTHING_ADDED,
     Added,
     ClientOptions,
+    ModelOptions,
     Output,
-    parse_slice_s,
-    requests_whole_window,
     require_no_password,
     require_time_for_block,
     shortage,
     time_text,
-    warm_up_from_option,
-    window_from_option,
     window_text,
 )
 from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
-from pgdyno.study.cases import Request, choose_arms, only_case
-from pgdyno.study.plan import OnFailure, Stop, Study
+from pgdyno.study.cases import Request, choose_arms, only_case, window_of
+from pgdyno.study.plan import Study, window_conflict
 from pgdyno.study.sizing import (
     BUDGET_MIN,
-    CONFIDENCE,
-    MARGIN,
     Schedule,
+    WarmUpLimits,
+    adaptive_warm_up,
     default_clients,
-    default_scale,
     default_schedule,
+    default_size,
     default_slice_s,
-    default_warehouses,
     discard_s,
     fit_block_layout,
     requested_probes,
 )
 from pgdyno.study.study_file import Run
+from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import counted, format_duration_range
 
 # ----------------------------------------------------------------------
@@ -107,91 +104,41 @@ def with_our_spellings(args: Sequence[str]) -> list[str]:
 ROUNDS_AT_CAPACITY = 4
 """Maximum number of slices per arm at the rate found: the search takes most of the time of a block."""
 
-DEFAULT_SIZES = {"tpcc": default_warehouses, "pgbench": default_scale}
-"""By workload. sysbench has its own defaults."""
 
-
-@dataclass(frozen=True)
-class BlockOptions:
+class BlockOptions(ModelOptions, model=Run, fields="margin capacity schedule slice_s warmup_s window_s"):
     """Options of what is measured, and of the layout of a block."""
 
-    margin: Annotated[
-        str,
-        typer.Option(
-            metavar="PERCENT",
-            help="Equivalence margin: two servers are the same if larger differences are rejected.",
-        ),
-    ] = f"{MARGIN:.0%}"
-    capacity: Annotated[str | None, options.option_from(Run, "capacity")] = None
-    schedule: Annotated[
-        Literal["slices", "duet", "blocks"] | None,
-        typer.Option(
-            help="How arms share a block: in alternating slices, at the same time on half of the cores each "
-            "(duet, two arms only), or one after the other (blocks). [default: duet for two servers that "
-            "pgdyno starts on 4 or more cores, without profiles and settings for cores; otherwise slices]"
-        ),
-    ] = None
-    slice_length: Annotated[
-        str | None,
-        typer.Option(
-            "--slice",
-            metavar="DURATION",
-            help="Length of a slice, 50ms to 60s. [default: 0.5s; longer with more than 25 clients per core]",
-        ),
-    ] = None
-    warmup: Annotated[
-        str | None,
-        typer.Option(
-            metavar="auto|DURATION|MIN..MAX",
-            help="Warm-up per arm and block: a fixed time, or (auto, MIN..MAX) until the rates reach steady "
-            "state. [default: auto, 2s to a third of the window, longer while an effect changes]",
-        ),
-    ] = None
-    window: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION|checkpoints:N",
-            help="Measurement window per arm and block: a time, or N checkpoint cycles with one arm at a "
-            "time. "
-            "[default: short enough for at least 8 blocks, if the budget allows]",
-        ),
-    ] = None
+
+class EndOptions(ModelOptions, model=Run, fields="transactions stop repeats probes"):
+    """Options of the lengths of a window and a study, and of the telemetry."""
+
+
+class ChoiceOptions(ModelOptions, model=Run, fields="confidence seed on_failure"):
+    """Options of the analysis, random choices and failures."""
 
 
 @dataclass(frozen=True)
-class DesignOptions(BlockOptions):
+class DesignOptions:
     """Options of the experiment: what is measured, how long, and what follows from it."""
 
-    transactions: Annotated[int | None, options.option_from(Run, "transactions")] = None
-    stop: Annotated[
-        Stop,
-        typer.Option(help="When to stop: at the first verdict on every arm, or at the end of the budget."),
-    ] = "verdict"
-    blocks: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Maximum number of blocks. [default: limited by --minutes only]"),
-    ] = None
-    probes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--probe",
-            metavar="NAME",
-            help="Telemetry to collect: statements, wal, …, default (all with low overhead) or none. May be "
-            "repeated. [default: default]",
-        ),
-    ] = None
+    block: BlockOptions = field(default_factory=BlockOptions)
+    end: EndOptions = field(default_factory=EndOptions)
     profile: Annotated[
         bool,
         typer.Option("--profile", help="Record CPU profiles of the servers with perf and compare them."),
     ] = False
-    confidence: Annotated[str, options.option_from(Run, "confidence")] = f"{CONFIDENCE:.0%}"
-    seed: Annotated[int | None, options.option_from(Run, "seed")] = None
-    on_failure: Annotated[OnFailure, options.option_from(Run, "on_failure")] = "continue"
+    choice: ChoiceOptions = field(default_factory=ChoiceOptions)
     build_options: Annotated[str, options.BUILD_OPTIONS] = ""
     extension: Annotated[list[str] | None, options.EXTENSION] = None
     nearest: options.Nearest = False
     into_existing: options.IntoExisting = False
     no_aa: options.NoAa = False
+
+    @property
+    def run(self) -> Run:
+        """The values as the keys of a study file; those not given have their defaults."""
+        given = {**self.block.given, **self.end.given, **self.choice.given}
+        return Run.model_construct(**given, nearest=self.nearest, aa=not self.no_aa)
 
 
 AS_COMMAND = {"compare": {"cls": CompareCommand}}
@@ -212,27 +159,8 @@ def compare(
             "May be repeated for other settings: every combination is an arm.",
         ),
     ] = None,
-    clients: Annotated[
-        int | None,
-        typer.Option(
-            "--clients",
-            "-c",
-            "--client",
-            metavar="N",
-            help="Number of client connections per arm, 1 to 2000 per load generator. [default: 4 per core "
-            "of an arm]",
-        ),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        typer.Option(
-            parser=options.parse_minutes,
-            metavar="N|DURATION",
-            help="Time budget for measurement, in minutes or with a unit (300s), kept to within half a "
-            "block. The first block always runs. Fetching servers and loading data are not included. "
-            f"[default: {BUDGET_MIN:g}]",
-        ),
-    ] = None,
+    clients: options.Clients = None,
+    minutes: Annotated[float | None, options.option_from(Run, "budget_s", f"{BUDGET_MIN:g}")] = None,
     design: DesignOptions,
     load: ClientOptions,
     workload: WorkloadOptions,
@@ -282,7 +210,6 @@ def compare(
       pgdyno compare 18 18,data=pg_upgrade:17 --age 100000
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
-    options.require_minutes(minutes)
     added.check_judging()
     if output.html is not None:
         require_writable_page(output.html, force=output.force)
@@ -310,7 +237,7 @@ def compare(
         study = study.model_copy(update={"title": f"{chosen.server}: {study.title}"})
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
     require_writable(path)
-    if not (design.slice_length is design.window is design.warmup is None):
+    if design.block.given.keys() & {"slice_s", "window_s", "checkpoints", "warmup_s"}:
         require_time_for_block(study)
     if short := shortage(study, options.machine_size()):
         say(short, wrap=True)
@@ -336,78 +263,89 @@ def study_of(
 
     Raises UsageError, ValidationError.
     """
+    run = design.run
     if design.into_existing and not any(arm.is_dsn for arm in arms):
         raise UsageError("--into-existing requires a DSN as ARM: remove it, or name a running server")
-    if design.capacity is not None and load.rate is not None:
+    if run.capacity is not None and "rate" in load.given:
         raise UsageError("--capacity and --rate exclude each other: remove one of them")
     machine = options.machine_size()
     own_fields = added.study_fields()
     drivers = own_fields.get("drivers")
-    is_whole = requests_whole_window(design.window, design.transactions, design.slice_length)
-    schedule = design.schedule or (
-        Schedule.SLICES  # a duet measures no capacities, and its driver runs on this machine
-        if is_whole or design.capacity is not None or drivers is not None
-        else default_schedule(machine.cores, arms)
-    )
-    if schedule == "duet":
+    is_whole = requests_whole_window(run)
+    if has_schedule := "schedule" in run.model_fields_set:
+        schedule = Schedule(run.schedule)
+    elif is_whole or run.capacity is not None or drivers is not None:
+        schedule = Schedule.SLICES  # a duet measures no capacities, and its driver runs on this machine
+    else:
+        schedule = default_schedule(machine.cores, arms)
+    is_duet = schedule is Schedule.DUET
+    if is_duet:
         machine = replace(machine, cores=max(1, machine.cores // 2))
     n_clients = default_clients(machine) if clients is None else clients
-    parameters = workload.parameters(lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(arms)))
-    if design.slice_length is None:
-        slice_s = default_slice_s(machine, n_clients, drivers.n if drivers else 1)
-    else:
-        slice_s = parse_slice_s(design.slice_length)
+
+    def size(of: type[WorkloadParameters]) -> int:
+        return default_size(machine, n_clients, len(arms), of.UNIT_BYTES)
+
+    slice_s = run.slice_s or default_slice_s(machine, n_clients, drivers.n if drivers else 1)
     budget_s = 60 * (BUDGET_MIN if minutes is None else minutes)
-    turns = 1 if schedule == "duet" else len(arms)
-    rhythm = fit_block_layout(budget_s, turns, slice_s, schedule)
-    if design.capacity is not None:
-        rhythm = replace(rhythm, rounds=min(rhythm.rounds, ROUNDS_AT_CAPACITY))
-    warm_up = warm_up_from_option(
-        design.warmup,
-        rhythm.warmup_s,
-        slice_s,
-        extends=Schedule(schedule).is_together and design.stop == "verdict",
-    )
-    fields = dict(load.driving(parameters, n_clients))
+    layout = fit_block_layout(budget_s, 1 if is_duet else len(arms), slice_s, schedule)
+    rounds, length_s = window_of(run, slice_s, schedule, arms)
+    if rounds is None:
+        most = layout.rounds if run.capacity is None else ROUNDS_AT_CAPACITY
+        rounds = min(layout.rounds, most)
+    if run.warmup_s is not None:
+        warm_up = WarmUpLimits(run.warmup_s, run.warmup_min_s)
+    else:
+        # A trend of the effect extends the maximum, which then begins short, because the trend is the clearer
+        # the shorter the warm-up was (docs/explanation/steady-state.md).
+        extends = schedule.is_together and run.stop != "budget"
+        warm_up = adaptive_warm_up(layout.warmup_s, layout.warmup_s * (1 if extends else 2), slice_s)
+    fields = dict(load.driving(workload.parameters(size), n_clients))
     if any(arm.load for arm in arms):
-        own = [
-            workload.of_arm(arm.load).parameters(
-                lambda kind: DEFAULT_SIZES[kind](machine, n_clients, len(arms))
-            )
-            for arm in arms
-        ]
+        own = [workload.of_arm(arm.load).parameters(size) for arm in arms]
         drivings = [load.driving(one, n_clients) for one in own]
         # The fields of the study describe the baseline.
         fields = dict(drivings[0])
         if any(driving != drivings[0] for driving in drivings):
             fields["drivings"] = [{**dict(driving), "discard_s": discard_s(slice_s)} for driving in drivings]
     fields |= {
+        **run.study_fields(),
         "title": title_of([arm.name for arm in arms]),
         "arms": arms,
-        "capacity": design.capacity,
-        "schedule": "blocks" if is_whole and design.schedule is None else schedule,
-        "transactions": design.transactions,
-        "probes": requested_probes(design.probes, profile=design.profile),
-        "slice_s": slice_s,
-        "slices_may_grow": design.slice_length is None,
+        "schedule": Schedule.BLOCKS if is_whole and not has_schedule else schedule,
+        "probes": requested_probes(run.probes, profile=design.profile),
+        "slice_s": length_s,
+        "slices_may_grow": run.slice_s is None,
         "discard_s": discard_s(slice_s),
         "warmup_s": warm_up.most_s,
         "warmup_min_s": warm_up.least_s,
-        **window_from_option(design.window, rhythm, slice_s, schedule, arms),
+        "rounds": rounds,
         "budget_s": budget_s,
-        "stop": design.stop,
-        "blocks_max": design.blocks,
-        "margin": options.parse_percent(design.margin),
-        "confidence": options.parse_percent(design.confidence),
-        "seed": secrets.randbelow(2**48) if design.seed is None else design.seed,
-        "on_failure": design.on_failure,
-        "nearest": design.nearest,
+        "seed": run.seed if "seed" in run.model_fields_set else secrets.randbelow(2**48),
         "into_existing": design.into_existing,
-        "aa": not design.no_aa,
         "aa_refused_by": "--no-aa" if design.no_aa else "",
         **own_fields,
     }
     return Study.model_validate(fields)
+
+
+def requests_whole_window(run: Run) -> bool:
+    """Return whether a window is not divided into slices: checkpoint cycles, a number of transactions.
+
+    Raises UsageError for two lengths, and for slices of such a window.
+    """
+    window = run.window_s if run.checkpoints is None else run.checkpoints
+    if conflict := window_conflict(transactions=run.transactions, window=window):
+        raise UsageError(conflict)
+    is_whole = run.transactions is not None or run.checkpoints is not None
+    if is_whole and run.slice_s is not None:
+        cycles = f"--window checkpoints:{run.checkpoints}"
+        whole = cycles if run.checkpoints else f"--transactions {run.transactions}"
+        raise UsageError(
+            f"--slice cannot be combined with {whole}, which measures one arm at a time "
+            "(--schedule blocks): remove --slice, or use a time in --window"
+        )
+    return is_whole
 
 
 def study_request(study: Study, levels: Sequence[Mapping[str, str]] | None = None) -> Request:

@@ -15,25 +15,11 @@ import psycopg
 from pydantic import ValidationError
 
 from pgdyno import __version__
-from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.cli.options import option_of_fields
+from pgdyno.errors import PgdynoError, UsageError, plain_message
 from pgdyno.results.codec import MASK, mask_passwords
 from pgdyno.server.connections import NoAnswer
 from pgdyno.server.directories import state_directory
-
-OPTION_OF_FIELD = {
-    "budget_s": "--minutes",
-    "blocks_max": "--blocks",
-    "retries_max": "--retries",
-    "per_s": "--rate",
-    "slice_s": "--slice",
-    "warmup_s": "--warmup",
-    "warmup_min_s": "--warmup",
-    "rounds": "--window",
-    "indexes": "--index",
-    "checks": "--check",
-    "n": "--drivers",
-}
-"""Fields of the study whose name differs from their option."""
 
 
 def as_pgdyno_error(error: Exception) -> PgdynoError | None:
@@ -53,17 +39,9 @@ def _first_complaint(error: ValidationError) -> str:
     first = error.errors()[0]
     if first["type"] == "string_unicode":
         return f"{mask_passwords(str(first['input']))} is not UTF-8: use another name"
-    text = _plain_words(first["msg"])
+    text = plain_message(first["msg"])
     names = [place for place in first["loc"] if isinstance(place, str)]  # the others are list indexes
-    if not names:
-        return text
-    field = names[-1]
-    return f"{OPTION_OF_FIELD.get(field, f'--{field}'.replace('_', '-'))}: {text}"
-
-
-def _plain_words(message: str) -> str:
-    """Return the message of pydantic in the wording of pgdyno."""
-    return message.removeprefix("Value error, ").replace("Input should be", "must be")
+    return f"{option_of_fields(names)}: {text}" if names else text
 
 
 EXIT_STATUS = 70

@@ -39,7 +39,7 @@ def refuse_ignored_options(
         source = context.get_parameter_source(name)
         if name in read or source is None or source.name != "COMMANDLINE":
             continue
-        option = max(parameter.opts, key=len)
+        option = max(parameter.opts, key=len) if parameter.opts[0].startswith("-") else name.upper()
         raise UsageError(
             f"{option} cannot be combined with --resume, which takes it from {place}: "
             f"remove {option}, or start a new study"

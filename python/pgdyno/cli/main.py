@@ -22,7 +22,7 @@ from typer.exceptions import TyperException
 from pgdyno import __version__
 from pgdyno.cli.console import PLAIN, ready_streams, say, survive_hangup, without_output, writing
 from pgdyno.cli.features import commands, features
-from pgdyno.errors import PgdynoError
+from pgdyno.errors import PgdynoError, plain_message
 from pgdyno.interruption import RAY_THREAD
 
 # ----------------------------------------------------------------------
@@ -195,6 +195,6 @@ def _explain(error: TyperException) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         say(words)
     else:
-        text = words.replace("Value error, ", "").replace("Input should be", "must be").rstrip(".")
+        text = plain_message(words).rstrip(".")
         say(f"pgdyno: {text}; see {path} --help")
     return error.exit_code

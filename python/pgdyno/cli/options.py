@@ -3,7 +3,7 @@
 - Options shared by several commands, and groups of options: fields of a dataclass become options.
 - Options that features add to ``compare``, ``run`` and ``report``, and what they do with a study.
 - Options of the clients: pacing, rate, retries, driver threads.
-- Parsing of --slice, --warmup and --window, which accept more than a duration.
+- The time of a study: warnings about too few blocks, and texts.
 """
 
 from __future__ import annotations
@@ -37,39 +37,21 @@ import psutil
 import typer
 from psycopg import ProgrammingError
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from pgdyno.errors import UsageError
+from pgdyno.errors import UsageError, naming
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
 from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import read_limits
-from pgdyno.study.arm_spec import ArmSpec, has_secrets
-from pgdyno.study.plan import (
-    CHECKPOINTS_MAX,
-    VERDICT_BLOCKS_MIN,
-    Arrivals,
-    Driving,
-    Pacing,
-    Rate,
-    Study,
-    window_conflict,
-)
-from pgdyno.study.schedule import likely_timeout_s, rounds_for
-from pgdyno.study.sizing import (
-    RETRIES_MAX,
-    SLICE_S_MAX,
-    SLICE_S_MIN,
-    BlockLayout,
-    MachineSize,
-    WarmUpLimits,
-    adaptive_warm_up,
-    block_overhead_s,
-    whole_rounds,
-)
-from pgdyno.study.study_file import Drive, Run, StudyFile
+from pgdyno.study.arm_spec import has_secrets
+from pgdyno.study.cases import FILE_KEYS
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study
+from pgdyno.study.sizing import MachineSize, block_overhead_s
+from pgdyno.study.study_file import TABLES, Drive, Run, StudyFile, driving_fields
 from pgdyno.study.values import Option
-from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.units import S_PER_MIN, counted, format_duration, parse_duration_s
+from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind
+from pgdyno.units import counted, format_duration
 
 if TYPE_CHECKING:  # only options that judge a report import the analysis before a study
     from pgdyno.report.document import FileReport, Judgement
@@ -175,10 +157,12 @@ class OptionGroups(ABC):
 class WorkloadGroup(ABC):
     """Base class of a group of options of the workload KIND.
 
-    IN_COMPARISONS_ONLY: the commands for single runs do not have the options.
+    SCRIPTS: the option for scripts of the user. IN_COMPARISONS_ONLY: the commands for single runs do not have
+    the options.
     """
 
     KIND: ClassVar[str]
+    SCRIPTS: ClassVar[str] = ""
     IN_COMPARISONS_ONLY: ClassVar[bool] = False
 
     @abstractmethod
@@ -212,7 +196,8 @@ class ModelOptions:
     """Base class of a group whose options are fields of a model, with the metadata ``Option``.
 
     ``class Load(ModelOptions, model=CrashPlan, fields="scale clients")`` has the options --scale, --clients.
-    ``given``: the values on the command line by field; options that are absent have no value.
+    ``given``: the values on the command line by field; options that are absent have no value. An option may
+    give the values of several fields.
     """
 
     MODEL: ClassVar[type[BaseModel]]
@@ -223,7 +208,12 @@ class ModelOptions:
         cls.MODEL, cls.FIELDS = model, fields.split()
 
     def __init__(self, **given: Any) -> None:
-        self.given = {name: value for name, value in given.items() if value not in (None, [], ())}
+        self.given: dict[str, Any] = {}
+        for name, value in given.items():
+            if isinstance(value, Mapping):
+                self.given |= value
+            elif value not in (None, [], ()):
+                self.given[name] = value
 
 
 class ParameterOptions(ModelOptions, WorkloadGroup):
@@ -249,7 +239,7 @@ class ParameterOptions(ModelOptions, WorkloadGroup):
 
 def option_of(model: type[BaseModel], name: str) -> Option:
     """Return the option of a field."""
-    return next(one for one in model.model_fields[name].metadata if isinstance(one, Option))
+    return _options_in(model.model_fields[name])[0]
 
 
 def option_name(model: type[BaseModel], name: str) -> str:
@@ -257,38 +247,85 @@ def option_name(model: type[BaseModel], name: str) -> str:
     return next(iter(option_of(model, name).names), f"--{name.replace('_', '-')}")
 
 
-def option_from(model: type[BaseModel], name: str, default: object = None) -> Any:
-    """Return the ``typer.Option`` of a field. ``default``: added to the help, if the field names no other."""
+OTHER_OPTIONS = {
+    "rounds": "--window",
+    "warmup_min_s": "--warmup",
+    "blocks_max": "--blocks",
+    "checks": "--check",
+}
+"""Options whose field has another name and no ``Option``."""
+
+
+def option_of_fields(names: Sequence[str]) -> str:
+    """Return the option of a field of a study or of another plan. ``names``: the path to it."""
+    models = (*TABLES.values(), *parameters_by_kind().values())
+    for name in reversed(names):
+        if name in OTHER_OPTIONS:
+            return OTHER_OPTIONS[name]
+        key = FILE_KEYS.get(name, name)
+        for model in models:
+            if key in model.model_fields and _options_in(model.model_fields[key]):
+                return option_name(model, key)
+    return f"--{names[0].replace('_', '-')}"
+
+
+def _options_in(field: FieldInfo) -> list[Option]:
+    return [one for one in field.metadata if isinstance(one, Option)]
+
+
+def parser(option: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a parser for ``typer.Option`` whose errors name the option."""
+
+    def read(text: str) -> Any:
+        with naming(option):
+            return parse(text)
+
+    return read
+
+
+def option_from(model: type[BaseModel], name: str, default: object = None, text: str = "") -> Any:
+    """Return the ``typer.Option`` of a field.
+
+    ``default``: added to the help, if the field names no other. ``text``: another help, without a default.
+    """
     field, option = model.model_fields[name], option_of(model, name)
-    text = re.sub(r"(--[a-z-]+)=", r"\1 ", option.help or field.description or "")
+    spelled = option_name(model, name)
+    text = re.sub(r"(--[a-z-]+)=", r"\1 ", text or field.description or "")
+    if spelled.startswith("--no-"):
+        text = f"Without {text[:1].lower()}{text[1:]}"
     if issubclass(model, WorkloadParameters):
         of = option.of or model.model_fields["kind"].default
         text = f"{of}: {text[:1].lower()}{text[1:]}"
+    text, _, stated = text.partition(" [default: ")
     parts = [text, "May be repeated."] if option.is_repeated else [text]
     default = option.default or default
-    parts += [] if default is None else [f"[default: {default}]"]
+    parts += [f"[default: {stated}"] if stated else [] if default is None else [f"[default: {default}]"]
     bounds = {key: getattr(one, key) for one in field.metadata for key in ("ge", "le") if hasattr(one, key)}
     return typer.Option(
-        *(option.names or [option_name(model, name)]),
+        *(option.names or [spelled]),
         metavar=option.metavar,
         help=" ".join(parts),
         min=bounds.get("ge") if option.has_range else None,
         max=bounds.get("le") if option.has_range else None,
+        parser=parser(spelled, option.parse) if option.parse else None,
     )
 
 
 def _parameter(model: type[BaseModel], name: str) -> inspect.Parameter:
     """Return a field as a parameter of a command: of its type if typer has it, else of type str."""
     field = model.model_fields[name]
-    annotation = field.annotation
-    if get_origin(annotation) in (Union, UnionType):
+    option = option_of(model, name)
+    annotation: Any = field.annotation
+    while get_origin(annotation) in (Union, UnionType, Annotated):
         annotation = get_args(annotation)[0]
+    if option.values:
+        annotation = Literal[option.values]
     is_enum = isinstance(annotation, type) and issubclass(annotation, StrEnum)
     is_known = annotation in (bool, int, float) or get_origin(annotation) is Literal or is_enum
     kind: Any = annotation if is_known else str
-    kind = list[str] if option_of(model, name).is_repeated else kind
+    kind = list[str] if option.is_repeated else kind
     default = field.default if type(field.default) in (int, float, str) or is_enum else None
-    hint = Annotated[kind | None, option_from(model, name, default)]
+    hint = Annotated[kind, option_from(model, name, default)]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 
@@ -302,13 +339,8 @@ Force = Annotated[
     typer.Option("--force", help="Overwrite the --html file even if pgdyno did not write it."),
 ]
 Nearest = Annotated[bool, option_from(Run, "nearest")]
-NoAa = Annotated[
-    bool,
-    typer.Option(
-        "--no-aa",
-        help="Disable A/A control blocks: one per ten blocks after the tenth, to measure noise.",
-    ),
-]
+NoAa = Annotated[bool, option_from(Run, "aa")]
+Clients = Annotated[int | None, option_from(Drive, "clients", "4 per core of an arm")]
 IntoExisting = Annotated[
     bool,
     typer.Option(
@@ -360,9 +392,6 @@ Dsn = Annotated[
 ]
 
 
-MINUTES_MAX = 60 * 24 * 366.0
-"""A year. Longer values are typing errors."""
-
 SEED_MAX = 2**53 - 1
 """Largest integer that JSON numbers hold exactly."""
 
@@ -374,17 +403,6 @@ def machine_size() -> MachineSize:
     return MachineSize(
         len(psutil.Process().cpu_affinity()), min(physical_bytes, limit_bytes or physical_bytes)
     )
-
-
-def parse_percent(text: str) -> float:
-    """``2%`` or ``2`` → 0.02. Raises UsageError."""
-    try:
-        share = float(text.strip().removesuffix("%")) / 100
-    except ValueError:
-        raise UsageError(f"{text!r} is not a percentage; for example: 2%") from None
-    if not 0 < share < 1:
-        raise UsageError(f"a percentage must be greater than 0 and less than 100 (got {text!r})")
-    return share
 
 
 @dataclass(frozen=True)
@@ -401,20 +419,6 @@ class Output:
     full: Full = False
     json: Json = False
     quiet: Quiet = False
-
-
-def parse_minutes(text: str) -> float:
-    """Convert ``5`` (minutes), ``5m`` or ``300s`` to minutes. Raises UsageError."""
-    try:
-        return float(text)
-    except ValueError:
-        return parse_duration_s(text) / S_PER_MIN
-
-
-def require_minutes(minutes: float | None) -> None:
-    """Raise UsageError for a value of --minutes out of range; it may be nan."""
-    if minutes is not None and not 0 < minutes <= MINUTES_MAX:
-        raise UsageError(f"--minutes must be greater than 0 and at most {MINUTES_MAX:.0f} (got {minutes:g})")
 
 
 # ----------------------------------------------------------------------
@@ -569,104 +573,21 @@ class RunCall:
 # ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class ClientOptions:
+class ClientOptions(ModelOptions, model=Drive, fields="pacing rate arrivals retries threads"):
     """Options for the start of transactions."""
-
-    pacing: Annotated[Pacing, option_from(Drive, "pacing")] = "none"
-    rate: Annotated[float | None, option_from(Drive, "rate")] = None
-    arrivals: Annotated[Arrivals | None, option_from(Drive, "arrivals")] = None
-    retries: Annotated[int, option_from(Drive, "retries")] = RETRIES_MAX
-    threads: Annotated[int | None, option_from(Drive, "threads")] = None
 
     def driving(self, workload: WorkloadParameters, clients: int) -> Driving:
         """Return how the clients drive an arm. Raises UsageError, ValidationError."""
-        if self.rate is None and self.arrivals is not None:
-            raise UsageError(f"--arrivals {self.arrivals} requires --rate: add --rate, or remove --arrivals")
-        rate = {"per_s": self.rate, "arrivals": self.arrivals or "poisson"}
-        return Driving.model_validate(
-            {
-                "workload": workload,
-                "clients": clients,
-                "threads": self.threads,
-                "pacing": self.pacing,
-                "rate": None if self.rate is None else Rate.model_validate(rate),
-                "retries_max": self.retries,
-            }
-        )
+        if "arrivals" in self.given and "rate" not in self.given:
+            arrivals = self.given["arrivals"]
+            raise UsageError(f"--arrivals {arrivals} requires --rate: add --rate, or remove --arrivals")
+        fields = driving_fields({**self.given, "clients": clients})
+        return Driving.model_validate({**fields, "workload": workload})
 
 
 # ----------------------------------------------------------------------
-# Parsing of --slice, --warmup and --window, which accept more than a duration.
+# The time of a study: warnings about too few blocks, and texts.
 # ----------------------------------------------------------------------
-
-
-def warm_up_from_option(text: str | None, likely_s: float, slice_s: float, *, extends: bool) -> WarmUpLimits:
-    """Parse ``10s``, ``5s..60s`` or ``auto``; ``likely_s`` is the share of a block. Raises UsageError.
-
-    ``extends``: a trend of the effect extends the maximum, which then begins short, because the trend is the
-    clearer the shorter the warm-up was (docs/explanation/steady-state.md).
-    """
-    if text is None or text == "auto":
-        return adaptive_warm_up(likely_s, likely_s if extends else 2 * likely_s, slice_s)
-    least, dots, most = text.partition("..")
-    if not dots:
-        return WarmUpLimits(parse_duration_s(text))
-    if not least or not most:
-        raise UsageError(f"--warmup {text!r} lacks a bound: give both, for example: 5s..60s")
-    return WarmUpLimits(parse_duration_s(most), parse_duration_s(least))
-
-
-CHECKPOINTS = "checkpoints:"
-
-
-def parse_slice_s(text: str) -> float:
-    """Parse ``1s`` or ``200ms``. Raises UsageError: not a duration, out of range."""
-    if text == "auto":
-        raise UsageError("--slice auto was removed: give a length; an A/A study (18 18) measures its noise")
-    slice_s = parse_duration_s(text)
-    if not SLICE_S_MIN <= slice_s <= SLICE_S_MAX:
-        raise UsageError(
-            f"--slice must be between {format_duration(SLICE_S_MIN)} and {format_duration(SLICE_S_MAX)} "
-            f"(got {text!r}); for example: 1s"
-        )
-    return slice_s
-
-
-def requests_whole_window(window: str | None, transactions: int | None, slice_length: str | None) -> bool:
-    """Return whether a window is not divided into slices: checkpoint cycles, a number of transactions.
-
-    Raises UsageError for two lengths, and for slices of such a window.
-    """
-    if conflict := window_conflict(transactions=transactions, window=window):
-        raise UsageError(conflict)
-    is_whole = transactions is not None or (window or "").startswith(CHECKPOINTS)
-    if is_whole and slice_length is not None:
-        whole = f"--window {window}" if window else f"--transactions {transactions}"
-        raise UsageError(
-            f"--slice cannot be combined with {whole}, which measures one arm at a time "
-            "(--schedule blocks): remove --slice, or use a time in --window"
-        )
-    return is_whole
-
-
-def window_from_option(
-    text: str | None, rhythm: BlockLayout, slice_s: float, schedule: str, arms: Sequence[ArmSpec]
-) -> dict[str, object]:
-    """Return the fields of a study for ``20s`` or ``checkpoints:2``, or the default. Raises UsageError."""
-    if text is None:
-        return {"rounds": rhythm.rounds}
-    if not text.startswith(CHECKPOINTS):
-        return {"rounds": whole_rounds(parse_duration_s(text), slice_s, schedule)}
-    number = text.removeprefix(CHECKPOINTS)
-    if not re.fullmatch(r"[0-9]{1,4}", number) or not 1 <= int(number) <= CHECKPOINTS_MAX:
-        raise UsageError(
-            f"--window: the number of checkpoint cycles must be between 1 and {CHECKPOINTS_MAX} "
-            f"(got {text!r}); for example: checkpoints:2"
-        )
-    rounds, unit_s = rounds_for(int(number), likely_timeout_s(arms))
-    return {"checkpoints": int(number), "rounds": rounds, "slice_s": unit_s}
-
 
 SearchTime = Callable[[Study, MachineSize], float]
 """Time in seconds that a trial needs to search for its rate, before its warm-up."""

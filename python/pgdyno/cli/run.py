@@ -21,16 +21,16 @@ from pgdyno.cli.console import say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.options import Added, FittedFile, Output, RunCall, added_to, shortage
 from pgdyno.cli.output_files import require_writable, require_writable_page
-from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.server.builds import is_version, parse_version_spec
 from pgdyno.server.settings import profile_named, refuse_reserved
 from pgdyno.study.cases import Case, Request, cases_of, own_settings_of, setting_of
 from pgdyno.study.plan import Study
 from pgdyno.study.settings_file import is_settings_file
-from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.study.study_file_reader import Path as Keys
 from pgdyno.study.study_file_reader import examine_text, study_path, text_of, text_with_files
-from pgdyno.study.values import Settings, plain_message
+from pgdyno.study.values import Settings
 from pgdyno.units import counted, format_duration
 
 
@@ -60,12 +60,7 @@ def run(
     *,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            parser=options.parse_minutes,
-            metavar="N|DURATION",
-            help="Time budget for measurement, in minutes or with a unit (300s), without loading. "
-            "[default: from the study file]",
-        ),
+        options.option_from(Run, "budget_s", "from the study file"),
     ] = None,
     nearest: options.Nearest = False,
     no_aa: options.NoAa = False,
@@ -90,7 +85,6 @@ def run(
       pgdyno run --resume results.sqlite
       pgdyno run mine.toml --fleet
     """
-    options.require_minutes(minutes)
     added.check_judging()
     if output.html is not None:
         require_writable_page(output.html, force=output.force)

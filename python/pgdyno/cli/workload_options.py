@@ -5,7 +5,7 @@ The module is imported in a process with features only (``cli/features.py``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
@@ -14,7 +14,12 @@ import typer
 from pgdyno.cli.options import OptionGroups, ParameterOptions, WorkloadGroup
 from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
-from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
+from pgdyno.study.workload_parameters import (
+    DefaultSize,
+    WorkloadParameters,
+    parameters_by_kind,
+    workload_from,
+)
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -73,6 +78,7 @@ class PgbenchScripts(WorkloadGroup):
     """Options of the pgbench scripts."""
 
     KIND = "pgbench"
+    SCRIPTS = "file"
 
     builtin: Annotated[
         list[str] | None,
@@ -125,7 +131,7 @@ class WorkloadOptions(OptionGroups):
         """The values that were given, by name."""
         return {name: value for group in self.of_workloads for name, value in group.values().items()}
 
-    def parameters(self, default_size: Callable[[str], int]) -> WorkloadParameters:
+    def parameters(self, default_size: DefaultSize) -> WorkloadParameters:
         """Return the parameters as ``chosen_parameters`` does, with the history of the data."""
         which = self.which
         implied = [group.KIND for group in self.of_workloads if group.is_kind_implied()]
@@ -176,12 +182,8 @@ class CheckOptions(WorkloadOptions):
         return Which, *cls.OWN
 
 
-OF_ANOTHER_WORKLOAD = {("script", "pgbench"): "file", ("file", "sysbench"): "script"}
-"""Option of a workload, by its counterpart in another workload and by the name of the workload."""
-
-
 def chosen_parameters(
-    which: Which, *groups: WorkloadGroup, default_size: Callable[[str], int] = lambda _: 1
+    which: Which, *groups: WorkloadGroup, default_size: DefaultSize = lambda _: 1
 ) -> WorkloadParameters:
     """Return the workload parameters given by the options.
 
@@ -195,12 +197,14 @@ def chosen_parameters(
             message = (
                 f"{group.option(name)} requires --workload {group.KIND} (got --workload {which.workload})"
             )
-            own = OF_ANOTHER_WORKLOAD.get((name, which.workload))
-            raise UsageError(f"{message}: use --{own}" if own else message)
+            own = [of.SCRIPTS for of in groups if of.SCRIPTS and which.workload == of.KIND]
+            raise UsageError(f"{message}: use --{own[0]}" if own and name == group.SCRIPTS else message)
         given |= values
-    parameters = parameters_by_kind()[which.workload]
+    known = parameters_by_kind()
+    parameters = known[which.workload]
     if which.variant is not None:
         if not parameters.HAS_VARIANTS:
-            raise UsageError(f"--variant requires --workload pgbench (got --workload {which.workload})")
+            having = " or ".join(kind for kind, of in known.items() if of.HAS_VARIANTS)
+            raise UsageError(f"--variant requires --workload {having} (got --workload {which.workload})")
         given["variant"] = which.variant
     return workload_from({"kind": which.workload, **parameters.from_options(given, default_size)})

@@ -277,8 +277,8 @@ def with_build_options(arms: Sequence[ArmSpec], options: str) -> list[ArmSpec]:
     if not any(arm.is_git for arm in arms):
         servers = ", ".join(dict.fromkeys(arm.without_password().server for arm in arms))
         raise UsageError(
-            f"build options require a server that is built from a commit (got {servers}): name one as "
-            "git:REF, or build a version with them (pgdyno servers build)"
+            f"--build-options, or build_options= of an arm, requires a server that is built from a commit "
+            f"(got {servers}): name one as git:REF, or build a version with them (pgdyno servers build)"
         )
     update = {BUILD_OPTIONS: options}
     return [arm.model_copy(update=update) if arm.is_git and not arm.build_options else arm for arm in arms]

@@ -19,7 +19,7 @@ from typing import Any
 from psycopg import ProgrammingError
 from pydantic import ValidationError
 
-from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.study import sizing
 from pgdyno.study.arm_spec import (
     BUILD_OPTIONS,
@@ -35,8 +35,8 @@ from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, unit_of_window_s
 from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
-from pgdyno.study.study_file import Drive, StudyFile, key_of
-from pgdyno.study.values import Level, Settings, StudyTable, frozen, level_name, plain_message
+from pgdyno.study.study_file import Drive, Initdb, Run, StudyFile, driving_fields, key_of
+from pgdyno.study.values import Level, Settings, StudyTable, frozen, level_name
 from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
 
@@ -175,20 +175,15 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
     name = label_of(names_of(case)) or drivings[0].workload.kind
     fields: dict[str, Any] = {
         **dict(drivings[0]),
-        "title": f"{file.title}: {name}" if cases > 1 else file.title,
-        "stop": file.run.stop or "verdict",
-        "arms": specs,
-        "margin": file.run.margin,
-        "confidence": file.run.confidence,
-        "capacity": file.run.capacity,
-        "seed": seed_of(file.run.seed, name),
-        "on_failure": file.run.on_failure,
-        "nearest": file.run.nearest,
-        "drivers": _drivers(file),
-        "aa": file.run.aa,
-        "aa_refused_by": "" if file.run.aa else "run.aa = false",
+        **file.run.study_fields(),
         **layout,
-        **_measuring(file),
+        **_initdb(file.initdb),
+        "title": f"{file.title}: {name}" if cases > 1 else file.title,
+        "arms": specs,
+        "seed": seed_of(file.run.seed, name),
+        "drivers": _drivers(file),
+        "aa_refused_by": "" if file.run.aa else "run.aa = false",
+        **({} if file.run.probes is None else {"probes": file.run.probes}),
     }
     if any(driving != drivings[0] for driving in drivings):
         fields["drivings"] = drivings
@@ -332,16 +327,7 @@ def placed(
 def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
     """Return the load of one arm. Raises StudyFileError."""
     values = {name: level.value for name, level in levels.items()}
-    drive = {
-        name: value
-        for name in type(file.drive).model_fields
-        if (value := values.get(name, getattr(file.drive, name))) is not None
-    }
-    arrivals = drive.pop("arrivals", None)
-    if "rate" in drive:
-        drive["rate"] = {"per_s": drive["rate"]} | ({"arrivals": arrivals} if arrivals else {})
-    if "retries" in drive:
-        drive["retries_max"] = drive.pop("retries")
+    drive = driving_fields({name: values.get(name, value) for name, value in file.drive})
     if "clients" not in drive:
         raise StudyFileError(("drive",), "clients is missing: set it here or as a factor")
     given = {**file.workload, **{name: value for name, value in values.items() if is_parameter(name)}}
@@ -400,17 +386,13 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     slice_s = run.slice_s or sizing.slice_s_of(file.fleet.n)
     if run.schedule not in TOGETHER and run.window_s is not None:
         slice_s = run.window_s / 2 if run.window_s < 2 else unit_of_window_s(run.window_s)
-    if run.checkpoints is not None:
-        rounds, slice_s = rounds_for(run.checkpoints, likely_timeout_s(arms))
-        rhythm = BlockLayout(30.0, rounds)
-    elif run.window_s is not None:
-        rounds = whole_rounds(run.window_s, slice_s, run.schedule)
-        rhythm = BlockLayout(min(30.0, max(2.0, round(run.window_s / 3))), rounds)
-    elif run.rounds is not None:
-        rhythm = BlockLayout(min(30.0, max(2.0, round(run.rounds * slice_s / 3))), run.rounds)
-    else:
+    rounds, slice_s = window_of(run, slice_s, run.schedule, arms)
+    if rounds is None:
         turns = 1 if run.schedule == "duet" else len(arms)
         rhythm = fit_block_layout(budget_s, turns, slice_s, run.schedule)
+    else:
+        window_s = math.inf if run.checkpoints else run.window_s or rounds * slice_s
+        rhythm = BlockLayout(max(2.0, float(round(min(WARM_UP_S_MAX, window_s / 3)))), rounds)
     return {
         "schedule": run.schedule,
         "slice_s": slice_s,
@@ -419,8 +401,20 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
         **_warmup(file, rhythm.warmup_s, slice_s),
         "rounds": rhythm.rounds,
         "budget_s": budget_s,
-        "blocks_max": run.repeats,
     }
+
+
+def window_of(run: Run, slice_s: float, schedule: str, arms: Sequence[ArmSpec]) -> tuple[int | None, float]:
+    """Return the number of slices of the window that is given, None without one, and their length."""
+    if run.checkpoints is not None:
+        return rounds_for(run.checkpoints, likely_timeout_s(arms))
+    if run.window_s is not None:
+        return whole_rounds(run.window_s, slice_s, schedule), slice_s
+    return run.rounds, slice_s
+
+
+WARM_UP_S_MAX = 30.0
+"""Longest warm-up of a study file that has a window and no warm-up."""
 
 
 def _warmup(file: StudyFile, likely_s: float, slice_s: float) -> dict[str, Any]:
@@ -434,19 +428,9 @@ def _warmup(file: StudyFile, likely_s: float, slice_s: float) -> dict[str, Any]:
     return {"warmup_s": max(found.most_s, least_s or 0.0), "warmup_min_s": least_s}
 
 
-def _measuring(file: StudyFile) -> dict[str, Any]:
-    """Return the fields for the measurement and for initdb."""
-    run, initdb = file.run, file.initdb
-    return {
-        "transactions": run.transactions,
-        "checkpoints": run.checkpoints,
-        "cache_state": run.cache_state,
-        "recovery": run.recovery,
-        "vacuum_after": run.vacuum_after,
-        "checksums": initdb.checksums,
-        "wal_segment_mb": None if initdb.wal_segment_bytes is None else initdb.wal_segment_bytes // 2**20,
-        **({} if run.probes is None else {"probes": run.probes}),
-    }
+def _initdb(initdb: Initdb) -> dict[str, Any]:
+    size = initdb.wal_segment_bytes
+    return {"checksums": initdb.checksums, "wal_segment_mb": None if size is None else size // 2**20}
 
 
 def _located(

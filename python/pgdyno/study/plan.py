@@ -27,7 +27,7 @@ from pgdyno.study.sizing import (
     ProbeName,
     Schedule,
 )
-from pgdyno.study.values import Limit
+from pgdyno.study.values import CHECKPOINTS_MAX, Limit
 from pgdyno.study.workload_parameters import Workload
 from pgdyno.units import format_duration
 
@@ -64,9 +64,6 @@ def has_interim_analyses(schedule: Schedule, blocks_max: int | None) -> bool:
 # The study: everything that determines what is run, as a value that fits into JSON.
 # ----------------------------------------------------------------------
 
-
-CHECKPOINTS_MAX = 1000
-"""Maximum number of checkpoint cycles per window: 3.5 days at the default checkpoint_timeout."""
 
 # Types of a study and of the keys of study files, with their ranges.
 Arrivals = Literal["constant", "poisson"]

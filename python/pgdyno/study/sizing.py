@@ -242,12 +242,6 @@ MAX_THREADS = 256
 PER_GENERATOR = {"clients": MAX_CLIENTS, "threads": MAX_THREADS}
 """Both maxima, by the name of the option."""
 
-WAREHOUSE_BYTES = 110e6
-"""Heap and indexes of one warehouse, rounded up. The engine's forecast before a load is exact."""
-
-BRANCH_BYTES = 16e6
-"""Accounts of one branch with their primary key, rounded up."""
-
 
 @dataclass(frozen=True)
 class MachineSize:
@@ -262,19 +256,14 @@ def default_clients(machine: MachineSize) -> int:
     return min(MAX_CLIENTS, 4 * machine.cores)
 
 
-def default_warehouses(machine: MachineSize, clients: int, arms: int) -> int:
-    """Return one warehouse per client, limited so that the data of all arms fit in a quarter of the memory.
+def default_size(machine: MachineSize, clients: int, arms: int, unit_bytes: float) -> int:
+    """Return one warehouse or branch of ``unit_bytes`` per client, limited so that the data of all arms fit
+    in a quarter of the memory.
 
     With fewer warehouses than clients, lock waits dominate the result; with data larger than memory, the disk
     does.
     """
-    that_fit = math.floor(machine.memory_bytes / 4 / arms / WAREHOUSE_BYTES)
-    return max(1, min(clients, that_fit))
-
-
-def default_scale(machine: MachineSize, clients: int, arms: int) -> int:
-    """Return one branch per client, with the same limit and for the same reasons."""
-    that_fit = math.floor(machine.memory_bytes / 4 / arms / BRANCH_BYTES)
+    that_fit = math.floor(machine.memory_bytes / 4 / arms / unit_bytes)
     return max(1, min(clients, that_fit))
 
 

@@ -24,7 +24,16 @@ from pydantic import (
 from pgdyno.errors import StudyFileError
 from pgdyno.hooks import Hooks
 from pgdyno.study import plan
-from pgdyno.study.sizing import CONFIDENCE, MARGIN, ROUNDS_OF_A_WINDOW_MAX, SLICE_S, ProbeName
+from pgdyno.study.sizing import (
+    CONFIDENCE,
+    MARGIN,
+    RETRIES_MAX,
+    ROUNDS_OF_A_WINDOW_MAX,
+    SLICE_S,
+    SLICE_S_MAX,
+    SLICE_S_MIN,
+    ProbeName,
+)
 from pgdyno.study.values import (
     Duration,
     Level,
@@ -38,7 +47,13 @@ from pgdyno.study.values import (
     level_name,
     levels_as_written,
     levels_of,
+    parse_minutes,
+    parse_percent,
+    parse_slice_s,
+    parse_warm_up,
+    parse_window,
 )
+from pgdyno.units import given_percent
 
 
 class SourceMachine(StudyTable):
@@ -60,10 +75,23 @@ class Source(StudyTable):
     machine: SourceMachine | None = Field(default=None, description="Machine of the experiment.")
 
 
+def driving_fields(drive: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of ``Driving`` for values of ``Drive``, without those that are None."""
+    fields = {name: value for name, value in drive.items() if value is not None}
+    arrivals = fields.pop("arrivals", None)
+    if "rate" in fields:
+        fields["rate"] = {"per_s": fields["rate"]} | ({"arrivals": arrivals} if arrivals else {})
+    if "retries" in fields:
+        fields["retries_max"] = fields.pop("retries")
+    return fields
+
+
 class Drive(StudyTable):
     """Load of each arm. Each key may be a factor instead."""
 
-    clients: int | None = Field(default=None, description="Number of client connections per arm.")
+    clients: Annotated[int | None, Option("N", ("--clients", "-c", "--client"))] = Field(
+        default=None, description="Number of client connections per arm, 1 to 2000 per load generator."
+    )
     rate: Annotated[float | None, Option("N", ("--rate", "-R"), "closed loop")] = Field(
         default=None,
         description="Open-loop load of N transactions per second per arm, independent of response times.",
@@ -71,10 +99,10 @@ class Drive(StudyTable):
     arrivals: Annotated[plan.Arrivals | None, Option(default="poisson")] = Field(
         default=None, description="Arrival process of --rate."
     )
-    pacing: Annotated[plan.Pacing | None, Option()] = Field(
+    pacing: Annotated[plan.Pacing | None, Option(default="none")] = Field(
         default=None, description="tpcc: keying and think times of TPC-C terminals, or none."
     )
-    retries: Annotated[int | None, Option("N")] = Field(
+    retries: Annotated[int | None, Option("N", default=str(RETRIES_MAX))] = Field(
         default=None,
         description="Maximum number of retries per transaction after a serialization failure or deadlock.",
     )
@@ -87,25 +115,43 @@ class Drive(StudyTable):
 class Run(StudyTable):
     """Schedule, durations and stopping of the measurement."""
 
-    schedule: Literal["slices", "duet", "blocks", "sequential"] = Field(
+    schedule: Annotated[
+        Literal["slices", "duet", "blocks", "sequential"],
+        Option(
+            default="duet for two servers that pgdyno starts on 4 or more cores, without profiles and "
+            "settings for cores; otherwise slices",
+            values=("slices", "duet", "blocks"),
+        ),
+    ] = Field(
         default="slices",
-        description="slices: the arms alternate within a block; duet: two arms run at the same time, each "
-        "on half of the cores; blocks: one arm after the other, in random order; sequential: all blocks of "
-        "one arm, then of the next, as in most published experiments.",
+        description="How arms share a block: in alternating slices, at the same time on half of the cores "
+        "each (duet, two arms only), or one after the other in random order (blocks). In study files also "
+        "sequential: all blocks of one arm, then of the next, as in most published experiments.",
     )
-    warmup_s: Duration | None = Field(
+    warmup_s: Annotated[
+        Duration | None,
+        Option("auto|DURATION|MIN..MAX", ("--warmup",), parse=parse_warm_up),
+    ] = Field(
         default=None,
         alias="warmup",
-        description="Warm-up per arm and block; the maximum if warmup_min is given. "
-        "[default: until steady state]",
+        description="Warm-up per arm and block: a fixed time, or with a minimum (MIN..MAX, key warmup_min) "
+        "until the rates reach steady state. [default: until steady state, 2s to a third of the window, "
+        "longer while an effect changes]",
     )
     warmup_min_s: Duration | None = Field(
         default=None,
         alias="warmup_min",
         description="Minimum warm-up. After it, the warm-up ends at steady state.",
     )
-    window_s: Duration | None = Field(
-        default=None, gt=0, alias="window", description="Measurement window per arm and block, as a time."
+    window_s: Annotated[
+        Duration | None, Option("DURATION|checkpoints:N", ("--window",), parse=parse_window)
+    ] = Field(
+        default=None,
+        gt=0,
+        alias="window",
+        description="Measurement window per arm and block: a time, or checkpoint cycles with one arm at a "
+        "time (checkpoints:N, key checkpoints). [default: short enough for at least 8 blocks, if the budget "
+        "allows]",
     )
     transactions: Annotated[plan.Transactions | None, Option("N", ("--transactions", "-t"))] = Field(
         default=None,
@@ -116,12 +162,13 @@ class Run(StudyTable):
         description="Measurement window as a number of checkpoint cycles, each as long as the longest "
         "checkpoint_timeout of the arms.",
     )
-    slice_s: Duration | None = Field(
+    slice_s: Annotated[Duration | None, Option("DURATION", ("--slice",), parse=parse_slice_s)] = Field(
         default=None,
-        gt=0,
+        ge=SLICE_S_MIN,
+        le=SLICE_S_MAX,
         alias="slice",
-        description=f"Length of a slice (schedules slices and duet). [default: {SLICE_S:g}s; "
-        "longer with more than 5 load generators]",
+        description=f"Length of a slice, 50ms to 60s. [default: {SLICE_S:g}s; longer with more than 25 "
+        "clients per core in compare, or with more than 5 load generators]",
     )
     rounds: int | None = Field(
         default=None,
@@ -129,22 +176,32 @@ class Run(StudyTable):
         le=ROUNDS_OF_A_WINDOW_MAX,
         description="Measurement window as a number of slices per arm and block.",
     )
-    repeats: int | None = Field(
-        default=None, ge=1, description="Number of blocks of every case; with stop = verdict the maximum."
-    )
-    budget_s: Duration | None = Field(
-        default=None, gt=0, alias="budget", description="Time budget for the measurement of all cases."
-    )
-    stop: plan.Stop | None = Field(
+    repeats: Annotated[int | None, Option("N", ("--blocks",))] = Field(
         default=None,
-        description="verdict: stop when every comparison of every case has a verdict, at the latest at the "
-        "end of the budget or repeats; budget: stop at the end only. [default: verdict; with sequential: "
-        "budget]",
+        ge=1,
+        description="Maximum number of blocks of every case. [default: limited by the time budget only]",
     )
-    margin: plan.Margin = Field(default=MARGIN, description="Equivalence margin, as a share: 0.02 is 2%.")
-    confidence: Annotated[plan.Confidence, Option("PERCENT")] = Field(
-        default=CONFIDENCE, description="Confidence level of the intervals."
+    budget_s: Annotated[Duration | None, Option("N|DURATION", ("--minutes",), parse=parse_minutes)] = Field(
+        default=None,
+        gt=0,
+        alias="budget",
+        description="Time budget for the measurement of all cases, in compare kept to within half a block. "
+        "The first block always runs. Fetching servers and loading data are not included.",
     )
+    stop: Annotated[plan.Stop | None, Option(default="verdict")] = Field(
+        default=None,
+        description="When to stop: at the verdict of every comparison of every case, at the latest at the "
+        "end of the budget or of the number of blocks; budget: at that end only.",
+    )
+    margin: Annotated[plan.Margin, Option("PERCENT", default=given_percent(MARGIN), parse=parse_percent)] = (
+        Field(
+            default=MARGIN,
+            description="Equivalence margin: two servers are the same if larger differences are rejected.",
+        )
+    )
+    confidence: Annotated[
+        plan.Confidence, Option("PERCENT", default=given_percent(CONFIDENCE), parse=parse_percent)
+    ] = Field(default=CONFIDENCE, description="Confidence level of the intervals.")
     capacity: Annotated[Limit | None, Option("LIMIT")] = Field(
         default=None,
         description="Compare the highest rate at which latency stays within LIMIT, for example 'p99<20ms'. "
@@ -155,8 +212,11 @@ class Run(StudyTable):
         description="Caches before each trial. restored: page cache as after the restore; cold: page cache "
         "dropped; prewarmed: every table and index read into shared buffers.",
     )
-    probes: tuple[ProbeName, ...] | None = Field(
-        default=None, description="Telemetry to collect. [default: all probes with low overhead]"
+    probes: Annotated[
+        tuple[ProbeName, ...] | None, Option("NAME|default|none", ("--probe",), is_repeated=True)
+    ] = Field(
+        default=None,
+        description="Telemetry to collect: statements, wal, …. [default: all probes with low overhead]",
     )
     recovery: bool = Field(
         default=False, description="End each trial with a crash and measure the recovery time."
@@ -171,14 +231,26 @@ class Run(StudyTable):
         default="continue",
         description="What to do after a failed trial. Three failed blocks in a row always stop the study.",
     )
-    aa: bool = Field(
+    aa: Annotated[bool, Option(names=("--no-aa",))] = Field(
         default=True,
-        description="Hidden A/A blocks, which measure the noise of the machine.",
+        description="Hidden A/A blocks, one per ten blocks after the tenth, to measure noise.",
     )
     nearest: Annotated[bool, Option()] = Field(
         default=False,
         description="Use the nearest available version if a version is not available, and report it.",
     )
+
+    def study_fields(self) -> dict[str, Any]:
+        """Return the fields of a study that have the values of keys."""
+        same = {name: getattr(self, name) for name in SAME_IN_STUDY}
+        return {**same, "stop": self.stop or "verdict", "blocks_max": self.repeats}
+
+
+SAME_IN_STUDY = (
+    *("margin", "confidence", "capacity", "transactions", "checkpoints", "cache_state", "recovery"),
+    *("vacuum_after", "on_failure", "nearest", "aa"),
+)
+"""Keys that are fields of a study."""
 
 
 class Fleet(StudyTable):

@@ -17,7 +17,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from pgdyno.errors import StudyFileError, UsageError
+from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.study.arm_spec import read_files
 from pgdyno.study.cases import (
     COMBINATIONS_MAX,
@@ -30,7 +30,7 @@ from pgdyno.study.cases import (
 from pgdyno.study.plan import window_conflict
 from pgdyno.study.sizing import SLICE_S, TOGETHER
 from pgdyno.study.study_file import PUBLISHED_KEYS, Drive, StudyFile, excludes, level_names, published_model
-from pgdyno.study.values import Level, Scalar, parse_limit, plain_message
+from pgdyno.study.values import Level, Scalar, parse_limit
 from pgdyno.study.workload_parameters import parameters_by_kind
 
 # ----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Values in a study file: durations, sizes, limits, levels, settings; and messages about wrong ones."""
+"""Values in a study file and of options: durations, sizes, shares, limits, levels, settings."""
 
 from __future__ import annotations
 
@@ -21,26 +21,8 @@ from pydantic import (
 )
 
 from pgdyno.errors import UsageError
-from pgdyno.units import parse_duration_s, parse_size_bytes
-
-
-def plain_message(message: str) -> str:
-    """Convert ``Input should be a valid integer`` to ``must be an integer``."""
-    text = message.removeprefix("Value error, ")
-    for theirs, ours in (
-        ("Input should be", "must be"),
-        ("a valid integer", "an integer"),
-        ("a valid boolean", "true or false"),
-        ("a valid string", "a string in quotes"),
-        ("a valid number", "a number"),
-        ("a valid tuple", "a list"),
-        ("a valid array", "a list"),
-        ("an object", "a table"),
-        ("a valid dictionary", "a table"),
-        ("Field required", "is missing"),
-    ):
-        text = text.replace(theirs, ours)
-    return text
+from pgdyno.study.sizing import SLICE_S_MAX, SLICE_S_MIN
+from pgdyno.units import S_PER_MIN, format_duration, parse_duration_s, parse_size_bytes
 
 
 @dataclass(frozen=True)
@@ -48,17 +30,94 @@ class Option:
     """A field that is also an option of the command line.
 
     ``names``: its spellings, if not that of the field. ``default``: the default as text, if not that of the
-    field. ``help``: if not the description of the field. ``of``: the beginning of the help, if not the kind
-    of the workload. ``is_repeated``: it gives a list. ``has_range``: the help shows the bounds of the field.
+    field. ``of``: the beginning of the help, if not the kind of the workload. ``values``: those that the
+    option may have, if not all of the field. ``is_repeated``: it gives a list. ``has_range``: the help shows
+    the bounds of the field. ``parse``: returns the value of the text, or the values of several fields by
+    name; raises UsageError.
     """
 
     metavar: str | None = None
     names: tuple[str, ...] = ()
     default: str = ""
-    help: str = ""
     of: str = ""
+    values: tuple[str, ...] = ()
     is_repeated: bool = False
     has_range: bool = False
+    parse: Callable[[str], Any] | None = None
+
+
+# ----------------------------------------------------------------------
+# Parsers of options. The name of the option precedes the text of a UsageError.
+# ----------------------------------------------------------------------
+
+MINUTES_MAX = 60 * 24 * 366.0
+"""A year. Longer values are typing errors."""
+
+
+def parse_minutes(text: str) -> float:
+    """Convert ``5`` (minutes), ``5m`` or ``300s`` to minutes. Raises UsageError."""
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = parse_duration_s(text) / S_PER_MIN
+    if not 0 < minutes <= MINUTES_MAX:
+        raise UsageError(f"must be greater than 0 and at most {MINUTES_MAX:.0f} (got {minutes:g})")
+    return minutes
+
+
+def parse_percent(text: str) -> float:
+    """``2%`` or ``2`` → 0.02. Raises UsageError."""
+    try:
+        share = float(text.strip().removesuffix("%")) / 100
+    except ValueError:
+        raise UsageError(f"{text!r} is not a percentage; for example: 2%") from None
+    if not 0 < share < 1:
+        raise UsageError(f"must be greater than 0% and less than 100% (got {text!r})")
+    return share
+
+
+def parse_slice_s(text: str) -> float:
+    """Parse ``1s`` or ``200ms``. Raises UsageError: not a duration, out of range."""
+    if text == "auto":
+        raise UsageError("auto was removed: give a length; an A/A study (18 18) measures its noise")
+    slice_s = parse_duration_s(text)
+    if not SLICE_S_MIN <= slice_s <= SLICE_S_MAX:
+        raise UsageError(
+            f"must be between {format_duration(SLICE_S_MIN)} and {format_duration(SLICE_S_MAX)} "
+            f"(got {text!r}); for example: 1s"
+        )
+    return slice_s
+
+
+def parse_warm_up(text: str) -> Mapping[str, float]:
+    """Parse ``10s``, ``5s..60s`` or ``auto``. Raises UsageError."""
+    least, dots, most = text.partition("..")
+    if text == "auto":
+        return {}
+    if not dots:
+        return {"warmup_s": parse_duration_s(text)}
+    if not least or not most:
+        raise UsageError(f"{text!r} lacks a bound: give both, for example: 5s..60s")
+    return {"warmup_s": parse_duration_s(most), "warmup_min_s": parse_duration_s(least)}
+
+
+CHECKPOINTS = "checkpoints:"
+
+CHECKPOINTS_MAX = 1000
+"""Maximum number of checkpoint cycles per window: 3.5 days at the default checkpoint_timeout."""
+
+
+def parse_window(text: str) -> Mapping[str, float]:
+    """Parse ``20s`` or ``checkpoints:2``. Raises UsageError."""
+    if not text.startswith(CHECKPOINTS):
+        return {"window_s": parse_duration_s(text)}
+    number = text.removeprefix(CHECKPOINTS)
+    if not re.fullmatch(r"[0-9]{1,4}", number) or not 1 <= int(number) <= CHECKPOINTS_MAX:
+        raise UsageError(
+            f"the number of checkpoint cycles must be between 1 and {CHECKPOINTS_MAX} (got {text!r}); "
+            "for example: checkpoints:2"
+        )
+    return {"checkpoints": int(number)}
 
 
 NAME_LENGTH_MAX = 60

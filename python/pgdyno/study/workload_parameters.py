@@ -114,6 +114,7 @@ class WorkloadParameters(BaseModel):
     )
 
     PACE: ClassVar[Pace]
+    UNIT_BYTES: ClassVar[float]  # size of a warehouse or of scale 1, of a workload that takes a default size
     SMALLER: ClassVar[str]  # remedy if the data are too large, in the imperative
     HAS_PACING: ClassVar[bool]  # True if it has keying and think times
     HAS_SCRIPTS: ClassVar[bool] = False  # True if the engine can check its scripts
@@ -205,10 +206,10 @@ class WorkloadParameters(BaseModel):
         return []
 
     @classmethod
-    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+    def from_options(cls, given: dict[str, Any], default_size: DefaultSize) -> dict[str, Any]:
         """Return the parameters that options give. Raises UsageError.
 
-        ``given``: their values by name. ``default_size``: warehouses or scale by kind, if none is given.
+        ``given``: their values by name. ``default_size``: warehouses or scale, if none is given.
         """
         del default_size
         return given
@@ -292,6 +293,9 @@ class WorkloadParameters(BaseModel):
         return self.data_name
 
 
+DefaultSize = Callable[[type[WorkloadParameters]], int]
+"""Default warehouses or scale of a workload."""
+
 PARAMETERS: Hooks[type[WorkloadParameters]] = Hooks("parameters")
 """The classes of all workloads. A feature adds parameters to a workload by a subclass of the same kind."""
 
@@ -299,16 +303,18 @@ PARAMETERS: Hooks[type[WorkloadParameters]] = Hooks("parameters")
 def parameters_by_kind(given: Iterable[str] = ()) -> dict[str, type[WorkloadParameters]]:
     """Return the class of each kind of workload.
 
-    If a kind has several, it is the one with the fewest parameters that has all of the ``given`` ones, or
-    without ``given`` the one with the most.
+    If a kind has several, one extends the other. It is the base class if this has all of the ``given``
+    parameters, and otherwise the extended one. Raises TypeError for two extensions of one class.
     """
     found: dict[str, type[WorkloadParameters]] = {}
     wanted = set(given)
     for one in PARAMETERS:
         kind = one.model_fields["kind"].default
         other = found.setdefault(kind, one)
-        small, large = sorted((other, one), key=lambda of: len(of.model_fields))
-        found[kind] = small if wanted and wanted <= small.model_fields.keys() else large
+        base, extended = (one, other) if issubclass(other, one) else (other, one)
+        if not issubclass(extended, base):
+            raise TypeError(f"{base.__name__} and {extended.__name__} both extend the workload {kind}")
+        found[kind] = base if wanted and wanted <= base.model_fields.keys() else extended
     return found
 
 

@@ -484,9 +484,11 @@ def of_plan(plan: Study, latencies: TrialLatencies) -> Sequence[Metric]:
 
 def _of_workload(plan: Study) -> Sequence[Metric]:
     """Return the throughput metrics that all arms have, such as NOPM with new orders, and the CPU metrics."""
-    first, *others = (OF_UNIT[plan.driving(arm).workload.pace.unit] for arm in range(len(plan.arms)))
+    units = [plan.driving(arm).workload.pace.unit for arm in range(len(plan.arms))]
+    first, *others = (OF_UNIT.get(unit, (TPS,)) for unit in units)
     return *(one for one in first if all(one in other for other in others)), SERVER_CPU, DRIVER_CPU
 
 
-OF_UNIT: Mapping[str, Sequence[Metric]] = {"NOPM": (NOPM, TPM), "TPM": (TPM,), "tx/s": (TPS,)}
-"""Throughput metrics by the unit of the customary rate of a workload, the one of the verdict first."""
+OF_UNIT: Mapping[str, Sequence[Metric]] = {"NOPM": (NOPM, TPM), "TPM": (TPM,)}
+"""Throughput metrics by the unit of the customary rate of a workload, the one of the verdict first. Workloads
+with other units have transactions per second."""

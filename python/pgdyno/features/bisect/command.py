@@ -10,7 +10,6 @@ import math
 import re
 import shlex
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,13 +19,13 @@ from rich.text import Text
 
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.cli import options
-from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
+from pgdyno.cli.compare import BlockOptions, ChoiceOptions, DesignOptions, study_of
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.execution import refuse_ignored_options
 from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.report import read_report, write_html
 from pgdyno.cli.workload_options import WorkloadOptions
-from pgdyno.errors import INCONCLUSIVE, Interrupted, UsageError
+from pgdyno.errors import INCONCLUSIVE, Interrupted, UsageError, naming
 from pgdyno.features.bisect.run import LOCK, StepEnded, StepStarted, read_commits, run_bisect
 from pgdyno.features.bisect.search import (
     Commit,
@@ -51,7 +50,6 @@ from pgdyno.measure.progress import (
 )
 from pgdyno.server.directories import locked_if_free
 from pgdyno.study.arm_spec import ArmSpec, parse_arm, with_own_files
-from pgdyno.study.sizing import CONFIDENCE
 from pgdyno.study.study_file import Run
 from pgdyno.units import Better, Estimate, ci_text, counted, format_duration, given_percent, share_text
 
@@ -287,30 +285,25 @@ def bisect(
             metavar="@PROFILE|SETTING=VALUE,…", help="Settings of all servers, as in an ARM of `compare`."
         ),
     ] = None,
-    clients: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            help="Number of client connections per server, 1 to 2000. [default: 4 per core of an arm]",
-        ),
-    ] = None,
+    clients: options.Clients = None,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            parser=options.parse_minutes,
-            metavar="N|DURATION",
-            help="Time budget for the blocks of all steps, in minutes. Builds and loads are not included. "
+        options.option_from(
+            Run,
+            "budget_s",
+            text="Time budget for the blocks of all steps, in minutes. Builds and loads are not included. "
             f"With --resume, time to add. [default: {MINUTES:g}]",
         ),
     ] = None,
     confidence: Annotated[
-        str,
-        typer.Option(
-            metavar="PERCENT",
-            help="Confidence level. The probability of a wrong step is at most 100% minus this, over all "
+        float | None,
+        options.option_from(
+            Run,
+            "confidence",
+            text="Confidence level. The probability of a wrong step is at most 100% minus this, over all "
             "steps together.",
         ),
-    ] = f"{CONFIDENCE:.0%}",
+    ] = None,
     seed: Annotated[int | None, options.option_from(Run, "seed")] = None,
     design: BlockOptions,
     load: ClientOptions,
@@ -337,7 +330,6 @@ def bisect(
       pgdyno bisect v1 v2 --build-script './configure --prefix=$PGDYNO_PREFIX && make -sj4 install'
       pgdyno bisect --resume pgdyno-bisect-20261121-213000 --minutes 60
     """
-    options.require_minutes(minutes)
     if resume is not None:
         refuse_ignored_options(context, READ_ON_RESUME, "the directory")
         folder, record = resume, read_search(resume)
@@ -354,7 +346,7 @@ def bisect(
             _placeholders(settings, commits),
             clients,
             total,
-            DesignOptions(**asdict(design), confidence=confidence, seed=seed, no_aa=True),
+            DesignOptions(design, choice=ChoiceOptions(confidence=confidence, seed=seed), no_aa=True),
             load,
             workload,
         )
@@ -388,7 +380,8 @@ def _run(folder: Path, record: SearchRecord, *, quiet: bool) -> SearchRecord:
 
 def _placeholders(settings: str | None, commits: list[Commit]) -> tuple[ArmSpec, ...]:
     """Return the arms GOOD and BAD, with the settings of all commits. Raises UsageError."""
-    arm = with_own_files(parse_arm(f"git:HEAD,{settings}" if settings else "git:HEAD"))
+    with naming("--settings"):
+        arm = with_own_files(parse_arm(f"git:HEAD,{settings}" if settings else "git:HEAD"))
     if arm.load:
         raise UsageError(f"--settings has no {next(iter(arm.load))}: use the option of the workload")
     ends = {"GOOD": commits[0], "BAD": commits[-1]}

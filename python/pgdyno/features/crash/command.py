@@ -13,24 +13,16 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import say
-from pgdyno.cli.options import ModelOptions
+from pgdyno.cli.options import ModelOptions, option_name
 from pgdyno.cli.output_files import require_writable
 from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.crash_test import require_possible, run_crash_test
-from pgdyno.features.crash.plan import (
-    ACTIVE_S_LIMIT,
-    ACTIVE_S_MIN,
-    DISK_BLOCK_BYTES,
-    DISK_BYTES_MAX,
-    DISK_BYTES_MIN,
-    CrashPlan,
-)
+from pgdyno.features.crash.plan import ACTIVE_S_LIMIT, CrashPlan
 from pgdyno.features.crash.records import Crash, has_study, read_crash_test
 from pgdyno.features.crash.sections import progress_line, read_crash_report
 from pgdyno.interruption import Interruption
 from pgdyno.study.arm_spec import parse_arms, with_build_options
-from pgdyno.units import parse_duration_s, parse_size_bytes
 
 
 class HowToCrash(
@@ -39,8 +31,10 @@ class HowToCrash(
     """Options of the crashes: kind, number, disk and moment."""
 
 
-class CrashLoadOptions(ModelOptions, model=CrashPlan, fields="workload scale clients"):
-    """The load until a crash."""
+class CrashLoadOptions(
+    ModelOptions, model=CrashPlan, fields="active_s_max workload scale clients disk_bytes"
+):
+    """Options of the load until a crash, and the size of the disk."""
 
 
 def crash(
@@ -53,19 +47,7 @@ def crash(
     ],
     *,
     how: HowToCrash,
-    within: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DURATION",
-            help="Longest time from the first transaction until a crash, 1s to 1h. With fsync=off the kernel "
-            "writes data back after about 30 s. [default: 5s]",
-        ),
-    ] = None,
     load: CrashLoadOptions,
-    disk_size: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE", help="Size of the simulated disk, at least 1GB. [default: 4GB]"),
-    ] = None,
     evidence: Annotated[
         Path | None,
         typer.Option(
@@ -102,7 +84,9 @@ def crash(
       pgdyno crash --real postgresql://postgres@10.0.0.7/postgres --cuts 3
     """
     real = "real" in how.given
-    if real and (given := "--within" if within else "--disk-size" if disk_size else ""):
+    own = next((name for name in ("active_s_max", "disk_bytes") if real and name in load.given), "")
+    if own:
+        given = option_name(CrashPlan, own)
         raise UsageError(f"{given} does not apply to --real, where you cause the crash: remove it")
     chosen = with_build_options(parse_arms(arms), build_options)
     for arm in (arm for arm in chosen if arm.is_dsn):
@@ -116,9 +100,7 @@ def crash(
     plan = CrashPlan(
         arms=tuple(chosen),
         **how.given,
-        **load.given,
-        active_s_max=ACTIVE_S_LIMIT if real else _active_s_max(within or "5s"),
-        disk_bytes=_disk_bytes(disk_size or "4GB"),
+        **(load.given | ({"active_s_max": ACTIVE_S_LIMIT} if real else {})),
         seed=_seed(path, seed),
     )
     require_possible(plan)
@@ -142,22 +124,6 @@ def crash(
     if not quiet:
         say(f"results file: {path}")
     return 0
-
-
-def _active_s_max(text: str) -> float:
-    """Return the time of --within. Raises UsageError."""
-    active_s = parse_duration_s(text)
-    if not ACTIVE_S_MIN <= active_s <= ACTIVE_S_LIMIT:
-        raise UsageError(f"--within must be at least 1s and at most 1h (got {text})")
-    return active_s
-
-
-def _disk_bytes(text: str) -> int:
-    """Return the size of --disk-size, in whole blocks. Raises UsageError."""
-    size = parse_size_bytes(text) // DISK_BLOCK_BYTES * DISK_BLOCK_BYTES
-    if not DISK_BYTES_MIN <= size <= DISK_BYTES_MAX:
-        raise UsageError(f"--disk-size must be at least 1GB and at most 1TB (got {text})")
-    return size
 
 
 def _seed(path: Path, given: int | None) -> int:

@@ -8,9 +8,11 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.sizing import CUTS, CUTS_MAX
 from pgdyno.study.values import Option
+from pgdyno.units import parse_duration_s, parse_size_bytes
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -135,6 +137,22 @@ DISK_BYTES_MAX = 1 << 40
 """Range of the size of the simulated disk: a cluster with 1 GB of WAL does not fit into less."""
 
 
+def parse_active_s(text: str) -> float:
+    """Parse the time until a crash. Raises UsageError."""
+    active_s = parse_duration_s(text)
+    if not ACTIVE_S_MIN <= active_s <= ACTIVE_S_LIMIT:
+        raise UsageError(f"must be at least 1s and at most 1h (got {text})")
+    return active_s
+
+
+def parse_disk_bytes(text: str) -> int:
+    """Parse the size of a disk, in whole blocks. Raises UsageError."""
+    size = parse_size_bytes(text) // DISK_BLOCK_BYTES * DISK_BLOCK_BYTES
+    if not DISK_BYTES_MIN <= size <= DISK_BYTES_MAX:
+        raise UsageError(f"must be at least 1GB and at most 1TB (got {text})")
+    return size
+
+
 class CrashPlan(BaseModel):
     """A crash test as the user requested it. ``cuts``: crashes per arm."""
 
@@ -185,7 +203,15 @@ class CrashPlan(BaseModel):
     scale: Annotated[int, Option("N", has_range=True)] = Field(
         default=1, ge=1, le=1000, description="Warehouses of tpcc, or scale of pgbench."
     )
-    active_s_max: float = Field(default=ACTIVE_S_MAX, ge=ACTIVE_S_MIN, le=ACTIVE_S_LIMIT)
+    active_s_max: Annotated[
+        float, Option("DURATION", ("--within",), f"{ACTIVE_S_MAX:g}s", parse=parse_active_s)
+    ] = Field(
+        default=ACTIVE_S_MAX,
+        ge=ACTIVE_S_MIN,
+        le=ACTIVE_S_LIMIT,
+        description="Longest time from the first transaction until a crash, 1s to 1h. With fsync=off the "
+        "kernel writes data back after about 30 s.",
+    )
     cuts: Annotated[int, Option("N", has_range=True)] = Field(
         default=CUTS, ge=1, le=CUTS_MAX, description="Number of crashes per arm."
     )
@@ -193,8 +219,12 @@ class CrashPlan(BaseModel):
         default=8, ge=1, le=80, description="Number of client connections."
     )
     slots: int = Field(default=2000, gt=0, le=1_000_000)
-    disk_bytes: int = Field(
-        default=4 << 30, ge=DISK_BYTES_MIN, le=DISK_BYTES_MAX, multiple_of=DISK_BLOCK_BYTES
+    disk_bytes: Annotated[int, Option("SIZE", ("--disk-size",), "4GB", parse=parse_disk_bytes)] = Field(
+        default=4 << 30,
+        ge=DISK_BYTES_MIN,
+        le=DISK_BYTES_MAX,
+        multiple_of=DISK_BLOCK_BYTES,
+        description="Size of the simulated disk, at least 1GB.",
     )
     checksums: bool = True
     wal_segment_mb: int | None = None

@@ -19,7 +19,7 @@ from pgdyno.server.build_store import system_builds
 from pgdyno.server.cache_directory import Cache
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import default_clients, default_scale
+from pgdyno.study.sizing import default_clients, default_size
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 DEMO_BUDGET_S = 180.0
@@ -53,7 +53,9 @@ def demo(
     study = Study(
         title=title_of(arms),
         arms=tuple(parse_arms(arms)),
-        workload=PgbenchParameters(scale=default_scale(machine, clients, len(arms))),
+        workload=PgbenchParameters(
+            scale=default_size(machine, clients, len(arms), PgbenchParameters.UNIT_BYTES)
+        ),
         clients=clients,
         warmup_s=2,
         rounds=12,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 import typer
 
 from pgdyno.cli.options import StudyOptions, WorkloadGroup
-from pgdyno.errors import UsageError
+from pgdyno.errors import UsageError, naming
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.workload_parameters import AGE_MAX, read_script
@@ -86,7 +86,8 @@ class OwnDataOptions(WorkloadGroup):
         elif self.no_analyze and self.upgrade_from is None:
             raise UsageError("--no-analyze requires --data: remove it")
         if self.check:
-            found["checks"] = [{"name": str(path), "text": read_script(path)} for path in self.check]
+            with naming("--check"):
+                found["checks"] = [{"name": str(path), "text": read_script(path)} for path in self.check]
         return found
 
     def option(self, name: str) -> str:
@@ -168,5 +169,6 @@ class OtherData(StudyOptions):
         else:
             other = {"data": self.data}
         changed = file.model_copy(update={"workload": {**file.workload, **other}})
-        cases_of(changed)  # reports what does not fit the data
+        with naming("--data"):
+            cases_of(changed)  # reports what does not fit the data
         return changed

@@ -8,7 +8,7 @@ r"""Data and invariants of the user, and columns that scripts draw values from.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -24,6 +24,7 @@ from pydantic import (
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import has_secrets
+from pgdyno.study.workload_parameters import DefaultSize
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 # ----------------------------------------------------------------------
@@ -202,7 +203,7 @@ class OwnDataParameters(PgbenchParameters):
         return self
 
     @classmethod
-    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+    def from_options(cls, given: dict[str, Any], default_size: DefaultSize) -> dict[str, Any]:
         """Return the parameters that options give. Raises UsageError."""
         return super().from_options({"scale": 1, **given} if "data" in given else given, default_size)
 

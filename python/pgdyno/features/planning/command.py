@@ -334,10 +334,10 @@ def plan(
     ] = None,
     minutes: Annotated[
         float | None,
-        typer.Option(
-            parser=options.parse_minutes,
-            metavar="N|DURATION",
-            help="With --fit: time budget for measurement, in minutes or with a unit (300s), without "
+        options.option_from(
+            Run,
+            "budget_s",
+            text="With --fit: time budget for measurement, in minutes or with a unit (300s), without "
             f"loading. [default: {FIT_MIN:g}]",
         ),
     ] = None,
@@ -349,7 +349,6 @@ def plan(
       pgdyno study plan mine.toml
       pgdyno study plan moppel-2019-pgbench-11-vs-12 --fit --minutes 30
     """
-    options.require_minutes(minutes)
     if minutes is not None and fit is None:
         raise UsageError(f"--minutes {minutes:g} requires --fit: add --fit, or remove --minutes")
     study, cache = read_study(file), Cache.open()

@@ -16,7 +16,7 @@ from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import share_of_time
-from pgdyno.study.sizing import BRANCH_BYTES, WAREHOUSE_BYTES, MachineSize, Schedule, discard_s
+from pgdyno.study.sizing import MachineSize, Schedule, discard_s
 from pgdyno.study.values import parse_limit
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workloads.pgbench.parameters import COPY, PgbenchParameters, index_parts
@@ -96,7 +96,7 @@ def data_of(parameters: WorkloadParameters, server: str = "") -> Data:
     shape = dict(parameters.shape())
     match parameters:
         case TpccParameters():
-            units, unit_bytes = int(shape.pop("warehouses")), WAREHOUSE_BYTES
+            units, unit_bytes = int(shape.pop("warehouses")), parameters.UNIT_BYTES
         case OwnDataParameters(data=OwnData() as own):
             units, unit_bytes = 1, float(max(1, own.size_bytes))
         case PgbenchParameters():
@@ -122,7 +122,7 @@ COPY_BYTES_PER_BRANCH = 15.8e6
 
 def _branch_bytes(parameters: PgbenchParameters) -> float:
     heap = ROWS_PER_BRANCH * ROW_BYTES
-    size = BRANCH_BYTES + heap * (100 / parameters.fillfactor - 1)
+    size = parameters.UNIT_BYTES + heap * (100 / parameters.fillfactor - 1)
     for index in parameters.indexes:
         table, columns = index_parts(index)
         if table in ("pgbench_accounts", COPY):

@@ -309,18 +309,30 @@ def pgbench(context: typer.Context) -> None:
 # ----------------------------------------------------------------------
 
 
-def size_of_data(connection: Connection, kind: str, given: Mapping[str, Any]) -> int:
+def size_of_data(connection: Connection, of: type[WorkloadParameters], given: Mapping[str, Any]) -> int:
     """Return the scale or the number of warehouses of the loaded data.
 
     Data of the dialect sysbench may be those of sysbench-tpcc itself, which has no ownership marker. Raises
     DatasetError.
     """
-    if kind == "pgbench":
+    if issubclass(of, PgbenchParameters):
         return read_scale(connection)
     if given.get("dialect") == "sysbench" and marker_or_none(connection) is None:
         create_views(connection, given.get("table_sets", 1))
         return require_warehouses(connection)
     return read_marker(connection).scale
+
+
+WINDOW_S, WARMUP_S = 30.0, 5.0
+"""Defaults of --window and --warmup."""
+
+
+def parse_window_s(text: str) -> float:
+    """Parse the length of a window. Raises UsageError."""
+    window_s = parse_duration_s(text)
+    if window_s <= DISCARD_S:
+        raise UsageError(f"must be longer than {format_duration(DISCARD_S)} (got {text!r})")
+    return window_s
 
 
 def drive(
@@ -330,11 +342,21 @@ def drive(
         typer.Option(metavar="N", help="Number of client connections, 1 to 2000. [default: 4 per core]"),
     ] = None,
     window: Annotated[
-        str, typer.Option(metavar="DURATION", help="Length of the measurement window.")
-    ] = "30s",
+        float | None,
+        typer.Option(
+            metavar="DURATION",
+            parser=options.parser("--window", parse_window_s),
+            help="Length of the measurement window. [default: 30s]",
+        ),
+    ] = None,
     warmup: Annotated[
-        str, typer.Option(metavar="DURATION", help="Length of the warm-up before the window, not measured.")
-    ] = "5s",
+        float | None,
+        typer.Option(
+            metavar="DURATION",
+            parser=options.parser("--warmup", parse_duration_s),
+            help="Length of the warm-up before the window, not measured. [default: 5s]",
+        ),
+    ] = None,
     *,
     workload: DriveOptions,
     load: ClientOptions,
@@ -361,13 +383,11 @@ def drive(
       pgdyno drive postgresql://localhost/tpcc --clients 16 --window 60s
       pgdyno drive postgresql://localhost/bench --workload pgbench -f my.sql@3 -b select-only
     """
-    window_s, warmup_s = parse_duration_s(window), parse_duration_s(warmup)
-    if window_s <= DISCARD_S:
-        raise UsageError(f"--window must be longer than {format_duration(DISCARD_S)} (got {window!r})")
+    window_s, warmup_s = WINDOW_S if window is None else window, WARMUP_S if warmup is None else warmup
     with Interruption() as interruption:
         remote = Remote(Dsn(dsn))
         with remote.connect() as connection:
-            parameters = workload.parameters(lambda kind: size_of_data(connection, kind, workload.given))
+            parameters = workload.parameters(lambda of: size_of_data(connection, of, workload.given))
             name, version = connection.info.dbname, version_of(connection)
         if not into_existing and name not in remote.own_databases():
             raise DatasetError(

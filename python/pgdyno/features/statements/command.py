@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import Dsn, Json, parse_percent
+from pgdyno.cli.options import Dsn, Json, parser
 from pgdyno.features.statements.scripts import (
     LeftOut,
     StatementScripts,
@@ -24,6 +24,7 @@ from pgdyno.features.statements.scripts import (
 from pgdyno.interruption import Interruption
 from pgdyno.report.visible_text import visible
 from pgdyno.server.connections import Dsn as ConnectionString
+from pgdyno.study.values import parse_percent
 from pgdyno.units import counted, group_digits, percent_text
 from pgdyno.workloads.pgbench.parameters import (
     COVERAGE_MIN,
@@ -52,9 +53,10 @@ def from_statements(
         int, typer.Option(metavar="N", min=1, max=SCRIPTS_MAX, help="Maximum number of scripts.")
     ] = 100,
     share: Annotated[
-        str | None,
+        float | None,
         typer.Option(
             metavar="PERCENT",
+            parser=parser("--share", parse_percent),
             help="Stop when the scripts have this share of the execution time. [default: all statements]",
         ),
     ] = None,
@@ -68,9 +70,10 @@ def from_statements(
         ),
     ] = None,
     min_coverage: Annotated[
-        str | None,
+        float | None,
         typer.Option(
             metavar="PERCENT",
+            parser=parser("--min-coverage", parse_percent),
             help="Smallest share of the execution time that the scripts must have. [default: 50%, or less if "
             "--share is less]",
         ),
@@ -90,8 +93,8 @@ def from_statements(
       pgdyno workload from-statements postgresql://reader@db.example/shop --output shop-load
       pgdyno compare 17 18 --data shop -f shop-load
     """
-    share_max = 1.0 if share is None else parse_percent(share)
-    coverage_min = min(COVERAGE_MIN, share_max) if min_coverage is None else parse_percent(min_coverage)
+    share_max = 1.0 if share is None else share
+    coverage_min = min(COVERAGE_MIN, share_max) if min_coverage is None else min_coverage
     require_directory(output, replace=overwrite)
     source = ConnectionString(dsn)
     if database is not None:

@@ -16,6 +16,8 @@ class SysbenchOptions(
 ):
     """Options of sysbench: script and data."""
 
+    SCRIPTS = "script"
+
     def with_arguments(self, texts: Sequence[str]) -> Self:
         """Return the options with ``--name=value`` of sysbench's command line."""
         return self.replaced(options=[*self.given.get("options", ()), *texts])

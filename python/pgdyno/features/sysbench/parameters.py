@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pgdyno.caveats import Caveat, Code
 from pgdyno.errors import UsageError
 from pgdyno.study.values import Option
-from pgdyno.study.workload_parameters import Pace, WorkloadParameters, read_script
+from pgdyno.study.workload_parameters import DefaultSize, Pace, WorkloadParameters, read_script
 from pgdyno.units import counted, group_digits
 
 RowChange = Literal["none", "constant", "insert", "delete", "unknown"]
@@ -150,11 +150,10 @@ class SysbenchParameters(WorkloadParameters):
         Option(
             "NAME|FILE.lua",
             default="oltp_read_write",
-            help=f"Script of the clients: {', '.join(STOCK)}, or a Lua file.",
         ),
     ] = Field(
         default=SysbenchScript(name="oltp_read_write"),
-        description="Script of the clients: a name, or name and text. [default: oltp_read_write]",
+        description=f"Script of the clients: {', '.join(STOCK)}, or a Lua file.",
     )
     modules: dict[str, str] = Field(
         default_factory=dict, description="Texts of modules that the script loads with require, by name."
@@ -170,11 +169,11 @@ class SysbenchParameters(WorkloadParameters):
         Option(
             "NAME=VALUE",
             ("--opt",),
-            help="Option of the script or of its random numbers, for example point-selects=5.",
             is_repeated=True,
         ),
     ] = Field(
-        default_factory=dict, description="Options of the script and of random numbers, without dashes."
+        default_factory=dict,
+        description="Option of the script or of its random numbers, for example point-selects=5.",
     )
     prepare_threads: Annotated[int | None, Option("N", default=f"1; bulk_insert: {BULK_INSERT_THREADS}")] = (
         Field(default=None, ge=1, le=1000, description="Threads of the script's own command prepare.")
@@ -224,7 +223,7 @@ class SysbenchParameters(WorkloadParameters):
         return options
 
     @classmethod
-    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+    def from_options(cls, given: dict[str, Any], default_size: DefaultSize) -> dict[str, Any]:
         """Return the parameters that options give; reads the script and its modules. Raises UsageError."""
         del default_size
         own = dict(given)

@@ -11,7 +11,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -29,10 +29,11 @@ from pydantic import (
 )
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.errors import PgdynoError, UsageError
-from pgdyno.study.values import Option, plain_message
+from pgdyno.errors import PgdynoError, UsageError, naming, plain_message
+from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import (
     SIZE_DEFAULT,
+    DefaultSize,
     Pace,
     ScriptFacts,
     WorkloadParameters,
@@ -136,6 +137,7 @@ class PgbenchParameters(WorkloadParameters):
 
     PACE: ClassVar[Pace] = Pace("tx/s", None, 1.0)
     SMALLER: ClassVar[str] = "use a smaller --scale"
+    UNIT_BYTES: ClassVar[float] = 16e6  # accounts of one branch with their primary key, rounded up
     HAS_PACING: ClassVar[bool] = False
     HAS_SCRIPTS: ClassVar[bool] = True
     HAS_VARIANTS: ClassVar[bool] = True
@@ -159,13 +161,8 @@ class PgbenchParameters(WorkloadParameters):
     )
     indexes: Annotated[
         tuple[Index, ...],
-        Option(
-            "TABLE(COLUMN,…)",
-            ("--index",),
-            help="Additional index, for example 'pgbench_accounts (bid, abalance)'.",
-            is_repeated=True,
-        ),
-    ] = Field(default=(), description="Additional indexes, such as pgbench_accounts (bid, abalance).")
+        Option("TABLE(COLUMN,…)", ("--index",), is_repeated=True),
+    ] = Field(default=(), description="Additional index, such as 'pgbench_accounts (bid, abalance)'.")
     accounts_copy: Annotated[bool, Option()] = Field(
         default=False, description="Create pgbench_accounts_copy, a copy of pgbench_accounts."
     )
@@ -181,8 +178,8 @@ class PgbenchParameters(WorkloadParameters):
     ] = Field(default="simple", description="Query protocol.")
     define: Annotated[
         dict[str, str],
-        Option("NAME=VALUE", ("--define", "-D"), help="Script variable.", is_repeated=True),
-    ] = Field(default_factory=dict, description="Variables of the scripts.")
+        Option("NAME=VALUE", ("--define", "-D"), is_repeated=True),
+    ] = Field(default_factory=dict, description="Variable of the scripts.")
 
     @property
     def coverage(self) -> float | None:
@@ -325,16 +322,17 @@ class PgbenchParameters(WorkloadParameters):
         return [script.name for script in self.scripts]
 
     @classmethod
-    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+    def from_options(cls, given: dict[str, Any], default_size: DefaultSize) -> dict[str, Any]:
         """Return the parameters that options give; they override parts of a variant. Raises UsageError."""
         own = dict(given)
         if asked := scripts_of(own.pop("builtin", ()), own.pop("file", ())):
             own["scripts"] = asked
         if "define" in own:
             own["define"] = definitions(own["define"])
-        wanted = {**cls.variant(own.pop("variant", "default")), **own}
+        with naming("--variant"):
+            wanted = {**cls.variant(own.pop("variant", "default")), **own}
         if "scale" not in wanted:
-            wanted["scale"] = default_size("pgbench")
+            wanted["scale"] = default_size(cls)
         return wanted
 
     @classmethod
@@ -483,7 +481,8 @@ def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, .
 
     Scripts of several recordings have the mean of their coverages.
     """
-    found = [script_files(text) for text in files]
+    with naming("--file"):
+        found = [script_files(text) for text in files]
     recordings = sum(any(script.share is not None for script in scripts) for scripts in found)
     return (
         *map(_builtin, builtins),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from pgdyno.caveats import Caveat, Code
 from pgdyno.study.values import Option
-from pgdyno.study.workload_parameters import SIZE_DEFAULT, Pace, WorkloadParameters
+from pgdyno.study.workload_parameters import SIZE_DEFAULT, DefaultSize, Pace, WorkloadParameters
 from pgdyno.units import counted
 from pgdyno.workloads.tpcc.dialects import (
     DIALECTS,
@@ -93,6 +93,8 @@ class TpccParameters(WorkloadParameters):
 
     PACE: ClassVar[Pace] = Pace("NOPM", "new_order", 60.0)
     SMALLER: ClassVar[str] = "use fewer warehouses"
+    UNIT_BYTES: ClassVar[float] = 110e6
+    """Heap and indexes of one warehouse, rounded up. The engine's forecast before a load is exact."""
     HAS_PACING: ClassVar[bool] = True
     OMITTED: ClassVar[frozenset[str]] = frozenset({"mix", "dialect", "deviate", "table_sets"})
 
@@ -138,7 +140,7 @@ class TpccParameters(WorkloadParameters):
     @model_validator(mode="before")
     @classmethod
     def _defaults_of_the_dialect(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping) or given.get("dialect") not in DIALECTS:
+        if not isinstance(given, Mapping) or given.get("dialect") not in tuple(DIALECTS):
             return given
         return {**DIALECTS[given["dialect"]].parameters(), **given}
 
@@ -146,7 +148,7 @@ class TpccParameters(WorkloadParameters):
     def _deviations_fit(self) -> Self:
         require_compatible(self.deviations, self.calls, pipeline=self.pipeline)
         if self.table_sets > 1 and not self.has_own_tables:
-            raise ValueError(f"table_sets = {self.table_sets} requires dialect = sysbench")
+            raise ValueError(f"--table-sets={self.table_sets} requires --dialect=sysbench")
         if self.has_own_tables and self.warehouses > SYSBENCH_WAREHOUSES_MAX * self.sets:
             raise ValueError(
                 f"warehouses = {self.warehouses} is too many for {counted(self.sets, 'table set')}: use "
@@ -157,7 +159,9 @@ class TpccParameters(WorkloadParameters):
     @model_validator(mode="after")
     def _pipeline_needs_statements(self) -> Self:
         if self.pipeline and self.calls != "statements":
-            raise ValueError("pipeline requires calls = statements: a procedure call is a single round trip")
+            raise ValueError(
+                "--pipeline requires --calls=statements: a procedure call is a single round trip"
+            )
         return self
 
     @property
@@ -228,9 +232,9 @@ class TpccParameters(WorkloadParameters):
         return self.mix
 
     @classmethod
-    def from_options(cls, given: dict[str, Any], default_size: Callable[[str], int]) -> dict[str, Any]:
+    def from_options(cls, given: dict[str, Any], default_size: DefaultSize) -> dict[str, Any]:
         """Return the parameters that options give."""
-        return {"warehouses": default_size("tpcc"), **given}
+        return {"warehouses": default_size(cls), **given}
 
     def specification_caveats(self) -> list[Caveat]:
         """Return a caveat if the mix does not meet the minima of TPC-C."""
