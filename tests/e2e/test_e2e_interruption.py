@@ -44,8 +44,9 @@ LONG = (*ONE, "--window", "60s", "--blocks", "1", "--evidence")
 
 CLIENTS = 2
 DRIVE = ("--workload", "pgbench", "--clients", str(CLIENTS), "--warmup", "0s", "--into-existing")
-FREEZES_AFTER_BYTES = 50_000
-"""About 500 read-only transactions: in the window, after the logins."""
+READS = ("-b", "select-only", "--rate", "50")
+FREEZES_AFTER_BYTES = 10_000
+"""6,000 for logins, and more than a second of these transactions."""
 
 WINDOW = ("--window", "4s")
 """Longer than a pause of the machine."""
@@ -309,7 +310,7 @@ def test_transactions_without_a_response_are_counted_and_invalidate_the_run(
 ) -> None:
     monkeypatch.setattr(engine_runs, "DRAIN_TIMEOUT_S", 0.5)
     monkeypatch.setattr(connections, "ANSWER_TIMEOUT_S", 0.2)
-    ended = program.run("drive", through, *DRIVE, "-b", "select-only", *WINDOW)
+    ended = program.run("drive", through, *DRIVE, *READS, *WINDOW)
     assert ended.status == 1
     assert re.search(
         rf"^{CLIENTS} transactions canceled and counted as failed: no response within", ended.out, re.M
@@ -321,7 +322,7 @@ def test_transactions_without_a_response_are_counted_and_invalidate_the_run(
 def test_one_signal_ends_a_drive_of_a_silent_server_with_its_results_so_far(
     program: Program, through: str, proxy: FreezingProxy
 ) -> None:
-    running = program.start("drive", through, *DRIVE, "-b", "select-only", "--window", "1000s")
+    running = program.start("drive", through, *DRIVE, *READS, "--window", "1000s")
     running.until(lambda: proxy.frozen.is_set() and "tx/s" in running.err.read_text())
     running.signal(signal.SIGINT)
     ended = running.ended()
