@@ -25,6 +25,10 @@ pub struct ClientGroup {
     calibrate: Cell<bool>,
     abandon: Cell<bool>,
     clients: u32,
+    /// Number of clients that wait for a task.
+    idle: Cell<u32>,
+    /// Number of clients that waited for the slice when it was opened, and have not entered it yet.
+    called: Cell<u32>,
     /// Number of clients in the slice.
     active: Cell<u32>,
     /// Number of clients that have not completed their share of the slice.
@@ -51,6 +55,8 @@ impl ClientGroup {
             calibrate: Cell::default(),
             abandon: Cell::default(),
             clients,
+            idle: Cell::default(),
+            called: Cell::default(),
             active: Cell::default(),
             undone: Cell::default(),
             abandoned: Cell::default(),
@@ -69,6 +75,7 @@ impl ClientGroup {
         self.abandoned.set(0);
         self.undone.set(self.clients);
         self.overtime.set(Nanos::ZERO);
+        self.called.set(self.idle.get());
         if let Some(schedule) = &self.schedule {
             schedule.borrow_mut().resume(&window);
         }
@@ -101,7 +108,9 @@ impl ClientGroup {
     /// abandoned transactions.
     pub fn take_drained(&self) -> Option<(Window, u32)> {
         let window = self.window.get()?;
-        if self.active.get() > 0 || self.reactor.now() < window.closes {
+        // A thread that was stopped may get both commands at once. Its clients still count what was due.
+        let are_in_slice = self.called.get() + self.active.get() > 0;
+        if are_in_slice || self.reactor.now() < window.closes {
             return None;
         }
         self.window.set(None);
@@ -127,7 +136,16 @@ impl ClientGroup {
                 _ => None,
             }
         };
-        self.gate.wait(&self.reactor, next).await
+        if let Some(assignment) = next() {
+            return assignment;
+        }
+        self.idle.set(self.idle.get() + 1);
+        let assignment = self.gate.wait(&self.reactor, next).await;
+        self.idle.set(self.idle.get() - 1);
+        if matches!(assignment, Assignment::Slice(_)) {
+            self.called.set(self.called.get() - 1);
+        }
+        assignment
     }
 
     /// A client enters the slice.

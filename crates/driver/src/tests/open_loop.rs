@@ -46,6 +46,16 @@ fn arrivals_not_sent_by_the_close_are_skipped_and_all_arrivals_are_counted() {
 }
 
 #[test]
+fn arrivals_of_a_slice_that_reaches_the_clients_after_its_close_are_skipped() {
+    let mut play = Play::new(vec![Reply::Ok(10 * MS)]);
+    play.slices = vec![(0, 1_000 * MS)];
+    play.opens_late = 2_000 * MS;
+    play.schedule = Some(constant(1_000.0));
+    let totals = play.run().totals();
+    assert_eq!((totals.ok, totals.skipped, totals.all), (0, 1_000, 1_000));
+}
+
+#[test]
 fn an_arrival_that_is_too_late_is_skipped() {
     let mut play = Play::new(vec![Reply::Ok(7_000 * MS), Reply::Ok(MS / 10)]);
     play.slices = vec![(0, 8_000 * MS)];
