@@ -234,8 +234,9 @@ fn two_targets_are_driven_at_the_same_time(server: &Database) {
     assert!((300..=driven_ns / 1_000_000 + 1).contains(&due), "{driven_ns}: {totals}");
 }
 
-/// One client at 300% of its capacity, in slices of 0.5 s that alternate with another target: the queue grows
-/// from slice to slice, as in one long slice.
+/// One client at 300% of its capacity at most, in slices of 0.5 s that alternate with another target: the queue
+/// grows from slice to slice, as in one long slice. The latencies are compared in the driver's tests, which have a
+/// clock of their own.
 fn slices_include_the_backlog_of_an_overload(server: &Database) {
     let mut specification = specification(server);
     specification["discard_s"] = json!(0.05);
@@ -250,10 +251,8 @@ fn slices_include_the_backlog_of_an_overload(server: &Database) {
     };
     let whole = drive_slow(vec![slice(0, 1.5)]);
     let slices = drive_slow((0..3).flat_map(|_| [slice(0, 0.5), slice(1, 0.1)]).collect());
-    let [one, other] = [&whole, &slices].map(median_ns);
-    assert!(one > 200_000_000, "the loop is overloaded: {one}");
-    assert!((one / 2..one * 2).contains(&other), "{one} {other}");
-    // Skipped transactions are counted with their waiting time.
+    // Skipped transactions are counted with their waiting time. In 1.5 s at most 33 are sent, so that the one due at
+    // 0.57 s is not. A queue of a single slice has waited for less than 0.5 s.
     for kind in [&whole, &slices] {
         let skipped = bins(kind, "skipped");
         assert_eq!(
@@ -261,23 +260,12 @@ fn slices_include_the_backlog_of_an_overload(server: &Database) {
             kind["counts"]["skipped"].as_u64().unwrap(),
             "{kind}"
         );
-        assert!(skipped.last().unwrap().0 > 200_000_000, "{kind}");
+        assert!(skipped.last().unwrap().0 > 700_000_000, "{kind}");
     }
 }
 
 fn bins(kind: &Value, measure: &str) -> Vec<(u64, u64)> {
     serde_json::from_value(kind["histograms"][measure].clone()).unwrap()
-}
-
-fn median_ns(kind: &Value) -> u64 {
-    let bins = bins(kind, "latency");
-    let half = bins.iter().map(|(_, n)| n).sum::<u64>() / 2;
-    let mut reached = 0;
-    let below = bins.iter().take_while(|(_, n)| {
-        reached += n;
-        reached <= half
-    });
-    below.last().map_or(0, |&(value, _)| value)
 }
 
 /// All its processes, mainly the backends of the driver.
@@ -324,7 +312,11 @@ fn an_invalid_workload_of_a_target_is_rejected_with_its_name(server: &Database) 
 
 /// As after a crash recovery of the server before the next slice.
 fn a_connection_lost_between_slices_is_counted(server: &Database) {
-    let events = drive(&specification(server), &|name| {
+    let mut specification = specification(server);
+    // Each client uses its connection, also if the machine stalls.
+    specification["slices"][1]["duration_s"] = json!(3600.0);
+    specification["slices"][1]["transactions"] = json!(3);
+    let events = drive(&specification, &|name| {
         if name == "measure" {
             let end = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = 'other'";
             execute(server, end);

@@ -37,13 +37,13 @@ fn execute(server: &Database, sql: &str) -> Vec<String> {
     reactor.block_on(session).unwrap().unwrap().into_iter().flatten().flatten().collect()
 }
 
-/// Result of New-Orders by statements with this duration.
-fn new_orders(server: &Database, duration_s: f64) -> Value {
+/// Result of this number of New-Orders by statements.
+fn new_orders(server: &Database, transactions: u64) -> Value {
     let specification = json!({"targets": [{"name": "a", "conninfo": server.values()}],
         "workload": {"kind": "tpcc", "calls": "statements", "pipeline": false, "isolation": "read committed",
             "mix": {"new_order": 1, "payment": 0, "order_status": 0, "delivery": 0, "stock_level": 0}},
         "clients": 1, "threads": 1, "seed": 1, "pacing": "none", "rate": null, "retries_max": 0,
-        "slices": [{"target": 0, "role": "measure", "duration_s": duration_s}], "discard_s": 0.0,
+        "slices": [{"target": 0, "role": "measure", "duration_s": 3600.0, "transactions": transactions}], "discard_s": 0.0,
         "interval_s": 1.0, "barriers": false, "connect_timeout_s": 60.0, "drain_timeout_s": 60.0});
     let mut out = Vec::new();
     drive::run(&specification.to_string(), mpsc::channel(), &mut out);
@@ -91,7 +91,7 @@ fn a_load_that_cannot_write_its_marker_cleans_up(server: &Database) {
 fn the_counter_of_new_orders_counts_their_commits(server: &Database) {
     let orders = || execute(server, "SELECT count(*) FROM orders")[0].parse::<u64>().unwrap();
     let before = orders();
-    let result = new_orders(server, 0.3);
+    let result = new_orders(server, 300);
     let target = &result["targets"][0];
     assert_eq!(target["counters"]["new_orders"], target["totals"]["new_order"]["ok"], "{result}");
     assert_eq!(target["counters"]["new_orders"], orders() - before);
@@ -100,7 +100,7 @@ fn the_counter_of_new_orders_counts_their_commits(server: &Database) {
 
 fn a_damaged_dataset_is_not_counted_as_rollbacks_by_design(server: &Database) {
     execute(server, "DELETE FROM item");
-    let result = new_orders(server, 0.5);
+    let result = new_orders(server, 100);
     let kind = &result["targets"][0]["kinds"]["new_order"];
     assert_eq!(kind["counts"]["rolled_back"], 0, "{result}");
     assert_eq!(kind["counts"]["failed"], kind["failures"]["workload"]);

@@ -41,7 +41,7 @@ fn whole_and_parts(server: &Database) -> (Value, [Value; 2]) {
     (whole, parts)
 }
 
-/// Opens each slice now, whatever the other parts do.
+/// Opens each slice now, whatever the other parts do. Only warm-up slices may open late, as on a busy machine.
 fn drive_part(specification: &Value) -> Vec<Value> {
     drive_with(specification, &|event| match event["event"].as_str() {
         Some("barrier") => Some(Input::Continue),
@@ -53,7 +53,7 @@ fn drive_part(specification: &Value) -> Vec<Value> {
 fn parts_send_the_transactions_of_the_whole(server: &Database) {
     let (mut whole, mut parts) = whole_and_parts(server);
     let slice = |role: &str, transactions: u64| json!({"target": 0, "role": role, "duration_s": 3600.0, "transactions": transactions});
-    let slices = json!([slice("warm-up", 5), slice("measure", 40)]);
+    let slices = json!([slice("warm-up", 5), slice("warm-up", 40)]);
     for specification in [&mut whole].into_iter().chain(&mut parts) {
         specification["slices"] = slices.clone();
     }
@@ -75,7 +75,7 @@ fn parts_have_the_arrivals_of_the_whole(server: &Database) {
     let (mut whole, mut parts) = whole_and_parts(server);
     for specification in [&mut whole].into_iter().chain(&mut parts) {
         specification["rate"] = json!({"per_s": 400.0, "arrivals": "poisson"});
-        specification["slices"] = json!([{"target": 0, "role": "measure", "duration_s": 0.5}]);
+        specification["slices"] = json!([{"target": 0, "role": "warm-up", "duration_s": 0.5}]);
     }
     let arrived = |specification: &Value| {
         let events = drive_part(specification);
@@ -90,17 +90,18 @@ fn parts_have_the_arrivals_of_the_whole(server: &Database) {
 
 fn a_slice_opens_at_the_agreed_instant_or_fails(server: &Database) {
     let (_, [part, _]) = whole_and_parts(server);
-    let mut part = part;
-    part["slices"] = json!([{"target": 0, "role": "measure", "duration_s": 0.1}]);
-    let at = Clock::monotonic().epoch() + Nanos(1_500_000_000);
-    let open_at = |at: Nanos| {
+    let at = Clock::monotonic().epoch() + Nanos(500_000_000);
+    let open_at = |role: &str, at: Nanos| {
+        let mut part = part.clone();
+        part["slices"] = json!([{"target": 0, "role": role, "duration_s": 0.1}]);
         drive_with(&part, &|event| match event["event"].as_str() {
             Some("barrier") => Some(Input::Continue),
             Some("ready") => Some(Input::Open { at_monotonic: at }),
             _ => None,
         })
     };
-    let events = open_at(at);
+    // A warm-up slice begins at this instant even if the engine is late, as on a busy machine.
+    let events = open_at("warm-up", at);
     let epoch = events[0]["epoch_monotonic_ns"].as_u64().unwrap();
     let slice = events.iter().find(|event| event["event"] == "slice").unwrap();
     assert_eq!(epoch + slice["opened_ns"].as_u64().unwrap(), at.0);
@@ -110,7 +111,7 @@ fn a_slice_opens_at_the_agreed_instant_or_fails(server: &Database) {
     let ok =
         interval["kinds"].as_object().unwrap().values().map(|of| of["ok"].as_u64().unwrap()).sum::<u64>();
     assert_eq!(n, ok);
-    let events = open_at(at - Nanos(10_000_000_000));
+    let events = open_at("measure", at - Nanos(10_000_000_000));
     let failed = events.last().unwrap();
     assert_eq!((&failed["event"], &failed["stage"]), (&json!("failed"), &json!("drive")), "{failed}");
     assert!(failed["message"].as_str().unwrap().contains("after the agreed instant"), "{failed}");
@@ -124,13 +125,15 @@ fn the_end_of_the_warm_up_skips_a_slice_that_is_ready(server: &Database) {
     let events = drive_with(&part, &|event| match (event["event"].as_str(), event["slice"].as_u64()) {
         (Some("barrier"), _) => Some(Input::Continue),
         (Some("ready"), Some(1)) => Some(Input::Measure),
+        (Some("ready"), Some(2)) => Some(Input::Stop),
         (Some("ready"), _) => {
             Some(Input::Open { at_monotonic: Clock::monotonic().epoch() + Nanos(1_000_000) })
         }
         _ => None,
     });
-    let driven: Vec<_> =
-        events.iter().filter(|e| e["event"] == "slice").map(|e| e["slice"].clone()).collect();
-    assert_eq!(driven, [0, 2]);
+    let of = |name: &str| -> Vec<_> {
+        events.iter().filter(|event| event["event"] == name).map(|event| event["slice"].clone()).collect()
+    };
+    assert_eq!((of("slice"), of("ready")), (vec![json!(0)], vec![json!(0), json!(1), json!(2)]));
     assert_eq!(events.last().unwrap()["left_out"], json!([1]));
 }

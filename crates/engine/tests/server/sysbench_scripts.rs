@@ -222,7 +222,8 @@ fn an_event_that_never_succeeds_ends_with_its_slice(server: &Database) {
             continue;
         }
         assert_eq!(event["failures"][why], 2, "both clients: {event}");
-        assert!(event["counts"]["retried"].as_u64().unwrap() > 0, "{event}");
+        // Also if the slice closes during the first attempt, as on a machine that stalls.
+        assert!(target["totals"]["event"]["retried"].as_u64().unwrap() > 0, "{event}");
         let reported = events.iter().find(|one| one["event"] == "error").unwrap();
         assert_eq!(reported["sqlstate"].as_str().unwrap_or("workload"), why);
         let counted = target["counters"]["restarts_23505"].as_u64().unwrap();

@@ -93,7 +93,7 @@ fn a_driven_run_leaves_consistent_balances() {
         "workload": {"kind": "pgbench", "scripts": [{"builtin": "tpcb-like"}, {"builtin": "select-only", "weight": 2}],
             "scale": null, "protocol": "prepared"},
         "clients": 4, "threads": 2, "seed": 1, "retries_max": 3,
-        "slices": [{"target": 0, "role": "measure", "duration_s": 0.4}],
+        "slices": [{"target": 0, "role": "measure", "duration_s": 3600.0, "transactions": 100}],
         "discard_s": 0, "interval_s": 1, "connect_timeout_s": 10, "drain_timeout_s": 10});
     let mut out = Vec::new();
     let end = drive(&specification, &mut out);

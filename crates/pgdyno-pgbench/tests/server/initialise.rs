@@ -249,7 +249,7 @@ fn an_interrupt_leaves_the_tables_empty() {
     let Some(pgbench) = Pgbench::find("init_interrupt") else { return };
     let mut command = pgbench.command(Path::new(env!("CARGO_BIN_EXE_pgdyno-pgbench")));
     let mut ours =
-        command.args(["-i", "-s", "50", &pgbench.database.name]).stderr(Stdio::piped()).spawn().unwrap();
+        command.args(["-i", "-s", "500", &pgbench.database.name]).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(ours.stderr.take().unwrap());
     let mut line = String::new();
     while !line.contains(" tuples ") {
