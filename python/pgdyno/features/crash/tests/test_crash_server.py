@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -63,9 +62,10 @@ def _crashes_follow_commits(monkeypatch: pytest.MonkeyPatch) -> None:
         plan: CrashPlan, planned: PlannedCrash, conninfo: str, ledger: Path, *others: Any
     ) -> Iterator[CrashLoad]:
         with crash_load(plan, planned, conninfo, ledger, *others) as load:
-            pause = threading.Event()
             while not (read_ledger(ledger)["event"] == ACKNOWLEDGED).any():
-                pause.wait(0.01)
+                load.wait_until(
+                    time.monotonic() - load.began_s + 0.01
+                )  # raises an error if the load has ended
             load.began_s = time.monotonic()
             yield load
 

@@ -51,7 +51,7 @@ def reading(counters: HardwareCounters, pid: int) -> Reading:
 
 
 def counted_s_as_cpu_time(before: Reading, after: Reading) -> float:
-    """Return the seconds counted: at least the CPU time, and at most the time of all CPUs."""
+    """Return the seconds counted, which must be at least the CPU time and at most the time of all CPUs."""
     counted_s, cpu = after.counted_s - before.counted_s, after.cpu.since(before.cpu)
     elapsed_s = after.at_s - before.at_s
     assert 0.8 * cpu.used_s - cpu.error_s <= counted_s <= elapsed_s * psutil.cpu_count()
