@@ -59,6 +59,7 @@ crash-test: setup ## kill pgdyno, its engine and its servers N times (default 50
 long-test: setup ## tests that take minutes or a quiet machine: bundled studies, power cuts, benchmarks, wheel, Ray, simulations
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --editable '.[fleet]'
 	$(TESTS) --long
+	$(TESTS) tests/whole/test_fuzz_evidence.py --fuzz 500
 
 release-check: check test long-test crash-test ## everything that is tested before a release
 

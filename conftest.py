@@ -37,7 +37,7 @@ gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 
-FUZZ = 50
+FUZZ = 25
 """Number of damaged files that each fuzz test tries; the default takes seconds."""
 
 

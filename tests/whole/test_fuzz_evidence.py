@@ -1,6 +1,6 @@
 """Damaged results files and study files: rejected in one line or read unchanged, never a traceback.
 
-``pytest --fuzz 5000`` tries more than the default number.
+``pytest --fuzz 5000`` tries more than the default number, and ``make long-test`` 500.
 """
 
 from __future__ import annotations
@@ -45,9 +45,10 @@ def test_a_flipped_bit_is_found_or_changes_nothing(
     shutil.copy(whole, path)
     before = told(path, capsys)
     assert before[0] == 0
+    used = [place for place, byte in enumerate(data) if byte]  # unused pages and bytes are zeros
     found = 0
     for _ in range(fuzz):
-        place, bit = chance.randrange(len(data)), chance.randrange(8)
+        place, bit = chance.choice(used), chance.randrange(8)
         flipped = bytearray(data)
         flipped[place] ^= 1 << bit
         path.write_bytes(flipped)
@@ -59,7 +60,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(
             assert err.startswith("pgdyno: ") and err.count("\n") == 1, err
             assert str(path) in err, err
             found += 1
-    assert found > fuzz / 3  # the others damage unused pages and bytes
+    assert found > 0.8 * fuzz  # the others damage bytes of deleted values
 
 
 @pytest.mark.parametrize("size", [1, 8, 512, 5000])
