@@ -70,7 +70,7 @@ class Synthetic:
     effects: Sequence[float] = (1.0, 1.042)
     names: Sequence[str] = ("17", "18")
     blocks: int = 12
-    slices: int = 10
+    slices: int = 4
     noise: float = 0.015  # SD of the log rate of a block, per arm
     seed: int = 1
     margin: float = 0.02

@@ -48,7 +48,7 @@ def test_an_effect_that_is_there_is_found() -> None:
 
 
 def test_drift_between_blocks_cancels_in_the_effect() -> None:
-    findings = findings_of(Synthetic(noise=0.003))
+    findings = findings_of(Synthetic(noise=0.003, slices=10))
     primary, level = findings.comparisons[0].primary, findings.arms[0].levels["nopm"]
     assert primary is not None and primary.percent.low is not None and primary.percent.high is not None
     assert level is not None and level.low is not None and level.high is not None
@@ -125,7 +125,7 @@ def test_the_caveats_that_follow_from_the_evidence_are_raised(wanted: Synthetic,
 
 
 def test_a_valid_study_raises_no_caveat_except_that_of_its_load() -> None:
-    assert codes(findings_of(Synthetic())) == {Code.NO_KEYING_AND_THINKING}
+    assert codes(findings_of(Synthetic(slices=10))) == {Code.NO_KEYING_AND_THINKING}
 
 
 def test_a_stored_caveat_replaces_the_computed_one() -> None:

@@ -96,4 +96,4 @@ def test_results_of_warm_ups_are_reused(tmp_path: Path, monkeypatch: pytest.Monk
     with Evidence(tmp_path / "e") as evidence:
         trial = evidence.trials()[0]
         rates = [sum(k.executed for k in one.kinds.values()) for one in evidence.intervals(trial.trial)]
-    assert len(rates) == 10 and lab.rates[trial.arm][trial.block] == pytest.approx(rates)
+    assert len(rates) == 4 and lab.rates[trial.arm][trial.block] == pytest.approx(rates)

@@ -123,7 +123,9 @@ CASES = (
 LIMIT = "p99 < 25ms"
 
 
-DIALECTS = Synthetic(names=("dialect=spec", "dialect=hammerdb"), dialects=("spec", "hammerdb"), blocks=6)
+DIALECTS = Synthetic(
+    names=("dialect=spec", "dialect=hammerdb"), dialects=("spec", "hammerdb"), blocks=6, slices=10
+)
 
 
 def study(*cases: Synthetic) -> Callable[[Path], StudyReport]:

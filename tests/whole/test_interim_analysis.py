@@ -63,7 +63,7 @@ def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason() -> N
 
 
 def test_blocks_before_the_longest_warm_up_do_not_count() -> None:
-    extended = replace(STOPPING, blocks=12, warm_up_times={5: 2, **dict.fromkeys(range(6, 12), 4)})
+    extended = replace(STOPPING, slices=10, warm_up_times={5: 2, **dict.fromkeys(range(6, 12), 4)})
     found = found_in(extended).first
     superseded = {one.block for one in found.trials if one.status is TrialStatus.SUPERSEDED}
     assert superseded == set(range(6))
@@ -82,7 +82,7 @@ def test_an_interrupted_block_with_a_longer_warm_up_supersedes_nothing() -> None
 
 def test_an_effect_that_the_longer_warm_up_changed_has_no_verdict() -> None:
     before = {(block, 1): 0.9 for block in range(6)}
-    extended = replace(STOPPING, blocks=12, noise=0.003, warm_up_times=dict.fromkeys(range(6, 12), 2))
+    extended = replace(STOPPING, slices=10, noise=0.003, warm_up_times=dict.fromkeys(range(6, 12), 2))
     for slowed, is_settled in (({}, True), (before, False)):
         found = found_in(replace(extended, slowed=slowed)).first
         (comparison,) = found.comparisons
@@ -111,7 +111,7 @@ def test_a_failure_before_the_longest_warm_up_still_withholds_the_verdict() -> N
 
 
 def test_each_case_has_its_own_interim_analyses() -> None:
-    clear = Synthetic(stops_on_verdict=True, levels={"clients": "1"})
+    clear = Synthetic(stops_on_verdict=True, slices=10, levels={"clients": "1"})
     noisy = Synthetic(stops_on_verdict=True, levels={"clients": "8"}, effects=(1.0, 1.03), noise=0.2)
     look = interim_analysis_of(written_study(clear, noisy))
     said: list[Progress] = []

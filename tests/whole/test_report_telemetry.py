@@ -90,14 +90,15 @@ def test_telemetry_does_not_change_the_drivers_measurements() -> None:
 
 
 def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction() -> None:
-    built = report_of(PROBED)
+    probed = replace(PROBED, slices=10)
+    built = report_of(probed)
     cost = findings(built).telemetry.cost
     # 20 s of each of six blocks on 2 cores; 0.05 s for each of 12 trials.
     assert cost and cost.share == pytest.approx(12 * 0.05 / (6 * 20 * 2), rel=0.01)
     ok = [trial for trial in findings(built).trials if trial.arm == 1]
     assert cost.us_per_tx[1] == pytest.approx(6 * 5e4 / sum(trial.transactions or 0 for trial in ok))
     assert "0.25%" in plain(probe_overhead(findings(built)))
-    without = report_of(replace(PROBED, probed=False))
+    without = report_of(replace(probed, probed=False))
     assert not probe_overhead(findings(without))
     assert case_in(json.loads(FORMS["json"](without)))["telemetry"]["cost"] is None
 
