@@ -48,6 +48,8 @@ class Feature:
     trial_checks: Names = ()
     caveats: Names = ()
     findings: Names = ()
+    timeline_marks: Names = ()
+    trial_values: Names = ()
     case_results: Names = ()
     results: Names = ()
     judgements: Names = ()

@@ -32,10 +32,10 @@ from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_
 from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.telemetry.samples import Event
-from pgdyno.analysis.throughput_dips import ArmDips, Coincidence, Dip
 from pgdyno.caveats import Caveat, Code, wordings
 from pgdyno.cli.features import features
 from pgdyno.cli.report import read_report
+from pgdyno.features.dips.findings import ArmDips, Coincidence, Dip
 from pgdyno.features.gates.conditions import gate, parse_condition
 from pgdyno.features.gates.section import outcome, reasons, to_summary
 from pgdyno.features.history.changes import group_files, histories
@@ -176,7 +176,13 @@ def _dips(folder: Path) -> StudyReport:
         Coincidence(Event.CHECKPOINT, 2, 0.1, 0.004, is_cause=True),
         Coincidence(Event.WAL_SEGMENT, 3, 2.5, 0.6, is_cause=False),
     ]
-    found = replace(findings, dips={1: ArmDips(dips, together, 1, 60, 60.0, 180_000.0, trials)})
+    found = replace(
+        findings,
+        feature_findings={
+            **findings.feature_findings,
+            "dips": {1: ArmDips(dips, together, 1, 60, 60.0, 180_000.0, trials)},
+        },
+    )
     return build_study(replace(built.findings, cases=[found]))
 
 

@@ -51,7 +51,6 @@ from pgdyno.analysis.telemetry.percentiles import (
     missed_limits,
 )
 from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint, throughput_points
-from pgdyno.analysis.throughput_dips import ArmDips, TrialRates, find_dips, rates_of
 from pgdyno.analysis.time_breakdown import TimeBreakdown
 from pgdyno.caveats import Caveat, Code
 from pgdyno.hooks import Hooks
@@ -61,6 +60,7 @@ from pgdyno.results.records import (
     Block,
     BlockStatus,
     Counts,
+    Executed,
     Measure,
     StudyRecord,
     Trial,
@@ -127,6 +127,7 @@ class Findings:
     comparisons: Annotated[Sequence[Comparison], about("One per arm after the first.")]
     blocks: Hidden[Sequence[Block]]
     trials: Hidden[Sequence[Trial]]
+    executed: Hidden[Mapping[int, Executed]]  # trial ID → the intervals of the driver
     series: Hidden[Mapping[int, Sequence[ThroughputPoint]]]
     latencies: Hidden[Sequence[Metric]]  # all percentiles of all kinds, by name
     limited_ms: Hidden[Mapping[int, float | None]]  # trial ID → the limited quantile; may be infinite
@@ -140,7 +141,6 @@ class Findings:
         Sequence[QueryChanges], about("By arm, of scripts and of statements, if there are several.")
     ]
     steady_states: Annotated[Sequence[SteadyState], about("One per arm.")]
-    dips: Annotated[ByArm[ArmDips], about("By the index of the arm; not with too few points.")]
     feature_findings: Hidden[Mapping[str, Any]] = field(default_factory=dict)
     """Results of features by name."""
 
@@ -222,7 +222,8 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         for trial in trials
         if trial.status is TrialStatus.OK
     }
-    series, rates = _throughput_series(evidence, trials)
+    executed = {trial.trial: evidence.executed(trial.trial) for trial in trials}
+    series = {trial: throughput_points(of) for trial, of in executed.items()}
     stored = evidence.caveats(case)
     kinds = _kinds(trials, study.plan)
     latency_ms = percentiles.trial_latencies(latencies)
@@ -265,6 +266,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         comparisons=[with_noise(comparison, noise) for comparison in comparisons],
         blocks=blocks,
         trials=trials,
+        executed=executed,
         series=series,
         latencies=_latencies(sorted(kinds), PERCENTILES, latency_ms),
         limited_ms=limited_ms,
@@ -276,7 +278,6 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         time_breakdowns=_time_breakdowns(evidence, comparisons, trials, telemetry, study.plan),
         queries=find_query_changes(evidence, study.plan, trials, comparisons, telemetry.by_trial),
         steady_states=steady,
-        dips=find_dips([t for t in trials if t.status is TrialStatus.OK], rates, telemetry.events),
     )
     return replace(found, feature_findings={key.name: key.find(found, cases) for key in CASE_RESULTS})
 
@@ -298,17 +299,6 @@ def _drifts(
 ) -> list[Drift]:
     series = {trial: {SERVER: of} for trial, of in telemetry.series.items()}
     return drifts_of_arm(arm, trials, points, series, telemetry.by_trial, plan.confidence)
-
-
-def _throughput_series(
-    evidence: Evidence, trials: Sequence[Trial]
-) -> tuple[dict[int, list[ThroughputPoint]], dict[int, TrialRates]]:
-    """Return the throughput for charts, and with every point for the detection of dips."""
-    series, rates = {}, {}
-    for trial in trials:
-        executed = evidence.executed(trial.trial)
-        series[trial.trial], rates[trial.trial] = throughput_points(executed), rates_of(executed)
-    return series, rates
 
 
 def _time_breakdowns(

@@ -36,6 +36,7 @@ FEATURES = (
     "crash",
     "crash_disk",
     "demo",
+    "dips",
     "doctor",
     "drivers",
     "factors",

@@ -127,11 +127,9 @@ def _sections(findings: Findings, reasons: Sequence[WhyReport], method: Sequence
     """Return the sections of the core."""
     arms = [of.arm.name for of in findings.arms]
     why = [" ".join(one.sentences) for one in reasons if one.sentences]
-    dips = why_section.dip_sentences(findings)
     return [
         Section("why", sentences=why, place=Place.HEAD),
         Section("queries", sentences=telemetry_tables.query_sentences(findings), place=Place.HEAD),
-        Section("dips", sentences=dips, place=Place.HEAD),
         Section(
             "effect",
             "Effect overall and by block",
@@ -180,11 +178,10 @@ def _sections(findings: Findings, reasons: Sequence[WhyReport], method: Sequence
                 background.failures(findings),
             ],
         ),
+        tables_section("breakdowns", [table for one in reasons for table in one.tables]),
         tables_section(
             "results",
             [
-                *(table for one in reasons for table in one.tables),
-                why_section.dip_table(findings),
                 telemetry_tables.drift_table(findings),
                 telemetry_tables.brief(findings),
                 *telemetry_tables.query_tables(findings),

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.analysis.throughput_dips import Dip
 from pgdyno.analysis.time_breakdown import UNIT
+from pgdyno.hooks import Hooks
 from pgdyno.report.visible_text import visible
 from pgdyno.report.why_section import in_order
 from pgdyno.results.records import Trial, TrialStatus
 from pgdyno.units import Better
 
 COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
+
+TRIAL_VALUES = Hooks[Callable[[Findings, Trial], Iterable[tuple[str, str, float]]]]("trial_values")
+"""Functions of features that return metric, unit and value of rows of a trial. Less is better."""
 
 # A spreadsheet evaluates a cell with one of these prefixes as a formula. Names are untrusted.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -78,24 +82,8 @@ def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
             value = metric.value(trial, trial.measured)
             if value is not None:
                 yield (*place, as_text(metric.key), metric.unit, str(metric.better), repr(value))
-        for key, unit, found in (*_dips(findings, trial), *_why(findings, trial)):
+        for key, unit, found in chain(*(of(findings, trial) for of in TRIAL_VALUES), _why(findings, trial)):
             yield (*place, as_text(key), unit, str(Better.LESS), repr(found))
-
-
-def _dips(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
-    """Yield the values of all dips of a trial, then of each cause of the arm's dips, even if 0."""
-    of = findings.dips.get(trial.arm)
-    if of is None or trial.trial not in of.trials:
-        return
-    groups: list[tuple[str, Sequence[Dip]]] = [("", of.dips)]
-    groups += [(f":{one.event}", of.of(one.event)) for one in of.coincidences if one.is_cause]
-    if of.unexplained:
-        groups.append((":unexplained", of.unexplained))
-    for suffix, dips in groups:
-        own = [dip for dip in dips if dip.trial == trial.trial]
-        yield f"dips.n{suffix}", "dips", len(own)
-        yield f"dips.time{suffix}", "s", sum(dip.to_s - dip.from_s for dip in own)
-        yield f"dips.lost{suffix}", "tx", sum(dip.lost for dip in own)
 
 
 def _why(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:

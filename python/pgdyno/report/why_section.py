@@ -1,6 +1,5 @@
-"""Why: throughput dips, the breakdown of the change by resource and statement, and their charts.
+"""Why: the breakdown of the change by resource and statement, and their charts.
 
-- Throughput dips and coincident events: sentences and a table.
 - Charts over time, one per block: throughput with checkpoints, and the WAL rate of longer windows.
 - Sentences and tables on why an arm is faster or slower, from the breakdown of time.
 - Waterfall chart of the time per transaction: from the baseline to an arm, by part.
@@ -8,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,8 +19,8 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.steady_state import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, rates
 from pgdyno.analysis.telemetry.trial_telemetry import CLIENT
-from pgdyno.analysis.throughput_dips import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip
 from pgdyno.analysis.time_breakdown import TimeBreakdown, TimePart, Waterfall
+from pgdyno.hooks import Hooks
 from pgdyno.report.document import Table
 from pgdyno.report.plot import (
     DOTS_MAX,
@@ -50,96 +49,12 @@ from pgdyno.units import (
     ci_text,
     counted,
     decimals_of,
-    given_percent,
     group_digits,
     share_text,
     signed,
     significant,
     with_unit,
 )
-
-# ----------------------------------------------------------------------
-# Throughput dips and coincident events: sentences and a table.
-# ----------------------------------------------------------------------
-
-UNEXPLAINED = "no coincident event"
-
-TITLE = "Throughput dips and coincident events"
-
-
-def dip_sentences(findings: Findings) -> list[str]:
-    """Return a sentence for each arm with dips."""
-    names = {of.arm.arm: of.arm.name for of in findings.arms}
-    return [_sentence(names[arm], of) for arm, of in findings.dips.items() if of.dips]
-
-
-def _sentence(name: str, of: ArmDips) -> str:
-    lost = share_text(max(0.0, of.share_of_transactions(of.dips)))
-    parts = [
-        f"{len(of.of(one.event))} with {one.event}" if len(of.dips) > 1 else f"with {one.event}"
-        for one in of.coincidences
-        if one.is_cause
-    ]
-    if of.unexplained:
-        parts.append(
-            f"{len(of.unexplained)} with {UNEXPLAINED}" if len(of.dips) > 1 else f"with {UNEXPLAINED}"
-        )
-    return (
-        f"{name} had {counted(len(of.dips), 'throughput dip')} with a loss of {lost} of its transactions: "
-        f"{enumeration(parts)}."
-    )
-
-
-def dip_table(findings: Findings) -> Table:
-    """Return a row for each coincident event, and one for dips without any."""
-    rows: list[list[str]] = []
-    for findings_of in findings.arms:
-        of = findings.dips.get(findings_of.arm.arm)
-        if of is not None and of.dips:
-            rows += _rows(findings_of.arm.name, of)
-    numeric = ("dips", "expected at random", "time, %", "transactions lost, %")
-    if not rows:
-        return Table(TITLE, ("arm",), [])
-    known = ((one.arm.name, findings.dips.get(one.arm.arm)) for one in findings.arms)
-    peaks = [f"{counted(of.peaks, 'peak')} of {name}" for name, of in known if of is not None and of.dips]
-    note = (
-        f"A dip is more than {SDS:g} robust standard deviations and {given_percent(DEPTH_MIN)} below the "
-        f"median rate, or {given_percent(DEPTH_ALWAYS)} below it. Events that coincide with more dips than "
-        "expected at random are listed; a dip may have several. "
-        f"Equally far above the median: {enumeration(peaks)}."
-    )
-    return Table(
-        TITLE,
-        ("arm", "event", *numeric),
-        rows,
-        note,
-        frozenset(numeric),
-        dispensable=("expected at random",),
-    )
-
-
-def _rows(name: str, of: ArmDips) -> list[list[str]]:
-    rows = [[name, "all", *_cells(of, of.dips, ABSENT)]]
-    for one in of.coincidences:
-        if one.is_cause:
-            chance = significant(one.expected, 2)
-            rows.append(["", one.event, *_cells(of, of.of(one.event), chance)])
-    if of.unexplained:
-        rows.append(["", UNEXPLAINED, *_cells(of, of.unexplained, ABSENT)])
-    return rows
-
-
-def _cells(of: ArmDips, dips: Sequence[Dip], chance: str) -> list[str]:
-    shares = (100 * of.share_of_time(dips), 100 * of.share_of_transactions(dips))
-    return [str(len(dips)), chance, *(significant(share, 2) for share in shares)]
-
-
-def label(dip: Dip) -> str:
-    """Return the tooltip of a dip."""
-    cause = ", ".join(dip.causes) or UNEXPLAINED
-    begin, end = group_digits(dip.from_s, 1), group_digits(dip.to_s, 1)
-    return f"dip of {share_text(dip.depth)} from {begin} s to {end} s: {cause}"
-
 
 # ----------------------------------------------------------------------
 # Charts over time, one per block: throughput with checkpoints, and the WAL rate of longer windows.
@@ -153,17 +68,37 @@ TICK_DISTANCE_MIN = 2.0
 per second made a page of 84 MB."""
 
 
+@dataclass(frozen=True)
+class TimelineMark:
+    """A triangle on the time axis of the throughput of a trial. ``title``: its tooltip."""
+
+    trial: int
+    at_s: float
+    title: str
+
+
+@dataclass(frozen=True)
+class TimelineMarks:
+    """Marks of a feature. ``note`` explains them."""
+
+    find: Callable[[Findings], Sequence[TimelineMark]]
+    note: str
+
+
+TIMELINE_MARKS = Hooks[TimelineMarks]("timeline_marks")
+
+
 SMALL = Frame(280.0, 38.0, 10.0, 18.0, 124.0)
 
 
 def throughput_timelines(findings: Findings) -> list[Panel]:
-    """Return the rate of each arm over time, with checkpoints and dips; all blocks have the same scale."""
+    """Return the rate of each arm over time, with checkpoints and marks; all blocks have the same scale."""
     ticks = {trial: checkpoint_starts(series) for trial, series in findings.telemetry.series.items()}
-    dips: dict[int, list[Dip]] = {}
-    for of_arm in findings.dips.values():
-        for dip in of_arm.dips:
-            dips.setdefault(dip.trial, []).append(dip)
-    return _panels(findings, findings.series, "tx/s", ticks, dips)
+    marks: dict[int, list[TimelineMark]] = {}
+    for of_feature in TIMELINE_MARKS:
+        for mark in of_feature.find(findings):
+            marks.setdefault(mark.trial, []).append(mark)
+    return _panels(findings, findings.series, "tx/s", ticks, marks)
 
 
 def wal_rates(findings: Findings) -> list[Panel]:
@@ -187,8 +122,7 @@ def timeline_note(findings: Findings) -> str:
         parts.append(
             "Ticks at the top mark checkpoint starts; one tick may stand for several and shows their number."
         )
-    if any(of.dips for of in findings.dips.values()):
-        parts.append("Triangles mark throughput dips; hover for coincident events.")
+    parts += [of_feature.note for of_feature in TIMELINE_MARKS if of_feature.find(findings)]
     return " ".join(parts)
 
 
@@ -211,7 +145,7 @@ def _panels(
     points: Mapping[int, Sequence[ThroughputPoint]],
     unit: str,
     ticks: Mapping[int, Sequence[float]],
-    dips: Mapping[int, Sequence[Dip]],
+    marks: Mapping[int, Sequence[TimelineMark]],
 ) -> list[Panel]:
     by_block: dict[int, list[Trial]] = {}
     for trial in findings.trials:
@@ -222,7 +156,7 @@ def _panels(
         return []
     names = {of.arm.arm: of.arm.name for of in findings.arms}
     return [
-        Panel(f"block {block + 1}", _picture(trials, names, points, top, unit, ticks, dips))
+        Panel(f"block {block + 1}", _picture(trials, names, points, top, unit, ticks, marks))
         for block, trials in sorted(by_block.items())
     ]
 
@@ -234,7 +168,7 @@ def _picture(
     top_rate: float,
     unit: str,
     ticks: Mapping[int, Sequence[float]],
-    dips: Mapping[int, Sequence[Dip]],
+    marks: Mapping[int, Sequence[TimelineMark]],
 ) -> Markup:
     end = max(point.at_s for trial in trials for point in points[trial.trial])
     x = linear((0.0, end), 4, padding=0.0)
@@ -246,7 +180,7 @@ def _picture(
             yield from checkpoint_ticks(
                 [at_s for at_s in ticks.get(trial.trial, ()) if at_s <= end], x, color
             )
-            yield from (_dip(dip, x, color) for dip in dips.get(trial.trial, ()))
+            yield from (_triangle(mark, x, color) for mark in marks.get(trial.trial, ()))
             for role, kind in ((Role.WARM_UP, "faint"), (Role.MEASURE, "")):
                 chosen = [point for point in points[trial.trial] if point.role is role]
                 yield from _one_line(chosen, x, y, names[trial.arm], unit, f"{color} {kind}".strip())
@@ -274,10 +208,10 @@ def _tick(moments: Sequence[float], at: float, color: str) -> Markup:
     return element("line", title, x1=at, y1=SMALL.top - 9, x2=at, y2=SMALL.top - 1, class_=f"tick {color}")
 
 
-def _dip(dip: Dip, x: Scale, color: str) -> Markup:
-    """Return a triangle on the axis that marks a dip."""
-    at = x.inside((dip.from_s + dip.to_s) / 2)
-    title, low = element("title", label(dip)), SMALL.bottom - 0.5
+def _triangle(mark: TimelineMark, x: Scale, color: str) -> Markup:
+    """Return a triangle on the axis."""
+    at = x.inside(mark.at_s)
+    title, low = element("title", mark.title), SMALL.bottom - 0.5
     corners = f"{at:g},{SMALL.bottom - 6:g} {at - 3.2:g},{low:g} {at + 3.2:g},{low:g}"
     return element("polygon", title, points=corners, class_=f"dot {color}")
 

@@ -154,6 +154,9 @@ def reasons(of: Gate) -> list[str]:
 ROWS_MAX = 40
 """Maximum number of comparisons in the table; the report has all."""
 
+RESULTS = ("levels", "latencies", "outliers", "breakdowns", "dip-table", "results", "checks")
+"""Sections with tables of results."""
+
 COLLAPSED_MAX = 3
 """Maximum number of collapsed tables of results."""
 
@@ -193,7 +196,7 @@ def _lines(
     if files:
         yield escaped(f"Files: {', '.join(files)}.")
         yield ""
-    results = document.tables("levels", "latencies", "outliers", "results", "checks")
+    results = document.tables(*RESULTS)
     short = [table for table in results if not table.long and not table.said_elsewhere]
     for table in short[:COLLAPSED_MAX]:
         yield from _collapsed(table.title, [*grid(table), "", escaped(table.note)])

@@ -21,10 +21,11 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.analysis.finding_fields import about, in_json
+from pgdyno.analysis.case_findings import CaseResult, Findings
+from pgdyno.analysis.finding_fields import ByArm, about, in_json
 from pgdyno.analysis.statistics.intervals import holm_confidences, robust_sd
 from pgdyno.analysis.telemetry.samples import BACKGROUND, Event, Events, merge_adjacent, overlapped
-from pgdyno.results.records import Executed, Trial
+from pgdyno.results.records import Executed, Trial, TrialStatus
 
 Floats = npt.NDArray[np.float64]
 
@@ -219,7 +220,7 @@ def chances_of_coincidences(
 
 
 SDS = 5.0
-"""With normal noise, one point in three million is lower (``tests/unit/test_throughput_dips.py``)."""
+"""With normal noise, one point in three million is lower (``tests/test_throughput_dips.py``)."""
 
 DEPTH_MIN = 0.10
 """Minimum depth of a dip relative to the baseline, even with little noise."""
@@ -320,3 +321,25 @@ def _of_arm(rates: Mapping[int, TrialRates], events: Mapping[int, Events]) -> Ar
         transactions=sum(float(np.sum(of.n)) for of in rates.values()),
         trials=list(rates),
     )
+
+
+def _find(findings: Findings, cases: int) -> dict[int, ArmDips]:
+    del cases
+    rates = {trial: rates_of(executed) for trial, executed in findings.executed.items()}
+    trials = [trial for trial in findings.trials if trial.status is TrialStatus.OK]
+    return find_dips(trials, rates, findings.telemetry.events)
+
+
+RESULT = CaseResult(
+    "dips",
+    ByArm[ArmDips],
+    "By the index of the arm; not with too few points.",
+    "steady_states",
+    _find,
+)
+
+
+def dips_by_arm(findings: Findings) -> Mapping[int, ArmDips]:
+    """Return the dips of a case."""
+    found: Mapping[int, ArmDips] = findings.feature_findings[RESULT.name]
+    return found

@@ -14,7 +14,7 @@ from measured_trials import trial
 from synthetic_telemetry import MIB
 
 from pgdyno.analysis.telemetry.samples import Event, Events, events_of, merge_adjacent, overlapped
-from pgdyno.analysis.throughput_dips import (
+from pgdyno.features.dips.findings import (
     POINTS_MIN,
     ArmDips,
     Dip,
