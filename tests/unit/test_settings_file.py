@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from pgdyno.errors import UsageError
 from pgdyno.server.builds import Version
 from pgdyno.server.settings import Definition, MachineResources, ProfileInput, config_text, request
-from pgdyno.study.arm_spec import parse_arm, parse_arms
+from pgdyno.study.arm_spec import parse_arm, parse_arms, read_settings_file
 from pgdyno.study.cases import cases_of
 from pgdyno.study.schedule import likely_timeout_s
-from pgdyno.study.settings_file import read_settings_file
 from pgdyno.study.study_file_reader import examine_text, text_with_files
 
 PGTUNE = """# DB Version: 16

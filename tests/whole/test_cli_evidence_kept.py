@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_anew, write_study
 
+from pgdyno.cli.console import MARK, append_text, require_writable_page, write_text
 from pgdyno.cli.main import run_command
-from pgdyno.cli.output_files import MARK, append_text, require_writable_page, write_text
 from pgdyno.errors import EvidenceError, EvidenceExistsError, PgdynoError, UsageError
 from pgdyno.features.demo import command as demo_command
 from pgdyno.measure import study_runner

@@ -34,8 +34,8 @@ from pgdyno.server.directories import server_account
 from pgdyno.server.processes import InitOptions
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
-from pgdyno.workloads.registry import workload_of
 from pgdyno.workloads.tpcc.parameters import TpccParameters
+from pgdyno.workloads.workload import workload_of
 
 OWN = OwnDataParameters(
     data=OwnData(source="shop.dump"), scripts=(Script(name="s", text="SELECT 1"),), scale=1

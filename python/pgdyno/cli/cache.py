@@ -10,7 +10,7 @@ import typer
 from rich.table import Table
 
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import require_no_password
+from pgdyno.cli.options import Json, require_no_password
 from pgdyno.errors import UsageError
 from pgdyno.measure.arms import RUNNING_SERVERS
 from pgdyno.server.cache_directory import Cache, Item, items, prune
@@ -27,11 +27,10 @@ OfServer = Annotated[
         help="Instead of the cache: the databases that pgdyno created on this running server.",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.command("list")
-def list_items(dsn: OfServer = None, as_json: AsJson = False) -> None:
+def list_items(dsn: OfServer = None, as_json: Json = False) -> None:
     """List the contents of the cache, with size and last use."""
     if dsn is not None:
         RUNNING_SERVERS.require("--dsn").list_databases(dsn, as_json)
@@ -62,7 +61,7 @@ def prune_items(
         bool, typer.Option("--dry-run", help="List the entries to delete, without deleting them.")
     ] = False,
     dsn: OfServer = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Delete datasets, templates and leftovers of killed runs.
 

@@ -19,8 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from pgdyno.cli import options
-from pgdyno.cli.completion import complete_arm
-from pgdyno.cli.console import say
+from pgdyno.cli.console import require_writable, require_writable_page, say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.options import (
     NOTHING_ADDED,
@@ -28,13 +27,13 @@ from pgdyno.cli.options import (
     ClientOptions,
     ModelOptions,
     Output,
+    complete_arm,
     require_no_password,
     require_time_for_block,
     shortage,
     time_text,
     window_text,
 )
-from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions

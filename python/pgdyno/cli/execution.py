@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import psycopg
 import typer
 
-from pgdyno.cli.console import say
+from pgdyno.cli.console import require_writable_page, say
 from pgdyno.cli.options import NOTHING_ADDED, Added, Output, StudyOptions
-from pgdyno.cli.output_files import require_writable_page
 from pgdyno.errors import CONDITION_MET, PgdynoError, UsageError, in_one_line
 from pgdyno.interruption import Interruption
 from pgdyno.study.cases import Request

@@ -12,9 +12,8 @@ from pydantic import ValidationError
 
 from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
-from pgdyno.cli.console import out, say, write_out
+from pgdyno.cli.console import out, require_writable_page, say, write_out, write_text
 from pgdyno.cli.options import Added, Output
-from pgdyno.cli.output_files import require_writable_page, write_text
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.report.document import FileReport, Judgement

@@ -16,17 +16,15 @@ from pydantic import ValidationError
 from typer.core import TyperCommand
 
 from pgdyno.cli import options
-from pgdyno.cli.completion import complete_study
-from pgdyno.cli.console import say
+from pgdyno.cli.console import require_writable, require_writable_page, say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
-from pgdyno.cli.options import Added, FittedFile, Output, RunCall, added_to, shortage
-from pgdyno.cli.output_files import require_writable, require_writable_page
+from pgdyno.cli.options import Added, FittedFile, Output, RunCall, added_to, complete_study, shortage
 from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.server.builds import is_version, parse_version_spec
 from pgdyno.server.settings import profile_named, refuse_reserved
+from pgdyno.study.arm_spec import is_settings_file
 from pgdyno.study.cases import Case, Request, cases_of, own_settings_of, setting_of
 from pgdyno.study.plan import Study
-from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.study.study_file_reader import Path as Keys
 from pgdyno.study.study_file_reader import examine_text, study_path, text_of, text_with_files

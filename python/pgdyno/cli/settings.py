@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from pgdyno.cli.completion import complete_profile, complete_server
 from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.options import Json, complete_profile, complete_server
 from pgdyno.errors import UsageError
 from pgdyno.measure.machine import machine_resources
 from pgdyno.server.build_catalogue import Catalogue, catalogue
@@ -31,7 +31,6 @@ from pgdyno.study.arm_spec import read_files
 
 app = typer.Typer(help="Show settings profiles and explain settings.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 OfServer = Annotated[
     str | None,
     typer.Option(
@@ -44,7 +43,7 @@ OfServer = Annotated[
 
 
 @app.command("list")
-def list_profiles(as_json: AsJson = False) -> None:
+def list_profiles(as_json: Json = False) -> None:
     """List the settings profiles and their sources."""
     if as_json:
         print_json([{"name": p.name, "title": p.title, "source": p.source} for p in PROFILES.values()])
@@ -72,7 +71,7 @@ def show_profile(
             metavar="N", min=1, help="Number of servers that share the memory; 2 in a comparison of two arms."
         ),
     ] = 1,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Show the settings of a profile on this machine, or those of a file that an arm would have.
 
@@ -128,7 +127,7 @@ def _described(profile: str) -> tuple[str, str]:
 def explain(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Name of a setting.")],
     server: OfServer = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Explain a setting, from the server's pg_settings.
 

@@ -29,8 +29,7 @@ from pgdyno.server.snapshots import Dataset, DatasetKey, Make
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_setting_size, format_size
-from pgdyno.workloads.registry import workload_of
-from pgdyno.workloads.workload import Connect
+from pgdyno.workloads.workload import Connect, workload_of
 
 DATASET_SEED = 1
 """Seed of all datasets, so that studies share them. The seed of the clients varies by block."""

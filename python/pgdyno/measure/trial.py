@@ -46,8 +46,7 @@ from pgdyno.server.snapshots import prewarm
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.units import given_percent, percent_text
-from pgdyno.workloads.registry import workload_of
-from pgdyno.workloads.workload import INVARIANT, TrialChecks
+from pgdyno.workloads.workload import INVARIANT, TrialChecks, workload_of
 
 # ----------------------------------------------------------------------
 # Outcome of a trial from the result of the engine and the checks of the workload.

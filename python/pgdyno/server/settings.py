@@ -23,7 +23,7 @@ import psycopg
 
 from pgdyno.errors import StartError, UsageError
 from pgdyno.server.builds import Version, version_of
-from pgdyno.study.settings_file import ARCHIVE_MODE, ARCHIVE_TARGETS, reason_to_skip
+from pgdyno.study.arm_spec import ARCHIVE_MODE, ARCHIVE_TARGETS, reason_to_skip
 from pgdyno.study.sizing import Core
 from pgdyno.units import (
     DURATION_UNITS_S,

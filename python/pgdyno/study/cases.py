@@ -28,12 +28,12 @@ from pgdyno.study.arm_spec import (
     NAME_MAX,
     ArmSpec,
     has_secrets,
+    is_settings_file,
     parse_arm,
     parse_arms,
 )
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, unit_of_window_s
-from pgdyno.study.settings_file import is_settings_file
 from pgdyno.study.sizing import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, Initdb, Run, StudyFile, driving_fields, key_of
 from pgdyno.study.values import Level, Settings, StudyTable, frozen, level_name

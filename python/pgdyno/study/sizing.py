@@ -53,9 +53,6 @@ CONFIDENCE = 0.95
 BUDGET_MIN = 5.0
 """Time budget of ``pgdyno compare``, in minutes."""
 
-FIT_MIN = 10.0
-"""Time budget of ``pgdyno study plan --fit``, in minutes."""
-
 SLICE_S = 0.5
 """Length of a slice: short compared with drift of the machine, long compared with a transaction. With many
 clients per core it is longer (``sizing.default_slice_s``)."""
@@ -73,11 +70,6 @@ DISCARD_S = 0.05
 
 RETRIES_MAX = 10
 """Maximum number of retries per transaction after a serialization failure or deadlock."""
-
-CUTS = 30
-"""Number of crashes per arm of a crash test: none with a loss means a probability below 10%."""
-
-CUTS_MAX = 10_000
 
 
 # ----------------------------------------------------------------------

@@ -1,8 +1,9 @@
-"""Interface of a workload for a study, sessions for its checks, and tests of its distributions.
+"""Interface of a workload for a study, its registry, sessions for its checks, and tests of its distributions.
 
 - Interface of a workload for the lab: its data on a server, and checks of a trial.
 - Sessions for checks: read-only, with plans that do not depend on statistics.
 - Goodness-of-fit tests of counts against specified shares.
+- Registry: the workload of parameters.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pgdyno.hooks import Hooks
 from pgdyno.results.records import Check
 from pgdyno.server.engine import TargetResult
 from pgdyno.server.processes import Connection
+from pgdyno.study.workload_parameters import WorkloadParameters
 
 if TYPE_CHECKING:
     import psycopg
@@ -246,3 +248,19 @@ def _pools(p: npt.NDArray[np.float64], n: float) -> npt.NDArray[np.intp]:
     if expected > 0.0 and current > 0:
         pool[pool == current] = current - 1
     return pool
+
+
+# ----------------------------------------------------------------------
+# Registry: the workload of parameters.
+# ----------------------------------------------------------------------
+
+WorkloadKind = tuple[type[WorkloadParameters], Callable[[Any], Workload]]
+"""The class of the parameters of a workload, and what makes the workload from them."""
+
+WORKLOAD_KINDS: Hooks[WorkloadKind] = Hooks("workloads")
+
+
+def workload_of(parameters: WorkloadParameters) -> Workload:
+    """Return the workload of the parameters."""
+    made_by = dict(WORKLOAD_KINDS)
+    return next(made_by[of] for of in type(parameters).__mro__ if of in made_by)(parameters)

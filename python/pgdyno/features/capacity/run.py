@@ -22,7 +22,7 @@ from pgdyno.results.records import CapacitySearch, Counts, Measure
 from pgdyno.results.records import Slice as Driven
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 from pgdyno.study.values import LatencyLimit, SearchStep, capacity, parse_limit
-from pgdyno.workloads.registry import workload_of
+from pgdyno.workloads.workload import workload_of
 
 
 def search_capacities(

@@ -12,9 +12,8 @@ from typing import Annotated
 import typer
 
 from pgdyno.cli import options
-from pgdyno.cli.console import say
+from pgdyno.cli.console import require_writable, say
 from pgdyno.cli.options import ModelOptions, option_name
-from pgdyno.cli.output_files import require_writable
 from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.crash_test import require_possible, run_crash_test

@@ -35,8 +35,7 @@ from pgdyno.server.builds import Build, version_of
 from pgdyno.server.directories import Account
 from pgdyno.server.engine import Engine
 from pgdyno.server.processes import Cluster, Connection, Server, run_tool
-from pgdyno.workloads.registry import workload_of
-from pgdyno.workloads.workload import Connect
+from pgdyno.workloads.workload import Connect, workload_of
 
 # ----------------------------------------------------------------------
 # Crashes of a server on purpose: of one backend, of all processes, and of the machine that they run on.

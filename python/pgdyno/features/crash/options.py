@@ -15,9 +15,9 @@ import typer
 from pgdyno.cli.console import say
 from pgdyno.cli.options import StudyOptions
 from pgdyno.errors import UsageError
+from pgdyno.features.crash.plan import CUTS, CUTS_MAX, CrashPlan
 from pgdyno.interruption import Interruption
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import CUTS, CUTS_MAX
 
 if TYPE_CHECKING:
     from pgdyno.features.crash.records import Crash
@@ -62,7 +62,6 @@ class DurabilityOptions(StudyOptions):
                 "crash"
             )
         from pgdyno.features.crash.crash_test import require_possible  # noqa: PLC0415
-        from pgdyno.features.crash.plan import CrashPlan  # noqa: PLC0415
 
         require_possible(CrashPlan(arms=first.arms))
 
@@ -82,7 +81,6 @@ class DurabilityOptions(StudyOptions):
         were measured. Raises PgdynoError.
         """
         from pgdyno.features.crash.crash_test import run_crash_test  # noqa: PLC0415
-        from pgdyno.features.crash.plan import CrashPlan  # noqa: PLC0415
         from pgdyno.features.crash.records import read_crash_test  # noqa: PLC0415
         from pgdyno.features.crash.sections import progress_line  # noqa: PLC0415
         from pgdyno.results.reader import Evidence  # noqa: PLC0415

@@ -10,11 +10,15 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.sizing import CUTS, CUTS_MAX
 from pgdyno.study.values import Option
 from pgdyno.units import parse_duration_s, parse_size_bytes
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters
+
+CUTS = 30
+"""Number of crashes per arm of a crash test: none with a loss means a probability below 10%."""
+
+CUTS_MAX = 10_000
 
 
 class CrashKind(StrEnum):

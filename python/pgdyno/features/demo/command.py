@@ -11,9 +11,8 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.compare import describe_sizes, study_request, title_of
-from pgdyno.cli.console import say
+from pgdyno.cli.console import require_writable, say
 from pgdyno.cli.execution import run_and_report
-from pgdyno.cli.output_files import require_writable
 from pgdyno.errors import UsageError
 from pgdyno.server.build_store import system_builds
 from pgdyno.server.cache_directory import Cache

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from psycopg.conninfo import conninfo_to_dict
 
-from pgdyno.cli.console import say
+from pgdyno.cli.console import require_writable, require_writable_page, say
 from pgdyno.cli.options import Added, Output, RunCall
-from pgdyno.cli.output_files import require_writable, require_writable_page
 from pgdyno.cli.report import publish, status_of
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import FleetError, UsageError

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from pgdyno.cli.console import say
+from pgdyno.cli.console import append_text, require_summary, say
 from pgdyno.cli.options import StudyOptions
-from pgdyno.cli.output_files import append_text, require_summary
 from pgdyno.errors import CONDITION_MET, INCONCLUSIVE, PgdynoError, UsageError
 
 if TYPE_CHECKING:  # only --fail-if and --summary import the analysis before a study

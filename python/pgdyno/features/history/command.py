@@ -10,8 +10,7 @@ import typer
 
 from pgdyno.analysis.study_findings import AVERAGE, StudyFindings
 from pgdyno.cli import options
-from pgdyno.cli.console import out, say, write_out
-from pgdyno.cli.output_files import require_writable_page, write_text
+from pgdyno.cli.console import out, require_writable_page, say, write_out, write_text
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
 from pgdyno.features.gates.conditions import GateOutcome, parse_condition

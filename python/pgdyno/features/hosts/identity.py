@@ -15,7 +15,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.errors import EvidenceError
 from pgdyno.results.records import Arm, Json, StudyRecord
-from pgdyno.study.settings_file import is_settings_file
+from pgdyno.study.arm_spec import is_settings_file
 
 MAY_DIFFER = {
     "title",

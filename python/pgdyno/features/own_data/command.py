@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.options import Json
 from pgdyno.errors import UsageError
 from pgdyno.features.own_data.plan import OwnData
 from pgdyno.features.own_data.preflight import named_data
@@ -23,7 +24,6 @@ from pgdyno.units import format_size
 app = typer.Typer(help="Name, list and remove data of your own for --data.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Name of the data.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
 @app.command("add")
@@ -53,7 +53,7 @@ def add(
         str | None,
         typer.Option(metavar="NAME", help="Locale of the database. [default: that of the origin]"),
     ] = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Give data a name.
 
@@ -73,7 +73,7 @@ def add(
 
 
 @app.command("list")
-def list_names(as_json: AsJson = False) -> None:
+def list_names(as_json: Json = False) -> None:
     """List the named data, with form, size and origin."""
     cache = Cache.open()
     sweep(cache.data)
@@ -95,13 +95,13 @@ def list_names(as_json: AsJson = False) -> None:
 
 
 @app.command("show")
-def show(name: Name, as_json: AsJson = False) -> None:
+def show(name: Name, as_json: Json = False) -> None:
     """Show the data of a name, and the datasets that were made of them."""
     _print(named_data(Cache.open()).read(name), as_json=as_json)
 
 
 @app.command("remove")
-def remove(name: Name, as_json: AsJson = False) -> None:
+def remove(name: Name, as_json: Json = False) -> None:
     """Remove a name, with the dump that was read from a DSN and all datasets made of it.
 
     Files and directories of yours stay.

@@ -16,8 +16,8 @@ from rich.table import Table
 from typer.core import TyperCommand
 
 from pgdyno.cli import options
-from pgdyno.cli.completion import complete_study
 from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.options import Json, complete_study
 from pgdyno.cli.run import examined, read_study, size_of
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import fit_study, needs_of
@@ -27,7 +27,6 @@ from pgdyno.features.planning.forecast import StudyForecast, study_forecast
 from pgdyno.results.records import NOT_THE_QUESTION
 from pgdyno.server.cache_directory import Cache
 from pgdyno.study.cases import cases_of
-from pgdyno.study.sizing import FIT_MIN
 from pgdyno.study.study_file import Drive, Fleet, Run, StudyFile
 from pgdyno.study.study_file_reader import bundled_studies, study_path, text_of
 from pgdyno.study.values import Option
@@ -128,6 +127,9 @@ def _bare_cells(parts: dict[str, Any]) -> None:
 # ----------------------------------------------------------------------
 # ``pgdyno study``: check and explain study files without running them.
 # ----------------------------------------------------------------------
+
+FIT_MIN = 10.0
+"""Time budget of ``pgdyno study plan --fit``, in minutes."""
 
 CASES_SHOWN_MAX = 40
 SCHEDULES = {
@@ -274,8 +276,6 @@ def _server(spec: str, words: str) -> str:
 
 app = typer.Typer(help="Check, explain and list study files.", no_args_is_help=True)
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-
 
 @app.command("check")
 def check(
@@ -341,7 +341,7 @@ def plan(
             f"loading. [default: {FIT_MIN:g}]",
         ),
     ] = None,
-    as_json: AsJson = False,
+    as_json: Json = False,
 ) -> None:
     """Show cases, run time and disk usage of a study without running it.
 
@@ -372,7 +372,7 @@ def plan(
 
 
 @app.command("list")
-def list_studies(as_json: AsJson = False) -> None:
+def list_studies(as_json: Json = False) -> None:
     """List the bundled studies: published experiments and templates.
 
     To write a study, copy a template and edit it; its comments explain each key.

@@ -43,7 +43,7 @@ from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_size
-from pgdyno.workloads.registry import workload_of
+from pgdyno.workloads.workload import workload_of
 
 
 @dataclass

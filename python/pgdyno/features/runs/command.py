@@ -54,7 +54,6 @@ from pgdyno.study.workload_parameters import Pace, WorkloadParameters
 from pgdyno.units import ABSENT, counted, format_duration, format_size, group_digits, parse_duration_s
 from pgdyno.workloads.pgbench.data import read_scale
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
-from pgdyno.workloads.registry import workload_of
 from pgdyno.workloads.tpcc.checks import (
     check_conditions,
     create_views,
@@ -64,6 +63,7 @@ from pgdyno.workloads.tpcc.checks import (
 )
 from pgdyno.workloads.tpcc.dialects import DEVIATIONS, in_order
 from pgdyno.workloads.tpcc.parameters import TpccParameters
+from pgdyno.workloads.workload import workload_of
 
 # ----------------------------------------------------------------------
 # ``pgdyno load``: load the data of a workload into a database on any server.
