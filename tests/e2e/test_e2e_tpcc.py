@@ -44,7 +44,7 @@ def test_a_mix_without_new_orders_is_measured_one_arm_at_a_time(
 ) -> None:
     found, trials = compared(
         program, tmp_path / "e.sqlite", *COUNTED, "--mix", "payment=9,order-status=1", server, server
-    )  # fmt: skip
+    )
     for trial in trials:
         assert not any(check.skipped for check in trial.checks)
         ran = {kind for piece in trial.measured for kind, n in piece.kinds.items() if n.executed}
@@ -91,7 +91,7 @@ def test_a_duet_drives_both_arms_at_the_same_time_with_pipelined_calls(
     assert "The CPU partitions are cores" in report.out
 
 
-@pytest.mark.long
+@pytest.mark.long  # crates/driver/src/tests/open_loop.rs and tests/unit/test_case_findings.py
 def test_an_overloaded_arm_with_many_clients_has_only_lower_bounds_of_its_latency(
     program: Program, server: str, tmp_path: Path
 ) -> None:
