@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from report_forms import HOSTILE, case_in, matching
+from report_forms import HOSTILE, case_in, matching, report_of
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict, effects_by_arm, judge
@@ -32,7 +32,8 @@ from pgdyno.features.gates.conditions import (
     gate,
     parse_condition,
 )
-from pgdyno.features.gates.section import outcome, to_summary
+from pgdyno.features.gates.options import EXIT_STATUSES
+from pgdyno.features.gates.section import outcome, reasons, to_summary
 from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.measure import study_runner
 from pgdyno.report.document import FileReport
@@ -163,9 +164,21 @@ def on_hosts(path: Path, *studies: Synthetic | Sequence[Synthetic]) -> list[Path
     ],
 )
 def test_a_true_condition_ends_with_status_3(
-    tmp_path: Path, wanted: Synthetic | Sequence[Synthetic], conditions: str, expected: int
+    wanted: Synthetic | Sequence[Synthetic], conditions: str, expected: int
 ) -> None:
-    assert status(tmp_path, wanted, conditions) == expected
+    findings = report_of(*([wanted] if isinstance(wanted, Synthetic) else wanted)).findings
+    found = gate(findings, [parse_condition(text) for text in conditions.split()])
+    assert EXIT_STATUSES[found.outcome] == expected
+    assert all([outcome(found), *reasons(found)])  # every outcome can be explained
+
+
+@pytest.mark.parametrize(
+    ("wanted", "expected"),
+    [(SAME, 0), (NO_BLOCK, 1), (SLOWER, 3), (UNDECIDED, 4)],
+    ids=["passed", "not evaluable", "failed", "inconclusive"],
+)
+def test_a_report_has_the_exit_status_of_its_gate(tmp_path: Path, wanted: Synthetic, expected: int) -> None:
+    assert status(tmp_path, wanted, "slower") == expected
 
 
 INVALID = ("", "slow", "slower:", ":p99", "slower:nope", "slower:wal.bytes", "SLOWER", "slower:5")
