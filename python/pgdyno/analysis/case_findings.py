@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Annotated, Any
 
 from pydantic import model_serializer
@@ -207,7 +208,7 @@ CASE_RESULTS = Hooks[CaseResult]("case_results")
 
 def with_case_results(fields: Mapping[str, Any], value: Callable[[CaseResult], Any]) -> dict[str, Any]:
     """Return the fields of ``Findings`` with those of features."""
-    keys, found = list(CASE_RESULTS), dict[str, Any]()
+    keys, found = sorted(CASE_RESULTS, key=attrgetter("name")), dict[str, Any]()
     for name, own in fields.items():
         found |= {name: own, **{key.name: value(key) for key in keys if key.after == name}}
     return found
