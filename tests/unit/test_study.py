@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from example_studies import make_study
+from pgdyno.analysis.telemetry.metrics import TrialLatencies, of_plan
 from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.connections import Dsn
+from pgdyno.study import workload_parameters
 from pgdyno.study.arm_spec import (
     NAME_MAX,
     ArmSpec,
@@ -31,6 +33,7 @@ from pgdyno.study.sizing import (
     discard_s,
     fit_block_layout,
 )
+from pgdyno.study.workload_parameters import Pace, parameters_by_kind
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -235,6 +238,39 @@ def test_sizes_follow_cores_and_memory() -> None:
     assert (default_clients(small), default_clients(large)) == (8, 384)
     assert default_size(small, clients=8, arms=2, unit_bytes=110e6) == 2
     assert default_size(large, clients=384, arms=2, unit_bytes=110e6) == 384
+
+
+class Extended(PgbenchParameters):
+    """Parameters of pgbench with those of a feature, and a rate with a unit of its own."""
+
+    PACE = Pace("queries/h", None, 3600.0)
+
+    own: int = 0
+
+
+class ExtendedOtherwise(PgbenchParameters):
+    """Parameters of pgbench with those of another feature."""
+
+
+def test_a_workload_has_the_parameters_of_a_feature_only_if_they_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for order in ([PgbenchParameters, Extended], [Extended, PgbenchParameters]):
+        monkeypatch.setattr(workload_parameters, "PARAMETERS", order)
+        assert parameters_by_kind() == {"pgbench": Extended}
+        assert parameters_by_kind(["scale"]) == {"pgbench": PgbenchParameters}
+        assert parameters_by_kind(["scale", "own"]) == {"pgbench": Extended}
+
+
+def test_two_features_that_extend_one_workload_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workload_parameters, "PARAMETERS", [Extended, ExtendedOtherwise])
+    with pytest.raises(TypeError, match="both extend the workload pgbench"):
+        parameters_by_kind()
+
+
+def test_a_workload_with_another_unit_has_transactions_per_second() -> None:
+    study = make_study(workload=Extended(scale=1))
+    assert of_plan(study, TrialLatencies())[0].unit == "tx/s"
 
 
 @pytest.mark.parametrize("minutes", [1, 3, 5, 60])
