@@ -249,13 +249,8 @@ def option_name(model: type[BaseModel], name: str) -> str:
     return next(iter(option_of(model, name).names), f"--{name.replace('_', '-')}")
 
 
-OTHER_OPTIONS = {
-    "rounds": "--window",
-    "warmup_min_s": "--warmup",
-    "blocks_max": "--blocks",
-    "checks": "--check",
-}
-"""Options whose field has another name and no ``Option``."""
+OTHER_OPTIONS = {"rounds": "--window", "warmup_min_s": "--warmup"}
+"""Options of fields that the option of another key gives, too."""
 
 
 def option_of_fields(names: Sequence[str]) -> str:
@@ -288,7 +283,7 @@ def parser(option: str, parse: Callable[[str], Any]) -> Callable[[str], Any]:
 def option_from(model: type[BaseModel], name: str, default: object = None, text: str = "") -> Any:
     """Return the ``typer.Option`` of a field.
 
-    ``default``: added to the help, if the field names no other. ``text``: another help, without a default.
+    ``default``: added to the help, if the field names no other. ``text``: another help.
     """
     field, option = model.model_fields[name], option_of(model, name)
     spelled = option_name(model, name)

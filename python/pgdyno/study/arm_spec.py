@@ -160,9 +160,9 @@ class ArmSpec(BaseModel):
         of_files = (self.files.get(name, {}) for name in self.profiles)
         return {name: value for given in (*of_files, self.settings) for name, value in given.items()}
 
-    def with_files(self, files: Mapping[str, dict[str, str]]) -> ArmSpec:
+    def with_files(self, files: Mapping[str, Mapping[str, str]]) -> ArmSpec:
         """Return the arm with the contents of its files."""
-        own = {name: files[name] for name in self.profiles if name in files}
+        own = {name: dict(files[name]) for name in self.profiles if name in files}
         return self.model_copy(update={"files": own}) if own else self
 
     @property

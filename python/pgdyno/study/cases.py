@@ -63,7 +63,7 @@ SPEAKING = ("server", "settings", "variant")
 SETTING_PREFIX = "settings."
 """Start of the name of a factor that is a single setting: ``settings.wal_compression``."""
 
-FILE_KEYS = {"per_s": "rate", "retries_max": "retries", "n": "drivers"}
+FILE_KEYS = {"per_s": "rate", "retries_max": "retries", "n": "drivers", "blocks_max": "repeats"}
 """Keys of the file whose field in the plan has another name, by that name."""
 
 
@@ -243,14 +243,9 @@ def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
             "name": name,
             "profiles": settings.profiles,
             "settings": dict(settings.values),
-            "files": {
-                name: dict(file.settings_files[name])
-                for name in settings.profiles
-                if name in file.settings_files
-            },
             "optional": settings.optional,
         }
-    )
+    ).with_files(file.settings_files)
     given = spec.known_settings
     return spec.model_copy(update={"optional": tuple(name for name in spec.optional if name in given)})
 

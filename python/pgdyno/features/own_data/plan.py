@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from psycopg import ProgrammingError
 from pydantic import (
@@ -24,6 +24,7 @@ from pydantic import (
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import has_secrets
+from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import DefaultSize
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
@@ -171,7 +172,7 @@ class OwnDataParameters(PgbenchParameters):
         description="Data of your own instead of the pgbench tables: a dump, a directory, a DSN or a name "
         "(Measure your own database).",
     )
-    checks: tuple[Invariant, ...] = Field(
+    checks: Annotated[tuple[Invariant, ...], Option(names=("--check",))] = Field(
         default=(), description="Queries that must return no row after a trial: tables with name and text."
     )
 
