@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from report_forms import plain
 
 from pgdyno.analysis.comparison import Verdict, blocks_needed, decide, judge
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, own_level, percent_of, student
@@ -194,10 +195,6 @@ def test_an_estimate_shows_the_digits_that_its_interval_deserves(
     estimate: Estimate, value: str, interval: str
 ) -> None:
     assert (plain(estimate.value_text), plain(estimate.interval_text)) == (value, interval)
-
-
-def plain(text: str) -> str:
-    return text.replace("\u00a0", " ")
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,6 @@ FAILURES = Synthetic(
     names=("17", "18", "18,fsync=off"),
     unsafe_arms=(2,),
     blocks=6,
-    slices=4,
     failed_per_slice=60,
     statuses={(2, 1): TrialStatus.EXCLUDED},
 )

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import typer
-from golden_reports import STUDIES
+from golden_reports import FAILURES, STUDIES
 from report_forms import FORMS, HOSTILE, case_in, checked_json, on_terminal, only, plain, report_of, tables_of
 from synthetic_study import Synthetic, arms_of, study_of, write_block, written_study
 from typer.testing import CliRunner
@@ -40,15 +40,6 @@ from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.terminal_format import _broken, print_terminal
 from pgdyno.results.records import TrialStatus
 from pgdyno.results.writer import Writer
-
-THREE = Synthetic(
-    effects=(1.0, 1.10, 0.90),
-    names=("17", "18", "18,fsync=off"),
-    unsafe_arms=(2,),
-    blocks=6,
-    failed_per_slice=60,
-    statuses={(2, 1): TrialStatus.EXCLUDED},
-)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +99,7 @@ def test_every_readable_format_contains_every_sentence_and_cell(tmp_path: Path, 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_form_claims_a_result_of_the_tpc(form: str) -> None:
-    assert "tpmc" not in FORMS[form](report_of(THREE)).lower()
+    assert "tpmc" not in FORMS[form](report_of(FAILURES)).lower()
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -118,7 +109,7 @@ def test_every_form_bears_a_study_that_has_hardly_begun(form: str, blocks: int) 
 
 
 def test_json_numbers_the_blocks_of_a_comparison_and_names_the_dropped_ones() -> None:
-    case = case_in(json.loads(checked_json(report_of(THREE))))
+    case = case_in(json.loads(checked_json(report_of(FAILURES))))
     first = case["comparisons"][0]
     assert first["blocks"] == [0, 1, 3, 4, 5] and first["dropped"] == [2]
     assert set(first["effects"][case["primary"]]["log_ratios"]) == {"0", "1", "3", "4", "5"}
@@ -126,7 +117,7 @@ def test_json_numbers_the_blocks_of_a_comparison_and_names_the_dropped_ones() ->
 
 
 def test_csv_is_tidy_and_includes_excluded_trials() -> None:
-    rows = list(csv.DictReader(io.StringIO(report_of(THREE).csv())))
+    rows = list(csv.DictReader(io.StringIO(report_of(FAILURES).csv())))
     assert tuple(rows[0]) == COLUMNS
     nopm = [row for row in rows if row["metric"] == "nopm"]
     assert len(nopm) == 6 * 3
@@ -181,7 +172,7 @@ class Elements(HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.mark.parametrize("wanted", [THREE, Synthetic(names=("17", HOSTILE), title=HOSTILE, blocks=5)])
+@pytest.mark.parametrize("wanted", [FAILURES, Synthetic(names=("17", HOSTILE), title=HOSTILE, blocks=5)])
 def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(wanted: Synthetic) -> None:
     page = to_html(report_of(wanted))
     elements = Elements()
@@ -229,7 +220,7 @@ def test_addresses_depend_neither_on_results_nor_on_other_cases() -> None:
 
 
 def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_the_effect() -> None:
-    page = to_html(report_of(THREE))
+    page = to_html(report_of(FAILURES))
     (head,) = re.findall(r"<th[^>]*>95% CI</th>", page)
     assert 'class="n"' in head
     # A name breaks between its words, and an interval between its ends.
@@ -239,7 +230,7 @@ def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_
 
 
 def test_html_draws_every_block_and_every_arm() -> None:
-    built = report_of(THREE)
+    built = report_of(FAILURES)
     page = to_html(built)
     assert page.count("<svg viewBox") == 2 + 6 + 5  # effects, blocks, kinds
     for block in (1, 2, 4, 5, 6):
@@ -302,7 +293,7 @@ def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_hidden_characters_in_a_name_are_shown_in_every_form(form: str) -> None:
     hidden = "18\x1b[2J\x1b]0;t\x07\u202efaster\u2066\x9b31m"
-    built = report_of(dataclasses.replace(THREE, names=("17", hidden, "[red]off[/red]")))
+    built = report_of(dataclasses.replace(FAILURES, names=("17", hidden, "[red]off[/red]")))
     console = VisibleConsole(width=200, file=io.StringIO(), color_system=None)
     if form == "terminal":
         print_terminal(built, console)
