@@ -29,7 +29,7 @@ PATIENCE_S = 60.0
 @pytest.fixture(autouse=True)
 def _samples_end_before_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     """No sample is cut when a machine stalls."""
-    monkeypatch.setattr("pgdyno.measure.sampler.GRACE_S", PATIENCE_S)
+    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", PATIENCE_S)
 
 
 class Watched:
