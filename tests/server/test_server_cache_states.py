@@ -202,7 +202,7 @@ def test_crash_recovery_replays_the_wal_since_the_checkpoint(arm: BuildArm) -> N
 def test_the_oldest_and_the_newest_version_are_prewarmed_crashed_and_sampled(
     major: int, cluster_of: Callable[[Build], Cluster], server_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", 60.0)  # no sample is cut when a machine stalls
+    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", 60.0)  # keeps samples if a machine stalls
     with arm_on(cluster_of(build_of(Cache.open(), major)), server_dir) as arm:
         with arm.connect() as connection:
             connection.execute("create table t as select 1 as n from generate_series(1, 20000); checkpoint")

@@ -185,10 +185,10 @@ def parse_condition(text: str) -> GateCondition:
         metric_found = find_metric(key)
         if metric_found is None:
             raise UsageError(
-                f"{text}: unknown metric {metric!r}: use a key from effects or telemetry in the JSON report"
+                f"unknown metric {metric!r}: use a key from effects or telemetry in the JSON report"
             )
         if metric_found.better is Better.NEITHER:
-            raise UsageError(f"{text}: the metric {metric} has no better direction: use another metric")
+            raise UsageError(f"the metric {metric} has no better direction: use another metric")
     return GateCondition(GateWord(word), key, text.strip(), limit)
 
 

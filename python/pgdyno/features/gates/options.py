@@ -13,7 +13,7 @@ import typer
 
 from pgdyno.cli.console import append_text, require_summary, say
 from pgdyno.cli.options import StudyOptions
-from pgdyno.errors import CONDITION_MET, INCONCLUSIVE, PgdynoError, UsageError
+from pgdyno.errors import CONDITION_MET, INCONCLUSIVE, PgdynoError, UsageError, naming
 
 if TYPE_CHECKING:  # only --fail-if and --summary import the analysis before a study
     from pgdyno.features.gates.conditions import Gate, GateCondition
@@ -71,7 +71,8 @@ class ConditionOptions(StudyOptions):
             return []
         from pgdyno.features.gates.conditions import parse_condition  # noqa: PLC0415
 
-        return [parse_condition(text) for text in self.fail_if]
+        with naming("--fail-if"):
+            return [parse_condition(text) for text in self.fail_if]
 
     @property
     def summary_file(self) -> Path | None:

@@ -12,7 +12,7 @@ from pgdyno.analysis.study_findings import AVERAGE, StudyFindings
 from pgdyno.cli import options
 from pgdyno.cli.console import out, require_writable_page, say, write_out, write_text
 from pgdyno.cli.report import read_findings
-from pgdyno.errors import EvidenceError, PgdynoError, UsageError
+from pgdyno.errors import EvidenceError, PgdynoError, UsageError, naming
 from pgdyno.features.gates.conditions import GateOutcome, parse_condition
 from pgdyno.features.gates.options import EXIT_STATUSES
 from pgdyno.features.history.changes import group_files, histories
@@ -135,9 +135,10 @@ def _conditions(asked: Sequence[str]) -> list[HistoryCondition]:
 
 def _key(text: str) -> str:
     """Return the metric's key. Raises UsageError: unknown, or neither more nor less of it is better."""
-    found = parse_condition(f"slower:{text}")
-    if found.limit_percent is not None:
-        raise UsageError(f"--metric {text}: give a metric without a limit")
+    with naming("--metric"):
+        found = parse_condition(f"slower:{text}")
+        if found.limit_percent is not None:
+            raise UsageError(f"{text}: give a metric without a limit")
     return found.metric
 
 
