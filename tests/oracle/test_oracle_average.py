@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from pgdyno.analysis.statistics.averages import Combined, combine
 from pgdyno.analysis.statistics.intervals import Method, student
-from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.units import Better
 
 

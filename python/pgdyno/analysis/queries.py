@@ -25,8 +25,8 @@ from pgdyno.analysis.comparison import (
 )
 from pgdyno.analysis.finding_fields import ArmName, ByArm, Hidden, about, in_json
 from pgdyno.analysis.statistics import intervals
+from pgdyno.analysis.statistics.averages import Combined, combine
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, method_of
-from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry import trial_telemetry
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, OF_STATEMENTS, Metric, keyed, split_key
 from pgdyno.analysis.telemetry.percentiles import mean_us

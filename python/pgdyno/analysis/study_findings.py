@@ -14,8 +14,8 @@ from pgdyno.analysis.case_findings import Findings, find_case
 from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
 from pgdyno.analysis.finding_fields import Hidden, in_json
 from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
+from pgdyno.analysis.statistics.averages import Combined, LogRatios, combine
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, method_of
-from pgdyno.analysis.statistics.pooling import Combined, LogRatios, combine
 from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial

@@ -18,8 +18,8 @@ from markupsafe import Markup
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict, judge, ok_by_block
 from pgdyno.analysis.finding_fields import Hidden, MetricKey, about, in_json
+from pgdyno.analysis.statistics.averages import Combined, combine
 from pgdyno.analysis.statistics.intervals import Method, method_of, simultaneous
-from pgdyno.analysis.statistics.pooling import Combined, combine
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
@@ -47,7 +47,7 @@ from pgdyno.units import ABSENT, Better, Estimate, ci_text, given_percent, group
 #   ratio of ratios. It is symmetric in the two factors.
 #
 # Each is averaged over the combinations of the remaining factors with equal weights. Its interval is over the
-# passes (``pooling.combine``, by the method of the verdicts). Without gaps this is the contrast of Yates
+# passes (``averages.combine``, by the method of the verdicts). Without gaps this is the contrast of Yates
 # ("The design and analysis of factorial experiments", 1937) with Student's interval on its values by pass.
 # Unlike an analysis of variance, this does not require equal variances of all cells. Drift from pass to pass
 # cancels. Drift from block to block also cancels for compared factors.

@@ -17,7 +17,6 @@ from typing import Annotated
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.statistics.intervals import percent_of
-from pgdyno.analysis.statistics.pooling import Pooled
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, Metric, latency_key
 from pgdyno.cli.report import read_findings
@@ -32,6 +31,7 @@ from pgdyno.features.hosts.findings import (
     find_hosts,
 )
 from pgdyno.features.hosts.fleet_record import SUFFIX, HostWork, read_fleet
+from pgdyno.features.hosts.pooling import Pooled
 from pgdyno.features.published.section import as_printed
 from pgdyno.report import result_tables, study_report
 from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, caveats_section, summary_of_several

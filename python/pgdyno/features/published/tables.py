@@ -20,8 +20,8 @@ from pydantic import ValidationError
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.finding_fields import about, in_json
+from pgdyno.analysis.statistics.averages import LogRatios, combine
 from pgdyno.analysis.statistics.intervals import Method, level_of, simultaneous
-from pgdyno.analysis.statistics.pooling import LogRatios, combine
 from pgdyno.analysis.telemetry.metrics import split_key
 from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, case_values
 from pgdyno.errors import EvidenceError
@@ -34,7 +34,7 @@ from pgdyno.units import Better, Estimate
 #
 # A value is an arm's level over the blocks; for several cases or statements, their mean. A change is (B − A)
 # / A in percent, where A is the baseline, whatever base the source uses. For several cases or statements it
-# is the change of the geometric mean of their ratios (``pooling.py``). Each interval has the study's
+# is the change of the geometric mean of their ratios (``averages.py``). Each interval has the study's
 # confidence, without correction for the number of values in a table. Intervals of verdicts are corrected.
 # ----------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from pgdyno.analysis.statistics.averages import combine
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, student
-from pgdyno.analysis.statistics.pooling import (
+from pgdyno.features.hosts.pooling import (
     WHOLE,
     HostEffect,
-    combine,
     common_parts,
     inconsistency,
     paule_mandel,
