@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pgdyno.analysis.statistics.intervals import Method, level_of, method_of
+from pgdyno.analysis.statistics.intervals import level_of
 from pgdyno.analysis.telemetry.counters import (
     COUNTERS,
     OTHERS,
@@ -37,7 +37,6 @@ from pgdyno.analysis.telemetry.counters import (
 from pgdyno.analysis.telemetry.metrics import (
     MEAN_TIME,
     METRICS,
-    OF_DRIVER,
     OF_RELATIONS,
     OF_SAMPLES,
     OF_STATEMENTS,
@@ -61,12 +60,10 @@ from pgdyno.results.records import (
     SampleSeries,
     Slice,
     StoredReading,
-    StudyRecord,
     Trial,
-    TrialStatus,
 )
 from pgdyno.study.sizing import Absence
-from pgdyno.units import US_PER_MS, US_PER_S, Better, Estimate
+from pgdyno.units import US_PER_MS, US_PER_S, Estimate
 
 # ----------------------------------------------------------------------
 # Values of each statement over the measured part: calls, mean and SD of its time, rows, blocks, WAL.
@@ -635,59 +632,3 @@ def telemetry_caveats(
             names = {"probes": ", ".join(probes), "arm": arm.name, "reason": reason}
             found.append(Caveat(Code.PROBE_UNAVAILABLE, names))
     return found
-
-
-Levels = Mapping[str, str]
-"""factor → name of its level."""
-
-
-@dataclass(frozen=True)
-class MetricValues:
-    """Values of one metric in one case: ``by_block`` is arm → block → value."""
-
-    unit: str
-    better: Better
-    by_block: Mapping[int, Mapping[int, float]]
-
-
-@dataclass(frozen=True)
-class CaseValues:
-    """Values of one case. ``arms`` are the levels of each arm; ``values`` are by key of the metric."""
-
-    name: str
-    levels: Levels
-    arms: Sequence[Levels]
-    values: Mapping[str, MetricValues]
-    confidence: float
-    method: Method
-
-
-def case_values(
-    study: StudyRecord,
-    trials: Sequence[Trial],
-    metrics: Sequence[Metric] = (),
-    telemetry: Mapping[int, TrialTelemetry] | None = None,
-) -> CaseValues:
-    """Return the values of a case's ok trials. ``telemetry`` is by trial ID; ``metrics`` are additional."""
-    ok = [trial for trial in trials if trial.status is TrialStatus.OK]
-    found: dict[str, dict[int, dict[int, float]]] = {}
-    units: dict[str, tuple[str, Better]] = {}
-    for metric in {metric.key: metric for metric in (*OF_DRIVER, *metrics)}.values():
-        units[metric.key] = (metric.unit, metric.better)
-        for trial in ok:
-            if (value := metric.value(trial, trial.measured)) is not None:
-                found.setdefault(metric.key, {}).setdefault(trial.arm, {})[trial.block] = value
-    for trial in ok:
-        of = (telemetry or {}).get(trial.trial)
-        for key, value in of.values.items() if of else ():
-            metric = METRICS[split_key(key)[0]]
-            units[key] = (metric.unit, metric.better)
-            found.setdefault(key, {}).setdefault(trial.arm, {})[trial.block] = value
-    return CaseValues(
-        name=study.case,
-        levels={factor: str(level) for factor, level in study.levels.items()},
-        arms=[dict(levels) for levels in study.arm_levels],
-        values={key: MetricValues(*units[key], by_block) for key, by_block in found.items()},
-        confidence=study.plan.confidence,
-        method=method_of(study.plan, trials),
-    )

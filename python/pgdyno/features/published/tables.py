@@ -1,5 +1,6 @@
 """Published tables with measured values, and their agreement.
 
+- Values of one case from trials and telemetry, by metric, arm and block.
 - Published tables with measured values: the same rows and columns, with intervals.
 - Comparison of the measured changes with the published ones: direction and size.
 - All of it for a study.
@@ -21,13 +22,74 @@ from pydantic import ValidationError
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.finding_fields import about, in_json
 from pgdyno.analysis.statistics.averages import LogRatios, combine
-from pgdyno.analysis.statistics.intervals import Method, level_of, simultaneous
-from pgdyno.analysis.telemetry.metrics import split_key
-from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, Levels, case_values
+from pgdyno.analysis.statistics.intervals import Method, level_of, method_of, simultaneous
+from pgdyno.analysis.telemetry.metrics import METRICS, OF_DRIVER, Metric, split_key
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.errors import EvidenceError
 from pgdyno.features.published.plan import Cell, Published, PublishedTable
+from pgdyno.results.records import StudyRecord, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import Better, Estimate
+
+# ----------------------------------------------------------------------
+# Values of one case from trials and telemetry, by metric, arm and block.
+# ----------------------------------------------------------------------
+
+Levels = Mapping[str, str]
+"""factor → name of its level."""
+
+
+@dataclass(frozen=True)
+class MetricValues:
+    """Values of one metric in one case: ``by_block`` is arm → block → value."""
+
+    unit: str
+    better: Better
+    by_block: Mapping[int, Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class CaseValues:
+    """Values of one case. ``arms`` are the levels of each arm; ``values`` are by key of the metric."""
+
+    name: str
+    levels: Levels
+    arms: Sequence[Levels]
+    values: Mapping[str, MetricValues]
+    confidence: float
+    method: Method
+
+
+def case_values(
+    study: StudyRecord,
+    trials: Sequence[Trial],
+    metrics: Sequence[Metric] = (),
+    telemetry: Mapping[int, TrialTelemetry] | None = None,
+) -> CaseValues:
+    """Return the values of a case's ok trials. ``telemetry`` is by trial ID; ``metrics`` are additional."""
+    ok = [trial for trial in trials if trial.status is TrialStatus.OK]
+    found: dict[str, dict[int, dict[int, float]]] = {}
+    units: dict[str, tuple[str, Better]] = {}
+    for metric in {metric.key: metric for metric in (*OF_DRIVER, *metrics)}.values():
+        units[metric.key] = (metric.unit, metric.better)
+        for trial in ok:
+            if (value := metric.value(trial, trial.measured)) is not None:
+                found.setdefault(metric.key, {}).setdefault(trial.arm, {})[trial.block] = value
+    for trial in ok:
+        of = (telemetry or {}).get(trial.trial)
+        for key, value in of.values.items() if of else ():
+            metric = METRICS[split_key(key)[0]]
+            units[key] = (metric.unit, metric.better)
+            found.setdefault(key, {}).setdefault(trial.arm, {})[trial.block] = value
+    return CaseValues(
+        name=study.case,
+        levels={factor: str(level) for factor, level in study.levels.items()},
+        arms=[dict(levels) for levels in study.arm_levels],
+        values={key: MetricValues(*units[key], by_block) for key, by_block in found.items()},
+        confidence=study.plan.confidence,
+        method=method_of(study.plan, trials),
+    )
+
 
 # ----------------------------------------------------------------------
 # Published tables with measured values: the same rows and columns, with intervals.

@@ -13,7 +13,6 @@ import pgdyno
 from example_studies import read_study
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.telemetry.metrics import METRICS
-from pgdyno.analysis.telemetry.trial_telemetry import CaseValues, MetricValues
 from pgdyno.features.published.plan import Published
 from pgdyno.features.published.section import as_printed
 from pgdyno.features.published.tables import (
@@ -23,8 +22,10 @@ from pgdyno.features.published.tables import (
     NOT_RUN,
     PARTS_OF,
     Agreement,
+    CaseValues,
     MeasuredCell,
     MeasuredTable,
+    MetricValues,
     SourceChange,
     changes_of_source,
     in_unit,

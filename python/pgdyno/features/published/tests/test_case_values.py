@@ -8,7 +8,8 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.study_findings import find_study
-from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, case_values
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
+from pgdyno.features.published.tables import case_values
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
 from pgdyno.units import Better
