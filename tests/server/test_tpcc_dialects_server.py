@@ -249,7 +249,7 @@ def test_a_database_of_sysbench_tpcc_needs_no_mark(
     assert "holds no dataset of pgdyno's" in drive(running_server, "foreign_data", parameters())[1]
     dsn = running_server.conninfo("foreign_data")
     options = {"dialect": "sysbench", "table_sets": 2, "into_existing": True}
-    assert drive_command(dsn, 2, "0.5s", warmup="0s", **options) == 0
+    assert drive_command(dsn, 2, 0.5, warmup=0.0, **options) == 0
     assert check(dsn, dialect="sysbench", table_sets=2) == 0
     assert capsys.readouterr().out.count(" yes ") == 12
     for number, message in ((3, "does not have 3 sets of tables: use"), (1, "has more than 1 set of tables")):

@@ -219,7 +219,7 @@ def test_a_database_is_read_once_without_write_access_and_by_selected_tables(
 def test_a_copy_is_masked_as_the_manual_shows(origin: Server, build: Build, server_dir: Path) -> None:
     if not build.has("pg_dump"):
         pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
-    page = (Path(__file__).parents[5] / "docs" / "how-to" / "measure-your-own-database.md").read_text()
+    page = (Path(__file__).parents[1] / "README.md").read_text()
     mask = page.partition("`mask.sql`:\n\n```sql\n")[2].partition("```")[0]
     with origin.connect() as connection:
         connection.execute(f"CREATE DATABASE shop_masked TEMPLATE {DATABASE}")
