@@ -150,38 +150,6 @@ class WorkloadOptions(OptionGroups):
         return type(self)(self.which, *(group.with_arguments(texts) for group in self.of_workloads))
 
 
-class SingleRunOptions(WorkloadOptions):
-    """Base class of the options of single runs."""
-
-    @classmethod
-    def types(cls) -> Sequence[Any]:
-        """Return the types of the groups without those of comparisons only."""
-        return Which, *cls.OWN, *(group for group in WORKLOAD_OPTIONS if not group.IN_COMPARISONS_ONLY)
-
-
-class LoadOptions(SingleRunOptions):
-    """Options of the data of a workload."""
-
-    OWN = (TpccData, TpccDialect, PgbenchData)
-
-
-class DriveOptions(SingleRunOptions):
-    """Options of the transactions of a workload."""
-
-    OWN = (TpccCalls, TpccDialect, PgbenchScripts, PgbenchCalls)
-
-
-class CheckOptions(WorkloadOptions):
-    """Options of the checks of data."""
-
-    OWN = (TpccDialect, PgbenchScripts, PgbenchCalls)
-
-    @classmethod
-    def types(cls) -> Sequence[Any]:
-        """Return the types of the groups; workloads of features have no checks of this kind."""
-        return Which, *cls.OWN
-
-
 def chosen_parameters(
     which: Which, *groups: WorkloadGroup, default_size: DefaultSize = lambda _: 1
 ) -> WorkloadParameters:

@@ -1,5 +1,6 @@
 """Single runs without a comparison: ``pgdyno load``, ``check``, ``drive`` and ``pgbench``.
 
+- Options of the workload, for each command.
 - ``pgdyno load``: load the data of a workload into a database on any server.
 - ``pgdyno check``: check the consistency of the data of a workload, read-only.
 - ``pgdyno pgbench``: replace this process with the engine's pgbench-compatible program.
@@ -28,7 +29,17 @@ from pgdyno.analysis.telemetry.percentiles import Latencies
 from pgdyno.cli import options
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.options import ClientOptions
-from pgdyno.cli.workload_options import CheckOptions, DriveOptions, LoadOptions
+from pgdyno.cli.workload_options import (
+    WORKLOAD_OPTIONS,
+    PgbenchCalls,
+    PgbenchData,
+    PgbenchScripts,
+    TpccCalls,
+    TpccData,
+    TpccDialect,
+    Which,
+    WorkloadOptions,
+)
 from pgdyno.errors import DatasetError, PgdynoError, ServerError, UsageError, in_one_line
 from pgdyno.features.running_server.arms import require_room
 from pgdyno.features.running_server.remote import INCOMPLETE, Remote, lock_of, take_lock
@@ -64,6 +75,43 @@ from pgdyno.workloads.tpcc.checks import (
 from pgdyno.workloads.tpcc.dialects import DEVIATIONS, in_order
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 from pgdyno.workloads.workload import workload_of
+
+# ----------------------------------------------------------------------
+# Options of the workload, for each command.
+# ----------------------------------------------------------------------
+
+
+class SingleRunOptions(WorkloadOptions):
+    """Base class of the options of single runs."""
+
+    @classmethod
+    def types(cls) -> Sequence[Any]:
+        """Return the types of the groups without those of comparisons only."""
+        return Which, *cls.OWN, *(group for group in WORKLOAD_OPTIONS if not group.IN_COMPARISONS_ONLY)
+
+
+class LoadOptions(SingleRunOptions):
+    """Options of the data of a workload."""
+
+    OWN = (TpccData, TpccDialect, PgbenchData)
+
+
+class DriveOptions(SingleRunOptions):
+    """Options of the transactions of a workload."""
+
+    OWN = (TpccCalls, TpccDialect, PgbenchScripts, PgbenchCalls)
+
+
+class CheckOptions(WorkloadOptions):
+    """Options of the checks of data."""
+
+    OWN = (TpccDialect, PgbenchScripts, PgbenchCalls)
+
+    @classmethod
+    def types(cls) -> Sequence[Any]:
+        """Return the types of the groups; workloads of features have no checks of this kind."""
+        return Which, *cls.OWN
+
 
 # ----------------------------------------------------------------------
 # ``pgdyno load``: load the data of a workload into a database on any server.

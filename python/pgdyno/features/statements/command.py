@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +12,7 @@ from rich.text import Text
 
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Dsn, Json, parser
+from pgdyno.errors import PgdynoError, UsageError
 from pgdyno.features.statements.scripts import (
     LeftOut,
     StatementScripts,
@@ -29,10 +30,11 @@ from pgdyno.units import counted, group_digits, percent_text
 from pgdyno.workloads.pgbench.parameters import (
     COVERAGE_MIN,
     LIST,
+    MARK,
     SCRIPTS_MAX,
     STUB,
-    require_directory,
-    write_directory,
+    Script,
+    read_list,
 )
 
 app = typer.Typer(help="Make scripts from the statements of a running database.", no_args_is_help=True)
@@ -201,3 +203,54 @@ def _facts(made: StatementScripts, output: Path) -> dict[str, Any]:
             for one in made.left_out
         ],
     }
+
+
+def require_directory(directory: Path, *, replace: bool) -> None:
+    """Check that scripts can be written to a directory. Raises UsageError.
+
+    It must be absent or empty, or with ``replace`` one that pgdyno wrote.
+    """
+    if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
+        raise UsageError(f"cannot write {directory}: it is not a directory; name another")
+    if not directory.parent.is_dir():
+        raise UsageError(f"cannot write {directory}: {directory.parent} is not a directory; create it first")
+    if not directory.exists() or not any(directory.iterdir()):
+        return
+    try:
+        is_ours = (directory / LIST).read_text(encoding="utf-8").startswith(MARK)
+    except (OSError, UnicodeDecodeError):
+        is_ours = False
+    if not is_ours:
+        raise UsageError(f"{directory} was not written by pgdyno: name another directory")
+    if not replace:
+        raise UsageError(
+            f"{directory} exists: name another directory, or replace its scripts with --overwrite"
+        )
+
+
+def write_directory(
+    directory: Path, scripts: Sequence[Script], remarks: Sequence[str], coverage_min: float = COVERAGE_MIN
+) -> None:
+    """Write scripts and their list, in place of those that pgdyno wrote before.
+
+    Raises PgdynoError, UsageError. ``remarks``: lines of comment at the beginning of the list.
+    ``coverage_min``: smallest coverage that reading the list accepts.
+    """
+    require_directory(directory, replace=True)
+    try:
+        directory.mkdir(exist_ok=True)
+        if (directory / LIST).exists():
+            for old in read_list(directory).scripts:
+                (directory / old.file).unlink(missing_ok=True)
+        for script in scripts:
+            (directory / f"{script.name}.sql").write_text(script.text or "", encoding="utf-8")
+        lines = [MARK, *(f"# {remark}".rstrip() for remark in remarks)]
+        if coverage_min != COVERAGE_MIN:
+            lines += ["", f"coverage_min = {coverage_min:.6f}"]
+        for script in scripts:
+            lines += ["", "[[scripts]]", f'file = "{script.name}.sql"', f"weight = {script.weight}"]
+            if script.share is not None:
+                lines.append(f"share = {script.share:.6f}")
+        (directory / LIST).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PgdynoError(f"cannot write {error.filename or directory}: {error.strerror}") from error

@@ -29,7 +29,7 @@ from pydantic import (
 )
 
 from pgdyno.caveats import Caveat, Code
-from pgdyno.errors import PgdynoError, UsageError, naming, plain_message
+from pgdyno.errors import UsageError, naming, plain_message
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import (
     SIZE_DEFAULT,
@@ -565,7 +565,7 @@ def read_directory(directory: Path) -> tuple[Script, ...]:
 
     Raises UsageError, also if the scripts have a smaller share of the recorded time than the list accepts.
     """
-    listed = _listed(directory)
+    listed = read_list(directory)
     scripts = tuple(
         Script(
             name=one.file.removesuffix(".sql"),
@@ -591,58 +591,8 @@ def coverage_of(scripts: Iterable[Script]) -> float | None:
     return min(1.0, sum(shares)) if shares else None
 
 
-def require_directory(directory: Path, *, replace: bool) -> None:
-    """Check that scripts can be written to a directory. Raises UsageError.
-
-    It must be absent or empty, or with ``replace`` one that pgdyno wrote.
-    """
-    if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
-        raise UsageError(f"cannot write {directory}: it is not a directory; name another")
-    if not directory.parent.is_dir():
-        raise UsageError(f"cannot write {directory}: {directory.parent} is not a directory; create it first")
-    if not directory.exists() or not any(directory.iterdir()):
-        return
-    try:
-        is_ours = (directory / LIST).read_text(encoding="utf-8").startswith(MARK)
-    except (OSError, UnicodeDecodeError):
-        is_ours = False
-    if not is_ours:
-        raise UsageError(f"{directory} was not written by pgdyno: name another directory")
-    if not replace:
-        raise UsageError(
-            f"{directory} exists: name another directory, or replace its scripts with --overwrite"
-        )
-
-
-def write_directory(
-    directory: Path, scripts: Sequence[Script], remarks: Sequence[str], coverage_min: float = COVERAGE_MIN
-) -> None:
-    """Write scripts and their list, in place of those that pgdyno wrote before.
-
-    Raises PgdynoError, UsageError. ``remarks``: lines of comment at the beginning of the list.
-    ``coverage_min``: smallest coverage that reading the list accepts.
-    """
-    require_directory(directory, replace=True)
-    try:
-        directory.mkdir(exist_ok=True)
-        if (directory / LIST).exists():
-            for old in _listed(directory).scripts:
-                (directory / old.file).unlink(missing_ok=True)
-        for script in scripts:
-            (directory / f"{script.name}.sql").write_text(script.text or "", encoding="utf-8")
-        lines = [MARK, *(f"# {remark}".rstrip() for remark in remarks)]
-        if coverage_min != COVERAGE_MIN:
-            lines += ["", f"coverage_min = {coverage_min:.6f}"]
-        for script in scripts:
-            lines += ["", "[[scripts]]", f'file = "{script.name}.sql"', f"weight = {script.weight}"]
-            if script.share is not None:
-                lines.append(f"share = {script.share:.6f}")
-        (directory / LIST).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise PgdynoError(f"cannot write {error.filename or directory}: {error.strerror}") from error
-
-
-def _listed(directory: Path) -> _List:
+def read_list(directory: Path) -> _List:
+    """Return the list of a directory. Raises UsageError."""
     path = directory / LIST
     try:
         with path.open("rb") as file:
