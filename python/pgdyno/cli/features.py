@@ -53,6 +53,7 @@ FEATURES = (
     "published",
     "running_server",
     "runs",
+    "statement_parameters",
     "statements",
     "sysbench",
 )

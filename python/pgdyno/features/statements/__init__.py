@@ -1,4 +1,4 @@
-"""Scripts from the statements of a running database: parse, find the columns of parameters, draw values."""
+"""Scripts from the statements of a running database and from the transactions of its log."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("own_data",),
+    requires=("own_data", "statement_parameters"),
     commands={
         "workload": ("command", "Make scripts from the statements of a running database."),
     },

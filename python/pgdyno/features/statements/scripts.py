@@ -25,7 +25,7 @@ from psycopg import sql
 
 from pgdyno.errors import ConnectError, PgdynoError, ServerError, UsageError, in_one_line
 from pgdyno.features.own_data.source import reading_session as read_only_session
-from pgdyno.features.statements.draws import (
+from pgdyno.features.statement_parameters.draws import (
     Draw,
     EqualPlaces,
     EqualValues,
@@ -36,7 +36,7 @@ from pgdyno.features.statements.draws import (
     repeated_draws,
     with_values,
 )
-from pgdyno.features.statements.parse import (
+from pgdyno.features.statement_parameters.parse import (
     Column,
     ParsedStatement,
     Reason,

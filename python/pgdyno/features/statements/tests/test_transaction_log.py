@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import UsageError
-from pgdyno.features.statements.draws import EqualPlaces, LoggedRange
-from pgdyno.features.statements.parse import fingerprint, parse_statement
+from pgdyno.features.statement_parameters.draws import EqualPlaces, LoggedRange
+from pgdyno.features.statement_parameters.parse import fingerprint, parse_statement
 from pgdyno.features.statements.scripts import STATEMENTS_MAX, read_transactions
 
 READ, WRITE = "SELECT a FROM t WHERE b = 1", "UPDATE t SET a = 2 WHERE b = 3"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pgdyno.features.statements.parse import (
+from pgdyno.features.statement_parameters.parse import (
     Column,
     ColumnName,
     Reason,

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pgdyno.features.statements.draws import (
+from pgdyno.features.statement_parameters.draws import (
     Draw,
     LoggedRange,
     Statement,
     repeated_draws,
     with_values,
 )
-from pgdyno.features.statements.parse import (
+from pgdyno.features.statement_parameters.parse import (
     Column,
     Reason,
     Table,
