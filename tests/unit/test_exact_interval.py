@@ -1,13 +1,11 @@
-"""Exact intervals against scipy, and against their definition."""
+"""Exact interval of a proportion, against scipy and against its definition."""
 
 from __future__ import annotations
-
-import itertools
 
 import pytest
 from scipy import stats
 
-from pgdyno.analysis.statistics.intervals import median_interval, proportion
+from pgdyno.analysis.statistics.intervals import proportion
 
 
 @pytest.mark.parametrize(("count", "n"), [(0, 11), (11, 11), (1, 30), (7, 30), (15, 30), (29, 30), (3, 200)])
@@ -30,27 +28,3 @@ def test_none_in_n_is_below_three_in_n(n: int) -> None:
 def test_what_is_no_proportion_is_refused(count: int, n: int) -> None:
     with pytest.raises(ValueError, match="not a proportion"):
         proportion(count, n)
-
-
-def coverage(n: int, rank: int) -> float:
-    """Probability that the median lies between the order statistics, by enumeration of signs."""
-    signs = itertools.product((0, 1), repeat=n)
-    return sum(rank < sum(below) < n - rank for below in signs) / 2**n
-
-
-@pytest.mark.parametrize("n", [6, 9, 12])
-def test_the_interval_of_the_median_covers_and_the_next_narrower_one_does_not(n: int) -> None:
-    found = median_interval([float(value) for value in range(n, 0, -1)])
-    assert found is not None
-    assert found.low is not None
-    rank = int(found.low) - 1
-    assert found.high == n - rank
-    assert coverage(n, rank) >= 0.95
-    assert coverage(n, rank + 1) < 0.95
-
-
-def test_few_values_have_no_interval_and_none_no_median() -> None:
-    assert median_interval([]) is None
-    found = median_interval([3.0, 1.0])
-    assert found is not None
-    assert (found.value, found.n, found.low, found.high) == (2.0, 2, None, None)

@@ -1,7 +1,7 @@
 """Intervals and tests of blocks: distributions, exact and anytime-valid intervals, pooling.
 
 - Quantiles and probabilities: Student's t, chi-squared, F, beta, binomial; a robust SD.
-- Exact confidence intervals of a proportion and of a median.
+- Exact confidence interval of a proportion.
 - BCa bootstrap interval of a mean (Efron, "Better bootstrap confidence intervals", JASA 1987).
 - Anytime-valid interval for the mean of blocks: valid for an interim analysis after every block.
 - Effect of an arm against the baseline: one log ratio per block, and an interval of their mean.
@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from statistics import median
 from typing import Annotated, Protocol, TypeVar
 
 import numpy as np
@@ -96,7 +95,7 @@ def robust_sd(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
 
 
 # ----------------------------------------------------------------------
-# Exact confidence intervals of a proportion and of a median.
+# Exact confidence interval of a proportion.
 # ----------------------------------------------------------------------
 
 CONFIDENCE = 0.95
@@ -123,36 +122,6 @@ def proportion(count: int, n: int) -> Proportion:
         raise ValueError(f"{count} of {n} is not a proportion")
     _, limit = binomial_interval(count, n, 2 * CONFIDENCE - 1)  # 5% beyond each end, so 95% below the upper
     return Proportion(count, n, *binomial_interval(count, n, CONFIDENCE), limit)
-
-
-@dataclass(frozen=True)
-class MedianInterval:
-    """Median of ``n`` values with its interval; the ends are None if n is too small for the confidence."""
-
-    value: float
-    n: int
-    low: float | None
-    high: float | None
-
-
-def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval | None:
-    """Return the median with its distribution-free interval between order statistics; None without values.
-
-    The number of values below the true median is binomial with p = 1/2 (Conover, Practical Nonparametric
-    Statistics). 6 values are enough for 95%.
-    """
-    n = len(values)
-    if n == 0:
-        return None
-    ordered = sorted(values)
-    ranks = np.arange(n // 2)
-    # Probability that the median is not between the value of a rank and its mirror.
-    outside = 2 * scipy.special.bdtr(ranks, n, 0.5)
-    inside = ranks[outside <= 1 - confidence]
-    if len(inside) == 0:
-        return MedianInterval(float(median(ordered)), n, None, None)
-    rank = int(inside[-1])
-    return MedianInterval(float(median(ordered)), n, float(ordered[rank]), float(ordered[n - 1 - rank]))
 
 
 # ----------------------------------------------------------------------

@@ -6,15 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any
 
+import numpy as np
+import scipy  # its parts load when first used
+
 from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
-from pgdyno.analysis.statistics.intervals import (
-    MedianInterval,
-    Proportion,
-    median_interval,
-    proportion,
-)
+from pgdyno.analysis.statistics.intervals import CONFIDENCE, Proportion, proportion
 from pgdyno.features.crash.plan import CrashKind, CrashMoment, CrashPlan, StandbyCrash
 from pgdyno.features.crash.records import Crash, CrashArm, read_crash_test
 from pgdyno.results.reader import Evidence
@@ -34,6 +33,36 @@ WAIT_FOR_STANDBY = (*WAIT_FOR_FLUSH, "remote_write")
 """Values with which it waits at least until the standby's operating system has it."""
 
 TORN_PAGES = "torn-page protection"
+
+
+@dataclass(frozen=True)
+class MedianInterval:
+    """Median of ``n`` values with its interval; the ends are None if n is too small for the confidence."""
+
+    value: float
+    n: int
+    low: float | None
+    high: float | None
+
+
+def median_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> MedianInterval | None:
+    """Return the median with its distribution-free interval between order statistics; None without values.
+
+    The number of values below the true median is binomial with p = 1/2 (Conover, Practical Nonparametric
+    Statistics). 6 values are enough for 95%.
+    """
+    n = len(values)
+    if n == 0:
+        return None
+    ordered = sorted(values)
+    ranks = np.arange(n // 2)
+    # Probability that the median is not between the value of a rank and its mirror.
+    outside = 2 * scipy.special.bdtr(ranks, n, 0.5)
+    inside = ranks[outside <= 1 - confidence]
+    if len(inside) == 0:
+        return MedianInterval(float(median(ordered)), n, None, None)
+    rank = int(inside[-1])
+    return MedianInterval(float(median(ordered)), n, float(ordered[rank]), float(ordered[n - 1 - rank]))
 
 
 @dataclass(frozen=True)
