@@ -185,7 +185,7 @@ class Document:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What options of a feature find in a report. ``name``: key of ``found`` and ``sentences`` in JSON.
+    """A judgement on a report, for example by a gate. ``name``: key of ``found`` and ``sentences`` in JSON.
 
     ``publish`` writes further files after the files of the report. ``status`` returns the exit status, and
     reports the reasons unless they are unimportant and its argument is True. Raises PgdynoError.
