@@ -12,11 +12,11 @@ import re
 import sqlite3
 import struct
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from pgdyno.errors import DiskFullError, EvidenceError, in_one_line
 
@@ -25,6 +25,9 @@ from pgdyno.errors import DiskFullError, EvidenceError, in_one_line
 #
 # The checksum of a table is the sum of the digests of its rows, modulo 2**64. It does not depend on the order
 # of the rows. Adding or changing a row costs one digest, for any length of the table.
+#
+# A file that is closed also has a digest of its bytes behind the last page, where SQLite ignores it. If the
+# bytes match, the rows need not be compared: that takes 20 s for 200 trials of an hour, and this 0.3 s.
 # ----------------------------------------------------------------------
 
 SCHEMA = "sqlite_schema"
@@ -129,6 +132,41 @@ def damaged_index(connection: sqlite3.Connection) -> str | None:
         if connection.execute(f"PRAGMA integrity_check({_quoted(table)})").fetchone() != ("ok",):
             return str(table)
     return None
+
+
+_BYTES_DIGEST_LENGTH = 32
+_PAGE_BYTES_MIN = 512
+"""The size of a page is a multiple of this, and larger than the digest."""
+
+
+def store_bytes_digest(path: Path) -> None:
+    """Store the digest of the bytes in a closed file without a WAL, if the disk has space for it."""
+    with suppress(OSError), path.open("r+b") as file:
+        pages_bytes, digest = _bytes_digest(file)
+        file.truncate(pages_bytes)
+        file.seek(pages_bytes)
+        file.write(digest)
+
+
+def has_bytes_digest(path: Path) -> bool:
+    """Return whether the bytes match their digest, and the file has no WAL or journal."""
+    if any(path.with_name(path.name + suffix).exists() for suffix in ("-wal", "-journal")):
+        return False
+    try:
+        with path.open("rb") as file:
+            _, digest = _bytes_digest(file)
+            return file.read() == digest
+    except OSError:
+        return False
+
+
+def _bytes_digest(file: BinaryIO) -> tuple[int, bytes]:
+    """Return the length of the pages and their digest. Leaves the position at their end."""
+    pages_bytes = os.fstat(file.fileno()).st_size // _PAGE_BYTES_MIN * _PAGE_BYTES_MIN
+    digest = blake2b(digest_size=_BYTES_DIGEST_LENGTH)
+    while missing := pages_bytes - file.tell():
+        digest.update(file.read(min(missing, 1 << 20)) or bytes(missing))
+    return pages_bytes, digest.digest()
 
 
 class ChecksumUpdater:
@@ -458,6 +496,8 @@ def _check_identity(connection: sqlite3.Connection, path: Path) -> None:
 
 def _check_integrity(connection: sqlite3.Connection, path: Path, mode: str) -> None:
     """Raise EvidenceError if the file is damaged. The checks that name a table come first."""
+    if has_bytes_digest(path):
+        return
     table = damaged_table(connection)
     if table is not None:
         raise EvidenceError(f"{path} is damaged (the table {table}): restore it from a copy")

@@ -241,7 +241,9 @@ class Writer:
     def close(self) -> None:
         """Merge the WAL into the file if no reader prevents it, close it, and release the lock."""
         try:
-            self._settle_in_one_file()
+            if self._settle_in_one_file():
+                self._connection.close()
+                results_file.store_bytes_digest(self._path)
         finally:
             self._connection.close()
             self._lock.release()
@@ -287,12 +289,15 @@ class Writer:
         with results_file.translated(self._path):
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
-    def _settle_in_one_file(self) -> None:
+    def _settle_in_one_file(self) -> bool:
+        """Return whether it succeeded. Else a reader is active: it sees everything, and the file stays valid
+        in WAL mode.
+        """
         try:
             self._connection.execute("PRAGMA journal_mode = DELETE")
         except sqlite3.OperationalError:
-            # A reader is active. It sees everything, and the file stays valid in WAL mode.
-            return
+            return False
+        return True
 
 
 def _remove_temporary(path: Path) -> None:
