@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import json
 import math
 import os
 import re
 import shutil
 import signal
 import sqlite3
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 from example_records import INTERVAL, READ, SERIES, SLICE, SMALL, begun
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from synthetic_study import Synthetic, arms_of, study_of, write_anew, write_study
+from synthetic_study import Synthetic, arms_of, study_of, write_anew, write_block, write_study
 
 from edited_evidence import edited
 from example_studies import make_study
@@ -65,7 +69,6 @@ from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 T = TypeVar("T")
 
 UNREAD = StoredReading("statements", Moment.BEGIN, 1.0, 0.0, None, "not in shared_preload_libraries")
-HISTOGRAM = Histogram("new_order", Measure.LATENCY, pairs_from([(1_000_000, 60), (2_000_000, 30)]))
 
 
 def test_a_study_that_cannot_be_stored_leaves_no_file(tmp_path: Path) -> None:
@@ -74,70 +77,28 @@ def test_a_study_that_cannot_be_stored_leaves_no_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == []
 
 
-def test_written_records_round_trip(tmp_path: Path) -> None:
+def test_what_a_study_has_once_is_read_as_it_was_written(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
-    writer.add_slice(trial, SLICE)
-    writer.add_interval(trial, INTERVAL)
-    outcome = TrialOutcome(
-        TrialStatus.EXCLUDED,
-        9.0,
-        reason="condition 4",
-        log_error="PANIC: x",
-        epoch_unix_s=6.0,
-        restore_s=1.5,
-        start_s=0.25,
-        server_cpu_s=3.5,
-        transactions=1234,
-        counters={"new_orders": 567},
-        driver_memory_bytes=9_000_000,
-        driver=DriverFacts(threads=2, wake_late_ns=WakeLateNs(p99=12)),
-        settings={"fsync": "on"},
-        tally={"drawn": {"new_order": 91}},
-        failures=[Failure("payment", "40P01", 2, "deadlock detected")],
-        histograms=[HISTOGRAM],
-        checks=[Check("condition 4", False, 1.5, 0.01, "one order lacks a line")],
-        server_log="LOG:  ready\n",
-        recovery_s=2.5,
-        restart_s=0.5,
-        probe_cpu_s=0.125,
-        readings=[READ, UNREAD],
-    )
     for chunk in SERIES:
         writer.add_series(trial, chunk)
+    outcome = TrialOutcome(TrialStatus.OK, 9.0, server_log="LOG:  ready\n", readings=[READ, UNREAD])
     writer.finish_trial(trial, outcome)
-    writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}))
     writer.finish_block(0, BlockStatus.DONE, 10.0)
     writer.finish_study(StudyEnd.BUDGET, 11.0)
     writer.close()
-
     with Evidence(tmp_path / "e") as evidence:
-        study = evidence.study()
-        assert (study.plan, study.host, study.engine) == (
-            study_of(SMALL).plan,
-            study_of(SMALL).host,
-            study_of(SMALL).engine,
-        )
+        study, expected = evidence.study(), study_of(SMALL)
+        assert (study.plan, study.host, study.engine) == (expected.plan, expected.host, expected.engine)
         assert (study.ended_because, study.ended_unix_s) == (StudyEnd.BUDGET, 11.0)
         assert evidence.arms() == arms_of(SMALL)
         assert evidence.blocks() == [Block(0, 11, [1, 0], 5.0, BlockStatus.DONE, 10.0)]
-        (read,) = evidence.trials()
-        assert (read.block, read.arm, read.attempt, read.started_unix_s) == (0, 1, 1, 5.5)
-        require_outcome(read, outcome)
-        assert read.slices == [SLICE]
-        assert read.driver_cpu_s == pytest.approx(0.05)
-        assert evidence.intervals(trial) == [INTERVAL]
-        (histogram,) = evidence.histograms(trial, Measure.LATENCY)
-        assert histogram.pairs.tolist() == HISTOGRAM.pairs.tolist()
-        assert evidence.histograms(trial, Measure.LAG) == []
         assert evidence.readings(trial) == [UNREAD, READ]
         (wal,) = evidence.series(trial).values()
         assert list(wal.columns) == ["at_s", "late_s", "lsn", "fpi"]
-        expected = [[0, 0.0, 10, np.nan], [1, 0.2, 30, np.nan], [2, 0.0, 60, 4]]
-        np.testing.assert_array_equal(wal.points, np.array(expected))
-        np.testing.assert_array_equal(wal.column("lsn"), [10, 30, 60])
+        points = [[0, 0.0, 10, np.nan], [1, 0.2, 30, np.nan], [2, 0.0, 60, 4]]
+        np.testing.assert_array_equal(wal.points, np.array(points))
         assert np.isnan(wal.column("no such")).all()
         assert evidence.server_log(trial) == "LOG:  ready\n"
-        assert evidence.caveats() == [Caveat(Code.SHARED_MACHINE, {"cores": 2})]
 
 
 def require_outcome(read: Trial, outcome: TrialOutcome) -> None:
@@ -168,6 +129,11 @@ OUTCOME = st.builds(
     TrialOutcome,
     st.sampled_from([status for status in TrialStatus if status not in ("running", "superseded")]),
     real(),
+    reason=TEXT,
+    log_error=TEXT,
+    driver=st.builds(DriverFacts, threads=maybe(whole()), wake_late_ns=st.just(WakeLateNs(p99=12))),
+    settings=st.dictionaries(TEXT, TEXT, max_size=2),
+    tally=st.dictionaries(TEXT, whole(), max_size=2),
     epoch_unix_s=maybe(real()),
     restore_s=maybe(CPU),
     start_s=maybe(CPU),
@@ -175,12 +141,12 @@ OUTCOME = st.builds(
     transactions=maybe(whole()),
     counters=st.dictionaries(TEXT, whole(), max_size=2),
     driver_memory_bytes=maybe(whole()),
-    failures=st.lists(st.builds(Failure, TEXT, TEXT, whole(), st.just("")), max_size=1),
+    failures=st.lists(st.builds(Failure, TEXT, TEXT, whole(), TEXT), max_size=1),
     histograms=st.lists(
         st.builds(lambda pairs: Histogram("k", Measure.LATENCY, pairs_from(sorted(pairs.items()))), PAIRS),
         max_size=1,
     ),
-    checks=st.lists(st.builds(Check, TEXT, st.booleans(), maybe(real()), maybe(CPU)), max_size=1),
+    checks=st.lists(st.builds(Check, TEXT, st.booleans(), maybe(real()), maybe(CPU), TEXT), max_size=1),
     recovery_s=maybe(CPU),
     restart_s=maybe(CPU),
     probe_cpu_s=maybe(CPU),
@@ -279,18 +245,9 @@ def test_every_column_with_numbers_has_one_range_for_writer_and_reader(tmp_path:
 
 
 def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
+    of_file: dict[str, Any] = {"file": "title = 1", "published": {"tables": []}, "changes": [{"key": "x"}]}
     small, large = (
-        (
-            replace(
-                study_of(SMALL),
-                case=name,
-                levels={"clients": name},
-                file="title = 1",
-                published={"tables": []},
-                changes=[{"key": "x"}],
-            ),
-            arms,
-        )
+        (replace(study_of(SMALL), case=name, levels={"clients": name}, **of_file), arms)
         for name, arms in (("8", arms_of(SMALL)), ("64", arms_of(Synthetic(names=("a", "b", "c")))))
     )
     with Writer.create(tmp_path / "e", *small, large) as writer:
@@ -305,20 +262,14 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
         assert evidence.cases() == [0, 1]
         for case, (study, arms) in enumerate((small, large)):
             seen = evidence.study(case)
-            assert (seen.case, seen.levels, seen.file, seen.changes) == (
-                study.case,
-                study.levels,
-                "title = 1",
-                [{"key": "x"}],
-            )
+            assert (seen.case, seen.levels) == (study.case, study.levels)
+            assert (seen.file, seen.changes) == ("title = 1", [{"key": "x"}])
             assert [arm.name for arm in evidence.arms(case)] == [arm.name for arm in arms]
             assert evidence.arms(case)[1].safety == [Guarantee(f"of {case}", Kept.PARTLY, "")]
             assert [(t.block, t.arm, t.attempt) for t in evidence.trials(case)] == [(0, 1, 1)]
             assert evidence.caveats(case) == [Caveat(Code.SHARED_MACHINE, {"cores": case})]
-        assert [[b.status for b in evidence.blocks(case)] for case in (0, 1)] == [
-            [BlockStatus.RUNNING],
-            [BlockStatus.DONE],
-        ]
+        statuses = [block.status for case in (0, 1) for block in evidence.blocks(case)]
+        assert statuses == [BlockStatus.RUNNING, BlockStatus.DONE]
 
 
 def test_remains_of_a_killed_file_creation_are_not_reused(tmp_path: Path) -> None:
@@ -462,18 +413,6 @@ def test_evidence_is_never_overwritten(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["e"]
 
 
-def changed(path: Path, *statements: str) -> None:
-    connection = sqlite3.connect(path)
-    for statement in statements:
-        connection.execute(statement)
-    connection.close()
-
-
-def make_foreign(path: Path) -> None:
-    path.unlink()
-    changed(path, "CREATE TABLE t (x)")
-
-
 def make_truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -490,32 +429,35 @@ def make_older(path: Path) -> None:
     path.write_bytes(gzip.decompress(kept.read_bytes()))
 
 
-def make_directory(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
+def changed(*statements: str) -> Callable[[Path], None]:
+    def change(path: Path) -> None:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            for statement in statements:
+                assert connection.execute(statement).rowcount != 0
+
+    return change
 
 
-def of_version(version: int) -> Callable[[Path], None]:
-    return lambda path: changed(path, f"PRAGMA user_version = {version}")
+UNKNOWN, DAMAGED = "not a results file of pgdyno: check the name", "damaged .*: restore it from a copy"
+OLDER = "older pgdyno .*: read it with the pgdyno that wrote it"
 
 
 @pytest.mark.parametrize(
     ("spoil", "complaint"),
     [
         (Path.unlink, "no results file at .*: check the name"),
-        (make_directory, "no results file at .*: check the name"),
-        (lambda path: path.write_bytes(b""), "not a results file of pgdyno: check the name"),
-        (
-            lambda path: path.write_text("not a database, though as long as a header" * 10),
-            "is not a database",
-        ),
-        (make_foreign, "not a results file of pgdyno: check the name"),
-        (make_truncated, "damaged .*: restore it from a copy"),
-        (make_scribbled, "damaged .*: restore it from a copy"),
-        (lambda path: changed(path, "DROP TABLE histogram"), "the table histogram is missing"),
-        (of_version(SCHEMA_VERSION + 1), "newer pgdyno .*: upgrade pgdyno"),
+        (lambda path: (path.unlink(), path.mkdir()), "no results file at .*: check the name"),
+        (lambda path: path.write_bytes(b""), UNKNOWN),
+        (lambda path: path.write_text("no database, though as long as a header" * 10), "is not a database"),
+        (lambda path: (path.unlink(), changed("CREATE TABLE t (x)")(path)), UNKNOWN),
+        (make_truncated, DAMAGED),
+        (make_scribbled, DAMAGED),
+        (changed("DROP TABLE histogram"), "the table histogram is missing"),
+        (changed(f"PRAGMA user_version = {SCHEMA_VERSION + 1}"), "newer pgdyno .*: upgrade pgdyno"),
         (make_older, r"schema version 3, this one reads 4\): read it with pgdyno 0\.1"),
-        (of_version(2), "older pgdyno .*: read it with the pgdyno that wrote it"),
+        (changed("PRAGMA user_version = 2"), OLDER),
+        (changed("DROP TABLE checksum", f"PRAGMA user_version = {SCHEMA_VERSION - 1}"), "older pgdyno"),
+        (changed("UPDATE checksum SET digest = 'none' WHERE name = 'slice'"), r"damaged \(the table slice\)"),
     ],
 )
 def test_an_invalid_results_file_is_rejected(
@@ -541,36 +483,72 @@ def test_damage_in_a_file_too_large_for_a_full_check_is_found_when_read(
     monkeypatch.setattr(results_file, "CHECKED_BYTES_MAX", 0)
     write_study(tmp_path / "e", SMALL)
     spoil(tmp_path / "e")
-    with pytest.raises(EvidenceError, match=r"damaged .*: restore it from a copy"):
+    with pytest.raises(EvidenceError, match=DAMAGED):
         read_report(tmp_path / "e")
-    with pytest.raises(EvidenceError, match=r"damaged .*: restore it from a copy"):
+    with pytest.raises(EvidenceError, match=DAMAGED):
         Writer.resume(tmp_path / "e")
 
 
+WARM_UP = {"driven_s": 5.0, "by": "evidence", "values": 5, "looks": 1, "looks_steady": 1, "times": 1}
+STEP = {"rate_per_s": 1400.0, "latency_ms": 3.5}
+CAPACITY: dict[str, Any] = {"limit": "p99 < 20ms", "closed_loop_per_s": 2000.5, "steps": [STEP]}
+DRIVER_FACTS_WRONG: list[dict[str, Any]] = [
+    {"threads": "two"},
+    {"threads": -1},
+    {"memory_peak_bytes": 1e400},
+    {"wake_late_ns": [1]},
+    {"wake_late_ns": {"p99": 2**64}},
+    {"stopped_by": 17},
+    {"ordered_checkpoint_s": math.nan},
+    {"warm_up": WARM_UP | {"by": "chance"}},
+    {"warm_up": {}},
+    {"capacity": CAPACITY | {"limit": "p99 < soon"}},
+    {"capacity": CAPACITY | {"steps": [STEP | {"rate_per_s": 0.0}]}},
+    {"capacity": CAPACITY | {"steps": [{"rate_per_s": 1.0}]}},
+]
+
+
 @pytest.mark.parametrize(
-    ("change", "read", "complaint"),
+    ("place", "value"),
     [
-        (
-            "UPDATE histogram SET n = n + 1",
-            lambda of: of.histograms(1, Measure.LATENCY),
-            r"histogram\.n .* does not agree",
+        *(
+            ("trial.driver", {"warm_up": WARM_UP, "capacity": CAPACITY} | wrong)
+            for wrong in DRIVER_FACTS_WRONG
         ),
-        ("ALTER TABLE study RENAME COLUMN published TO announced", Evidence.study, "has an invalid value"),
-        (
-            "UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')",
-            Evidence.study,
-            "has an invalid value",
-        ),
+        ("arm.server", {"version": 18}),
+        ("arm.server", {"compiled": ["-O2"]}),
+        ("study.host", {"cores": "two"}),
+        ("study.host", {"states": [{"when": "before"}]}),
+        ("study.engine", {"profile": {}}),
+    ],
+    ids=str,
+)
+def test_a_fact_of_a_wrong_type_is_a_damaged_file(tmp_path: Path, place: str, value: dict[str, Any]) -> None:
+    write_study(tmp_path / "e", SMALL)
+    table, column = place.split(".")
+    with edited(tmp_path / "e") as connection:
+        old = json.loads(connection.execute(f"SELECT {column} FROM {table}").fetchone()[0])
+        connection.execute(f"UPDATE {table} SET {column} = ?", (json.dumps(old | value),))
+    with pytest.raises(EvidenceError):
+        read_report(tmp_path / "e")
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("UPDATE histogram SET n = n + 1", r"histogram\.n .* does not agree"),
+        ("ALTER TABLE study RENAME COLUMN published TO announced", "has an invalid value"),
+        ("UPDATE study_case SET plan = json_set(plan, '$.schedule', 'by the moon')", "has an invalid value"),
     ],
 )
 def test_a_file_with_an_invalid_value_or_column_is_rejected(
-    tmp_path: Path, change: str, read: Callable[[Evidence], object], complaint: str
+    tmp_path: Path, change: str, complaint: str
 ) -> None:
     write_study(tmp_path / "e", SMALL)
     with edited(tmp_path / "e") as connection:
         connection.execute(change)
-    with Evidence(tmp_path / "e") as evidence, pytest.raises(EvidenceError, match=complaint):
-        read(evidence)
+    with pytest.raises(EvidenceError, match=complaint):
+        read_report(tmp_path / "e")
 
 
 def test_the_plan_of_a_study_round_trips_except_for_passwords(tmp_path: Path) -> None:
@@ -591,35 +569,8 @@ def test_the_plan_of_a_study_round_trips_except_for_passwords(tmp_path: Path) ->
     assert found.plan == planned.model_copy(
         update={"arms": (arms[0], dsn.model_copy(update={"server": "host=db password=***"}))}
     )
-    assert (list(found.arm_levels), found.why_no_aa, found.aa_before) == (
-        list(levels),
-        "refused",
-        [0.25, -0.5],
-    )
+    assert (tuple(found.arm_levels), found.why_no_aa, found.aa_before) == (levels, "refused", [0.25, -0.5])
     assert (found.aa_of, found.aa_arm) == (None, None)
-
-
-def test_a_full_disk_is_reported_and_loses_nothing_that_was_written(tmp_path: Path) -> None:
-    writer, trial = begun(tmp_path / "e")
-    with writer:
-        writer.add_slice(trial, SLICE)
-        writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further, as on a full disk
-        large = TrialOutcome(
-            TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)}
-        )
-        with pytest.raises(DiskFullError, match="cannot write"):
-            writer.finish_trial(trial, large)
-    with Evidence(tmp_path / "e") as evidence:
-        (read,) = evidence.trials()
-        assert (read.status, read.slices) == (TrialStatus.RUNNING, [SLICE])
-
-
-def test_a_trial_is_finished_once(tmp_path: Path) -> None:
-    writer, trial = begun(tmp_path / "e")
-    with writer:
-        writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
-        with pytest.raises(ValueError, match="not running"):
-            writer.finish_trial(trial, TrialOutcome(TrialStatus.FAILED, 10.0))
 
 
 def test_the_same_caveat_twice_is_stored_once(tmp_path: Path) -> None:
@@ -631,12 +582,166 @@ def test_the_same_caveat_twice_is_stored_once(tmp_path: Path) -> None:
         assert [caveat.trial for caveat in evidence.caveats()] == [None, trial]
 
 
-def test_a_copy_taken_after_a_kill_with_its_wal_file_is_complete(tmp_path: Path) -> None:
-    writer, trial = begun(tmp_path / "e")
+EVERY_PART = TrialOutcome(
+    TrialStatus.OK,
+    9.0,
+    server_cpu_s=-0.0,
+    settings={"work_mem": "4MB µ"},
+    tally={"a": 1},
+    failures=[Failure("payment", "40001", 2**40, "é")],
+    histograms=[Histogram("payment", Measure.LAG, pairs_from([(0, 5)]))],
+    checks=[Check("balances", True, None, 0.5, "")],
+    readings=[READ],
+    server_log="LOG: ok",
+)
+
+
+def written_in_every_way(path: Path) -> None:
+    """A file for which every method of the writer was called."""
+    writer, trial = begun(path)
     with writer:
+        writer.add_interval(trial, INTERVAL)
         writer.add_slice(trial, SLICE)
+        writer.add_series(trial, SERIES[0])
+        writer.describe_arm(1, safety=[Guarantee("durable", Kept.YES, "")])
+        writer.add_machine_state({"cores": 2})
+        writer.note_more_time()
+        writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}, trial))
+        writer.finish_trial(trial, EVERY_PART)
+        writer.finish_block(0, BlockStatus.DONE, 9.0)
+        writer.finish_study(StudyEnd.BLOCKS, 10.0)
+
+
+def test_the_checksums_kept_row_by_row_are_those_of_the_rows(tmp_path: Path) -> None:
+    written_in_every_way(tmp_path / "e")
+    with closing(sqlite3.connect(tmp_path / "e")) as connection:
+        kept = dict(connection.execute("SELECT name, rows || ' ' || digest FROM checksum"))
+        results_file.store_all(connection)
+        computed = dict(connection.execute("SELECT name, rows || ' ' || digest FROM checksum"))
+        empty = {name for name, text in kept.items() if text.startswith("0 ")}
+    assert kept == computed
+    assert empty == {"crash", "crash_arm", "crash_test"}  # a study has no crashes
+    tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'checksum'"
+    with closing(sqlite3.connect(tmp_path / "e")) as connection:
+        assert set(kept) == {"sqlite_schema", *(name for (name,) in connection.execute(tables))}
+
+
+def test_a_digest_is_as_documented() -> None:
+    """The bytes as documented in docs/reference/results-file.md and schema.sql, made by hand."""
+    values = b"integer 1 1" + b"null 0 " + b"real 8 " + struct.pack("<d", 0.5)
+    values += b"text 2 \xc3\xa4" + b"blob 1 \0"
+    digest = hashlib.blake2b(values, digest_size=8).digest()
+    assert results_file.row_digest((1, None, 0.5, "ä", b"\0")) == int.from_bytes(digest, "little")
+    rows = [(1, "a"), (2, "b")]
+    assert results_file.sum_of(rows) == results_file.sum_of(reversed(rows))
+    assert results_file.sum_of(rows) != results_file.sum_of([(1, "b"), (2, "a")])
+
+
+CHANGES = {
+    "study": "UPDATE study SET title = title || '.'",
+    "study_case": "UPDATE study_case SET plan = json_set(plan, '$.margin', 0.03)",
+    "arm": "UPDATE arm SET clients = clients + 1",
+    "block": "UPDATE block SET ended_unix_s = ended_unix_s + 1 WHERE block = 1",
+    "trial": "UPDATE trial SET transactions = transactions + 1 WHERE trial = 3",
+    "slice": "DELETE FROM slice WHERE trial = 1",
+    "slice_count": "UPDATE slice_count SET ok = ok + 1 WHERE trial = 1",
+    "interval": "UPDATE interval SET to_s = to_s + 1e-9 WHERE trial = 1",
+    "interval_count": "DELETE FROM interval_count WHERE trial = 2",
+    "failure": "INSERT INTO failure VALUES (1, 'payment', '40001', 1, '')",
+    "histogram": "UPDATE histogram SET kind = 'payment2' WHERE trial = 1 AND kind = 'payment'",
+    "check_result": "UPDATE check_result SET passed = 1 - passed WHERE trial = 1",
+    "reading": "INSERT INTO reading VALUES (1, 'wal', 'begin', 0, 0, '', NULL, NULL)",
+    "series": "INSERT INTO series VALUES (1, 'wal', 0, '[]', x'00')",
+    "caveat": "INSERT INTO caveat VALUES (9, 0, NULL, 'shared-machine', '{}')",
+    "log": "UPDATE log SET text = x'00' WHERE trial = 1",
+    "crash_test": "INSERT INTO crash_test VALUES (1, 0, NULL, '', '{}', '', '{}', '{}')",
+    "crash_arm": "INSERT INTO crash_arm VALUES (0, '', '{}', '{}', '[]', 0.2)",
+    "crash": f"INSERT INTO crash SELECT 0, 0, 0, 0, 0, '', 0, {', '.join(['NULL'] * 9)}, '[]', '[]', '{{}}'",
+    "checksum": "INSERT INTO checksum VALUES ('another', 0, '0')",
+    "sqlite_schema": "CREATE TABLE another (a)",
+}
+
+
+def test_every_table_has_a_change_that_is_tried() -> None:
+    schema = (Path(results_file.__file__).parent / "schema.sql").read_text()
+    tables = re.findall(r"^CREATE TABLE (\w+)", schema, re.MULTILINE)
+    assert set(CHANGES) == {*tables, "sqlite_schema"}
+
+
+@pytest.mark.parametrize("table", CHANGES)
+def test_a_table_that_was_changed_is_named(tmp_path: Path, table: str) -> None:
+    path = tmp_path / "e"
+    write_study(path, SMALL)
+    changed(CHANGES[table])(path)
+    for use in (Evidence, Writer.resume):
+        with pytest.raises(EvidenceError, match=rf"damaged \(the table {table}\): restore it from a copy"):
+            use(path)
+    assert not path.with_name("e.lock").exists()
+
+
+def test_an_index_that_lost_an_entry_is_damage(tmp_path: Path) -> None:
+    """No row changes, but searches by the index would miss one."""
+    path = tmp_path / "e"
+    write_study(path, SMALL)
+    with closing(sqlite3.connect(path)) as connection:
+        (page_bytes,) = connection.execute("PRAGMA page_size").fetchone()
+        query = "SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_trial_1'"
+        (page,) = connection.execute(query).fetchone()
+    data = bytearray(path.read_bytes())
+    last = page * page_bytes - 1  # entries lie at the end of the page, the first one last: its trial's number
+    data[last] ^= 2
+    path.write_bytes(bytes(data))
+    with pytest.raises(EvidenceError, match=r"damaged \(an index of the table trial\)"):
+        Evidence(path)
+
+
+@pytest.mark.parametrize("end", ["running", "killed", "resumed"])
+def test_a_study_in_any_state_matches_its_checksums(tmp_path: Path, end: str) -> None:
+    path = tmp_path / "e"
+    writer = Writer.create(path, study_of(SMALL), arms_of(SMALL))
+    write_block(writer, SMALL, 0, np.random.default_rng(1))
+    trial = writer.begin_trial(0, 0, 50.0)
+    writer.add_slice(trial, SLICE)
+    if end != "running":  # as after a kill: the file, and the journal next to it
         (tmp_path / "copy").mkdir()
         for name in ("e", "e-wal"):
             shutil.copy(tmp_path / name, tmp_path / "copy" / name)
-    with Evidence(tmp_path / "copy" / "e") as evidence:
-        assert evidence.trials()[0].slices == [SLICE]
+        path = tmp_path / "copy" / "e"
+    if end == "resumed":
+        with Writer.resume(path) as again:
+            again.finish_study(StudyEnd.BUDGET, 99.0)
+    with Evidence(path) as evidence:
+        statuses = [one.status for one in evidence.trials(all_attempts=True)]
+    unfinished = TrialStatus.INTERRUPTED if end == "resumed" else TrialStatus.RUNNING
+    assert sorted(statuses) == sorted([TrialStatus.OK] * 2 + [unfinished])
+    writer.close()
+
+
+def fail_within(writer: Writer, trial: int) -> None:
+    with pytest.raises(ValueError, match="not running"):
+        writer.finish_trial(trial + 1, TrialOutcome(TrialStatus.OK, 9.0))
+
+
+def fill_the_disk(writer: Writer, trial: int) -> None:
+    writer._connection.execute("PRAGMA max_page_count = 1")  # grows no further, as on a full disk
+    large = TrialOutcome(TrialStatus.OK, 9.0, settings={str(i): os.urandom(40).hex() for i in range(9000)})
+    with pytest.raises(DiskFullError, match="cannot write"):
+        writer.finish_trial(trial, large)
+    writer._connection.execute("PRAGMA max_page_count = 100000")
+
+
+def write_a_slice_twice(writer: Writer, trial: int) -> None:
+    writer.add_slice(trial, SLICE)
+    with pytest.raises(EvidenceError, match="UNIQUE"):
+        writer.add_slice(trial, SLICE)
+
+
+@pytest.mark.parametrize("fail", [fail_within, fill_the_disk, write_a_slice_twice])
+def test_rolled_back_rows_are_in_no_checksum(tmp_path: Path, fail: Callable[[Writer, int], None]) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        fail(writer, trial)
+        Evidence(tmp_path / "e").close()
+        writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
+    with Evidence(tmp_path / "e") as evidence:
+        assert [one.status for one in evidence.trials()] == [TrialStatus.OK]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import math
 import struct
 import zlib
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 from synthetic_study import Synthetic, arms_of, study_of
 
 from pgdyno.caveats import Caveat, Code, wordings
@@ -20,18 +23,27 @@ from pgdyno.results import codec
 from pgdyno.results.codec import mask_passwords, masked_json
 from pgdyno.results.records import (
     Block,
+    CapacitySearch,
     Counts,
+    CpuTimeNs,
     DriverFacts,
     Failure,
     Guarantee,
+    HostFacts,
     Kept,
     Measure,
+    RoundTripNs,
+    ServerFacts,
     TrialOutcome,
     TrialStatus,
+    WakeLateNs,
+    WarmUpEnd,
+    facts_from,
 )
 from pgdyno.results.writer import Writer
 from pgdyno.server.engine import DriveResult
 from pgdyno.study.schedule import Role
+from pgdyno.study.values import SearchStep
 
 COUNTS = {"ok": 7, "rolled_back": 1, "failed": 2, "skipped": 0, "retried": 3}
 
@@ -126,18 +138,13 @@ def test_a_blob_of_another_format_is_rejected(blob: bytes) -> None:
         codec.PAIRS.unpack(blob, {})
 
 
-def test_a_very_long_log_keeps_its_start_and_end() -> None:
-    text = codec.unpack_text(codec.pack_text("first\n" + "x" * 3_000_000 + "\nlast"))
-    assert text.startswith("first\n") and text.endswith("\nlast") and "bytes omitted here" in text
-    assert len(text) < codec.LOG_BYTES_MAX + 100
-
-
 def test_the_omitted_middle_of_a_log_is_not_masked_first(monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
     monkeypatch.setattr(codec, "mask_passwords", lambda text: masked.append(text) or text)
     text = codec.unpack_text(codec.pack_text("ERROR:  duplicate key\n" * 500_000))
     assert sum(map(len, masked)) < 2 * codec.LOG_BYTES_MAX
     assert text.count("\n[pgdyno: ") == 1 and text.startswith("ERROR") and text.endswith("key\n")
+    assert "bytes omitted here" in text and len(text) < codec.LOG_BYTES_MAX + 100
 
 
 @pytest.mark.parametrize("shift", range(0, 60, 7))
@@ -220,6 +227,55 @@ def test_counts_add_up_without_retries() -> None:
     assert (total.all, total.executed) == (110, 33)
 
 
-def test_large_counts_survive() -> None:
-    pairs = codec.pairs_from([(1, 2**62)])
-    assert codec.PAIRS.unpack(codec.PAIRS.pack(pairs), {})[0, 1] == np.uint64(2**62)
+FACTS_JSON = TypeAdapter(DriverFacts)
+STORED: dict[str, Any] = {
+    "cpu_ns": {"user": 7, "system": 8},
+    "memory_peak_bytes": 9_000_000,
+    "wake_late_ns": {"p50": 1, "p99": 12, "max": 13},
+    "threads": 2,
+    "io": "io_uring",
+    "round_trip_ns": {"p50": 40_000, "p99": 50_000},
+    "capacity": {
+        "limit": "p99 < 20ms",
+        "closed_loop_per_s": 2000.5,
+        "steps": [{"rate_per_s": 1400.0, "latency_ms": 3.5}, {"rate_per_s": 1750.0, "latency_ms": None}],
+    },
+    "warm_up": {"driven_s": 5.0, "by": "evidence", "values": 5, "looks": 1, "looks_steady": 1, "times": 1},
+    "ordered_checkpoint_s": 0.25,
+}
+"""Facts as in the first version of the results file with these keys."""
+
+TRIED = [SearchStep(1400.0, 3.5), SearchStep(1750.0, math.inf)]
+FACTS = DriverFacts(
+    cpu_ns=CpuTimeNs(7, 8),
+    memory_peak_bytes=9_000_000,
+    wake_late_ns=WakeLateNs(1, 12, 13),
+    threads=2,
+    io="io_uring",
+    round_trip_ns=RoundTripNs(40_000, 50_000),
+    capacity=CapacitySearch("p99 < 20ms", 2000.5, TRIED),
+    warm_up=WarmUpEnd(5.0, "evidence", 5, 1, 1),
+    ordered_checkpoint_s=0.25,
+)
+
+
+def test_stored_facts_round_trip() -> None:
+    assert FACTS_JSON.validate_json(json.dumps(STORED)) == FACTS
+    assert FACTS_JSON.dump_python(FACTS, mode="json") == STORED
+    assert FACTS.capacity is not None and FACTS.capacity.steps == TRIED
+
+
+@pytest.mark.parametrize("text", ["{}", '{"of_a_later_version": [1]}', '{"round_trip_ns": null}'])
+def test_unknown_keys_and_missing_facts_are_no_error(text: str) -> None:
+    assert FACTS_JSON.validate_json(text) == DriverFacts()
+    assert FACTS_JSON.dump_python(DriverFacts()) == {}
+
+
+CHECK = {"about": "swap", "found": "fine", "text": "none", "code": "swap"}
+
+
+def test_missing_facts_are_empty_and_further_ones_ignored() -> None:
+    found = facts_from(ServerFacts, {"version": "18.1", "port": 5432, "compiled": None})
+    assert (found.shown, found.build_id, found.compiled_with("CFLAGS")) == ("18.1", None, "")
+    host = facts_from(HostFacts, {"states": [{"when": "before", "checks": [CHECK], "load": 0.1}]})
+    assert (host.cores, host.states[0].checks[0].about) == (None, "swap")
