@@ -1,15 +1,23 @@
-"""Cases and arms of a study file: the full product minus exclusions, each with a name and a seed."""
+"""Study files: strict parsing, and cases as the product of factors minus exclusions."""
+
+from __future__ import annotations
 
 import itertools
+import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pgdyno.errors import StudyFileError
+from example_studies import STUDY_FILE, read_study
+from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study.cases import cases_of, seed_of
 from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_reader import examine_text
+from pgdyno.workloads.pgbench.parameters import LIST, scripts_of
 
 FACTORS: dict[str, list[Any]] = {
     "server": ["12", "13", "18.1"],
@@ -212,3 +220,76 @@ def test_an_extension_belongs_to_the_server_of_an_arm() -> None:
     assert [arm.build for arm in cases[0].study.arms] == list(servers["server"].values())
     with pytest.raises(StudyFileError, match="extension is no setting: give it with the server"):
         cases_of(study_file(factors=servers | others | {"settings": ["jit=off", "extension=/src/demo"]}))
+
+
+def test_a_password_has_no_place_in_a_file() -> None:
+    text = 'title = "t"\ncompare = ["clients"]\nserver = "host=x password=y"\nfactors.clients = [1, 2]\n'
+    _, problems = examine_text(
+        text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
+    )
+    assert problems == ["x: server: must not contain a password: put it in ~/.pgpass"]
+    # Also in an excluded level, or written with escapes.
+    text = (
+        'title = "t"\ncompare = ["clients"]\nfactors.clients = [1, 2]\n'
+        'factors.server = {a = "18", b = "host=x pass\\u0077ord=y"}\nexclude = [{server = "b"}]\n'
+    )
+    _, problems = examine_text(
+        text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
+    )
+    assert problems == ["x: factors.server.b: must not contain a password: put it in ~/.pgpass"]
+
+
+def test_a_file_goes_through_json_and_back() -> None:
+    file = read_study(STUDY_FILE, "x.toml")
+    assert StudyFile.of(json.loads(file.model_dump_json(by_alias=True))) == file
+
+
+LITERALS = [
+    "-1",
+    "2.5",
+    "nan",
+    "true",
+    '""',
+    '"a,b"',
+    "[]",
+    "[1]",
+    "[[1]]",
+    "[{}]",
+    "{}",
+    "{a = {b = {c = 1}}}",
+    "2020-01-01",
+]
+
+
+@pytest.mark.parametrize("literal", LITERALS)
+def test_any_value_is_accepted_or_an_error_and_never_a_crash(literal: str) -> None:
+    lines = STUDY_FILE.splitlines()
+    for n, line in enumerate(lines):
+        key, equals, _ = line.partition(" = ")
+        if equals:
+            text = "\n".join([*lines[:n], f"{key} = {literal}", *lines[n + 1 :]])
+            _, problems = examine_text(text, "x.toml")
+            assert all(re.fullmatch(r"x\.toml: .+", problem) for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "scripts: is missing"),
+        ("scripts = []", "scripts: must not be empty"),
+        ("[[scripts]]\nfile = '../a.sql'", r"scripts\.0\.file: must match"),
+        ("[[scripts]]\nfile = 'a.sql'\nweight = -1", r"scripts\.0\.weight"),
+        ("[[scripts]]\nfile = 'a.sql'\nshare = 1.5", r"scripts\.0\.share"),
+        ("[[scripts]]\nfile = 'a.sql'", "cannot read the script .*a.sql: No such file"),
+        ("scripts = [", "is not valid TOML"),
+    ],
+)
+def test_a_wrong_list_is_refused_with_its_place(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / LIST).write_text(text)
+    with pytest.raises(UsageError, match=message):
+        scripts_of((), [str(tmp_path)])
+
+
+def test_a_directory_without_list_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"has no workload\.toml"):
+        scripts_of((), [str(tmp_path)])

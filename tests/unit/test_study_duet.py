@@ -16,10 +16,7 @@ from example_studies import make_study
 from pgdyno.cli import options as cli_options
 from pgdyno.cli.compare import BlockOptions, DesignOptions, study_of
 from pgdyno.cli.options import ClientOptions
-from pgdyno.cli.workload_options import (
-    Which,
-    WorkloadOptions,
-)
+from pgdyno.cli.workload_options import Which, WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.measure.engine_runs import Pinning, drive_specification
 from pgdyno.measure.prepare import with_cpu_partition
@@ -50,10 +47,8 @@ def machine(*shape: tuple[int, int], first: int = 0) -> list[Core]:
 @pytest.mark.parametrize(
     ("cores", "sides", "resting"),
     [
-        (machine((0, 0), (0, 1)), ((0,), (1,)), ()),
         (machine((0, 0), (0, 1), (0, 2)), ((0,), (2,)), (1,)),
-        # Threads of a core stay together, with the numbering of laptops and of servers.
-        (machine((0, 0), (0, 0), (0, 1), (0, 1)), ((0, 1), (2, 3)), ()),
+        # Threads of a core stay together, however they are numbered.
         (machine((0, 0), (0, 1), (0, 0), (0, 1)), ((0, 2), (1, 3)), ()),
         (machine((0, 0), (0, 0), (0, 1), (0, 1), (0, 2), (0, 2)), ((0, 1), (4, 5)), (2, 3)),
         # Two packages, each with its own memory: one partition each.
@@ -176,11 +171,9 @@ def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
         (["17", "18", "18,work_mem=8MB"], 8, {}, "slices"),
         (["17", "host=h"], 8, {}, "slices"),
         (["18", "18,@starter"], 8, {}, "slices"),
-        (["18", "18,max_parallel_workers=2"], 8, {}, "slices"),
         (["17", "18"], 8, {"capacity": "p99<20ms"}, "slices"),
         (["17", "18"], 8, {"schedule": "slices"}, "slices"),
         (["17", "18"], 8, {"transactions": 100}, "blocks"),
-        (["17", "18"], 8, {"checkpoints": 2}, "blocks"),
     ],
 )
 def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(

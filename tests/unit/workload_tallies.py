@@ -30,7 +30,9 @@ def draw_by_weights(rng: np.random.Generator, transactions: int) -> dict[str, in
     return dict(zip(WEIGHTS, map(int, rng.multinomial(transactions, weights)), strict=True))
 
 
-def nurand_bins(rng: np.random.Generator, field: NURand, c: int, n: int, width: int) -> npt.NDArray[np.int64]:
+def nurand_bins(
+    rng: np.random.Generator, field: NURand, c: int | npt.NDArray[np.int64], n: int, width: int
+) -> npt.NDArray[np.int64]:
     """Draw with the formula of the specification, not from the distribution used by the checks."""
     values = field.high - field.low + 1
     either = rng.integers(0, field.a, n, endpoint=True) | rng.integers(

@@ -1,4 +1,4 @@
-"""Dialects and deviations of tpcc: from option, arm and study file to the engine and the checks."""
+"""Parameters of tpcc: mix, dialects and deviations, from option, arm and study file to engine and checks."""
 
 from __future__ import annotations
 
@@ -6,17 +6,30 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
-from workload_tallies import draw_by_weights, simulate, uniform
+from workload_tallies import nurand_bins, simulate, uniform
 
-from example_studies import read_study
+from example_studies import make_file, make_study, read_study
+from pgdyno.analysis.telemetry import metrics
 from pgdyno.errors import UsageError
 from pgdyno.results.records import Check
 from pgdyno.study.arm_spec import parse_arm, parse_arms
 from pgdyno.study.cases import cases_of, choose_arms
-from pgdyno.workloads.tpcc.checks import C_LAST, check_conformance, skipped
-from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, EXCLUSIVE, canonical_deviations
-from pgdyno.workloads.tpcc.parameters import TpccParameters
+from pgdyno.study.plan import Driving, Study
+from pgdyno.workloads.tpcc.checks import C_ID, C_LAST, ITEM, check_conformance, skipped
+from pgdyno.workloads.tpcc.data import Tpcc
+from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, EXCLUSIVE
+from pgdyno.workloads.tpcc.parameters import (
+    DECK,
+    KINDS,
+    TpccParameters,
+    canonical_mix,
+    has_new_orders,
+    is_tpcc_mix,
+    weights_of,
+)
 
 
 def parameters(**given: Any) -> TpccParameters:
@@ -33,11 +46,6 @@ def test_each_deviation_has_a_clause_and_one_sentence() -> None:
 
 def test_dialects_consist_of_known_deviations_that_exist_together() -> None:
     for name, dialect in DIALECTS.items():
-        assert (
-            canonical_deviations(",".join(dialect.deviations)).split(",")
-            == [one for one in DEVIATIONS if one in dialect.deviations]
-            or not dialect.deviations
-        )
         assert [one.name for one in parameters(dialect=name).deviations] == [
             one for one in DEVIATIONS if one in dialect.deviations
         ]
@@ -166,24 +174,13 @@ def failed(tally: dict[str, Any], *names: str, **given: Any) -> set[str]:
 
 
 def redrawn(seed: int) -> dict[str, Any]:
-    """A tally whose last names have a constant of their own each."""
+    """A tally whose values have a constant of their own each."""
     tally, rng = simulate(seed), np.random.default_rng(seed)
-    n = sum(tally["c_last"])
-    either = rng.integers(0, 255, n, endpoint=True) | rng.integers(0, 999, n, endpoint=True)
-    names = (either + rng.integers(0, 255, n, endpoint=True)) % 1000
-    ids = (
-        (rng.integers(0, 1023, (k := sum(tally["c_id"])), endpoint=True) | rng.integers(1, 3001, k))
-        + rng.integers(0, 1023, k, endpoint=True)
-    ) % 3000
-    items = (
-        (rng.integers(0, 8191, (m := sum(tally["item"])), endpoint=True) | rng.integers(1, 100_001, m))
-        + rng.integers(0, 8191, m, endpoint=True)
-    ) % 100_000
-    return tally | {
-        "c_last": np.bincount(names, minlength=1000).tolist(),
-        "c_id": np.bincount(ids // 3, minlength=1000).tolist(),
-        "item": np.bincount(items // 100, minlength=1000).tolist(),
-    }
+    for name, field, width in (("c_last", C_LAST, 1), ("c_id", C_ID, 3), ("item", ITEM, 100)):
+        n = sum(tally[name])
+        c = rng.integers(0, field.a, n, endpoint=True)
+        tally[name] = nurand_bins(rng, field, c, n, width).tolist()
+    return tally
 
 
 NAMES, CUSTOMERS, ITEMS = "NURand of last names", "NURand of customers", "NURand of items"
@@ -219,7 +216,123 @@ def test_a_skipped_check_names_its_deviation_and_does_not_exclude_the_trial() ->
     assert not Check("condition 1", True).skipped
 
 
-def test_a_mix_by_weights_is_tested_in_a_dialect() -> None:
-    drawn = draw_by_weights(np.random.default_rng(3), 40_000)
-    mix = parameters(dialect="hammerdb").to_drive()["mix"]
-    assert "mix" in failed(simulate(3, drawn=drawn), mix=mix)  # 45:43 is not 10:10
+EVERY = "new-order=45,payment=43,order-status=4,delivery=4,stock-level=4"
+
+
+@pytest.mark.parametrize(
+    ("text", "canonical"),
+    [
+        ("deck", DECK),
+        (EVERY, EVERY),
+        ("payment=43, new_order = 45", "new-order=45,payment=43"),
+        ("stock-level=0.5,delivery=0", "stock-level=0.5"),
+    ],
+)
+def test_a_mix_has_one_spelling(text: str, canonical: str) -> None:
+    assert TpccParameters(warehouses=1, mix=text).mix == canonical
+    assert canonical_mix(canonical) == canonical
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "unknown transaction ''"),
+        ("orders=1", "unknown transaction 'orders': use new-order, payment"),
+        ("payment=", "weight .* for payment"),
+        ("payment=-1", r"\(got '-1'\)"),
+        ("payment=nan", r"\(got 'nan'\)"),
+        ("payment=1000000000", r"\(got '1000000000'\)"),
+        ("payment=1,payment=2", "names payment twice"),
+        ("payment=0,new-order=0", "at least one weight greater than 0"),
+    ],
+)
+def test_an_invalid_mix_is_rejected_with_the_reason(text: str, words: str) -> None:
+    with pytest.raises(ValidationError, match=words):
+        TpccParameters(warehouses=1, mix=text)
+
+
+@given(st.dictionaries(st.sampled_from(KINDS), st.integers(0, 999_999_999), min_size=1))
+def test_the_engine_gets_the_requested_weights(weights: dict[str, int]) -> None:
+    text = ",".join(f"{kind}={weight}" for kind, weight in weights.items())
+    if not any(weights.values()):
+        with pytest.raises(ValueError, match="at least one weight greater"):
+            canonical_mix(text)
+        return
+    sent = TpccParameters(warehouses=1, mix=text).to_drive()["mix"]
+    assert sent == {kind.replace("-", "_"): weights.get(kind, 0) for kind in KINDS}
+
+
+@pytest.mark.parametrize(
+    ("mix", "standard", "new_orders"),
+    [
+        (DECK, True, True),
+        (EVERY, True, True),
+        ("new-order=44,payment=44,order-status=4,delivery=4,stock-level=4", True, True),
+        ("new-order=46,payment=42,order-status=4,delivery=4,stock-level=4", False, True),
+        ("new-order=48,payment=44,order-status=4,delivery=4", False, True),
+        ("payment=1", False, False),
+    ],
+)
+def test_a_mix_is_tpccs_if_it_keeps_the_minima(mix: str, standard: bool, new_orders: bool) -> None:
+    assert (is_tpcc_mix(mix), has_new_orders(mix)) == (standard, new_orders)
+
+
+def test_the_deck_is_not_written_and_another_mix_is() -> None:
+    # Results of a pgdyno version that only had the deck belong to the same study.
+    assert "mix" not in TpccParameters(warehouses=1).model_dump()
+    own = TpccParameters(warehouses=1, mix="payment=1")
+    assert TpccParameters.model_validate_json(own.model_dump_json()) == own
+
+
+def test_a_mix_is_in_the_name_but_does_not_determine_the_data() -> None:
+    usual, own = TpccParameters(warehouses=2), TpccParameters(warehouses=2, mix="payment=1")
+    assert (usual.shape(), usual.to_load(), usual.data_name) == (own.shape(), own.to_load(), own.data_name)
+    assert (usual.name, own.name) == ("tpcc, 2 warehouses", "tpcc, 2 warehouses, mix payment=1")
+
+
+def plan(*mixes: str) -> Study:
+    workloads = [TpccParameters(warehouses=1, mix=mix) for mix in mixes or (DECK,)]
+    drivings = [Driving(workload=one, clients=4) for one in workloads] if len(mixes) > 1 else None
+    return make_study(workload=workloads[0], drivings=drivings)
+
+
+@pytest.mark.parametrize(
+    ("mixes", "primary"),
+    [
+        ((), "nopm"),
+        (("new-order=1,payment=1",), "nopm"),
+        (("payment=1",), "tpm"),
+        ((DECK, "payment=1"), "tpm"),
+        ((DECK, "new-order=1"), "nopm"),
+    ],
+)
+def test_the_rate_is_tpm_where_an_arm_has_no_new_orders(mixes: tuple[str, ...], primary: str) -> None:
+    found = metrics.of_plan(plan(*mixes), metrics.TrialLatencies())
+    assert found[0].key == primary
+    assert ("nopm" in [metric.key for metric in found]) == (primary == "nopm")
+
+
+def test_the_live_rate_of_a_mix_without_new_orders_counts_every_transaction() -> None:
+    counts = {"payment": 30, "delivery": 10}
+    own = TpccParameters(warehouses=1, mix="payment=3,delivery=1").pace
+    assert (own.unit, own.of(counts, 60.0)) == ("TPM", 40.0)
+    assert TpccParameters(warehouses=1).pace.unit == "NOPM"
+
+
+def test_a_study_file_may_have_a_mix_and_vary_it() -> None:
+    file = make_file(
+        compare=["mix"],
+        server="17",
+        workload={"kind": "tpcc", "warehouses": 1},
+        factors={"mix": ["deck", "payment=1"]},
+    )
+    (case,) = cases_of(file)
+    found = [case.study.driving(index).workload for index in range(2)]
+    assert found == [TpccParameters(warehouses=1), TpccParameters(warehouses=1, mix="payment=1")]
+    assert Study.model_validate_json(case.study.model_dump_json()) == case.study
+
+
+@pytest.mark.parametrize("mix", [DECK, "payment=3,delivery=1"])
+def test_a_trial_is_checked_against_the_requested_mix(mix: str) -> None:
+    checks = Tpcc(TpccParameters(warehouses=1, mix=mix)).checks(4, restored=True)
+    assert checks.mix == (weights_of(mix) or DECK)
