@@ -6,11 +6,8 @@ from typing import get_args
 
 import pytest
 
-from pgdyno.analysis.telemetry.counters import COUNTERS
 from pgdyno.measure import server_probes
 from pgdyno.measure.server_probes import (
-    EXTENSIONS,
-    NEEDS_PRELOAD,
     PROBES,
     for_major,
     statement,
@@ -81,20 +78,8 @@ def test_the_columns_of_statements_depend_on_the_extensions_version(version: str
     assert statements_major(version) == major
 
 
-def test_the_needs_of_probes_from_a_database_and_a_server() -> None:
-    assert EXTENSIONS == {"statements": "pg_stat_statements", "pgstattuple": "pgstattuple"}
-    assert {"statements"} == NEEDS_PRELOAD
-    assert not [probe for probe in PROBES.values() if probe.in_series and probe.extension]
-
-
 def test_a_study_may_ask_for_every_probe() -> None:
     assert set(get_args(ProbeName)) == {*PROBES, "hardware", "host", "profile"}
-
-
-@pytest.mark.parametrize("probe", PROBES)
-def test_the_analysis_counts_columns_that_are_read(probe: str) -> None:
-    read = set(re.findall(r"\b\w+\b", statement(probe, NEWEST_MAJOR)))
-    assert COUNTERS.get(probe, set()) <= read
 
 
 def test_the_page_describes_every_probe_and_every_column_of_the_series() -> None:
