@@ -1,9 +1,26 @@
-"""Figures of benchmarks: paired ratios, limits, and the table."""
+"""Figures of `python -m bench`: ratios and limits, verdicts of stored and simulated studies, dialects."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+from bench import dialects
+from bench.dialects import (
+    GROUPS,
+    NOT_MEASURED,
+    Measured,
+    Setup,
+    line_of,
+    recorded,
+    study_of,
+)
 from bench.figure import Sense, alone, compared, interval_of_median, limited, markdown
+from bench.verdict import Options, StudyRun, report, runs_in
+
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, SPEC
 
 
 def test_the_ratio_is_the_median_of_the_pairs_not_the_ratio_of_the_medians() -> None:
@@ -40,3 +57,70 @@ def test_the_table_shows_figures_without_a_comparison() -> None:
         "| memory | 31 | 30 (limit) | MiB | 1.033 | at most 1 | NO | 1 |",
         "| whole | 12,345 | not measured here | s | – | – | – | 1 |",
     ]
+
+
+OPTIONS = Options((0.0, 0.05), 2, 25.0, "duet", 0.5, "update", "15")
+
+
+def rows(text: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.strip("| ").split("|")] for line in text.splitlines() if "|" in line
+    ]
+
+
+def test_only_studies_with_the_same_options_are_counted_together(tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    one = StudyRun(0.05, Verdict.SLOWER, 2.0, (-0.05, -0.04))
+    other = replace(OPTIONS, schedule="slices")
+    kept.write_text(one.line(OPTIONS) + one.line(other), "utf-8")
+    assert runs_in(kept, OPTIONS) == [one]
+    assert runs_in(kept, replace(OPTIONS, effects=(0.0, 0.02), trials=9)) == [one]
+    assert runs_in(tmp_path / "none", OPTIONS) == []
+
+
+def test_simulated_studies_end_sooner_with_less_noise() -> None:
+    def drawn(noise: float) -> list[list[str]]:
+        undecided = StudyRun(0.0, Verdict.UNDECIDED, 25.0, (noise, -noise) * 25)
+        return rows(
+            report([undecided, StudyRun(0.05, Verdict.SLOWER, 2.5, (-0.04, -0.05) * 2 + (-0.045,))], OPTIONS)
+        )[-2:]
+
+    # Half a minute per block. A verdict needs at least five blocks.
+    none, five = drawn(0.002)
+    assert none == ["none", "55", "0.50", "100.0%", "100.0%", "0.0%", "2.5", "2.5"]
+    assert five == ["5%", *none[1:]]
+    none, five = drawn(0.2)
+    assert none[4] == "0.0%"
+    assert none[6:] == five[6:] == ["> 25", "> 25"]
+
+
+def test_nothing_is_simulated_if_too_few_blocks_fit_for_a_verdict() -> None:
+    table = rows(
+        report([StudyRun(0.05, Verdict.UNDECIDED, 2.0, (-0.05, -0.04))], replace(OPTIONS, minutes_max=2.0))
+    )
+    assert table[-2:] == [["none"] + ["–"] * 7, ["5%"] + ["–"] * 7]
+
+
+def test_every_deviation_and_dialect_is_in_one_group() -> None:
+    named = [name for group in GROUPS.values() for name in group]
+    assert sorted([*named, *NOT_MEASURED, SPEC]) == sorted([*DEVIATIONS, *DIALECTS])
+
+
+def test_the_study_of_a_group_has_one_deviation_or_dialect_per_arm() -> None:
+    for group, names in GROUPS.items():
+        study = study_of(group, Setup(2, 4, "18"), minutes=1, rounds=4, seed=1)
+        workloads = [study.driving(arm).workload for arm in range(len(study.arms))]
+        assert len(workloads) == len(names) + 1
+        assert not workloads[0].deviations
+        calls = {one.calls for one in workloads}
+        assert calls == {"statements" if group == "statements" else "procedures"}
+
+
+def test_arms_of_one_setup_are_counted_together(tmp_path: Path) -> None:
+    path, old, new = tmp_path / "r.jsonl", Setup(1, 4, "15"), Setup(4, 8, "15")
+    one = Measured("no-rollback", "procedures", (0.01, 0.02, 0.03), "2026-11-24")
+    path.write_text(line_of(one, old) + 2 * line_of(one, new), "utf-8")
+    setup, measured = recorded(path)
+    assert (setup, measured) == (new, [one, one])
+    assert dialects.report(measured).splitlines()[-1].split(" | ")[-1].startswith("6")
+    assert "no-rollback" not in dialects.report([Measured("no-rollback", "procedures", (0.01,), "")])

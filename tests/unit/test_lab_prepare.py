@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +13,10 @@ from typing import Any, NoReturn, cast
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
+from edited_evidence import edited
 from example_studies import make_study
+from pgdyno.analysis.statistics.intervals import Method
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.caveats import Code
 from pgdyno.cli.execution import why_no_valid_block
 from pgdyno.cli.report import read_report
@@ -24,9 +27,11 @@ from pgdyno.measure.arms import Prepared
 from pgdyno.measure.machine import describe_host
 from pgdyno.measure.preflight import fit_schedule, require_connections, settings_request
 from pgdyno.measure.study_runner import require_comparable
+from pgdyno.measure.trial import Lab
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import build_study
-from pgdyno.results.records import Arm, TrialStatus
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import Arm, StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.server.build_store import Resolved
@@ -187,3 +192,81 @@ def test_two_builds_of_one_version_are_each_inspected_and_compared(monkeypatch: 
     (caveat,) = caveats
     assert caveat.code == Code.BUILDS_DIFFER
     assert "19devel (system) in /new/bin has -O3" in str(caveat.parameters["difference"])
+
+
+@contextmanager
+def nobody(_names: Sequence[str]) -> Iterator[object]:
+    yield lambda _event: None
+
+
+@contextmanager
+def made_ready(studies: Sequence[object], *_: object) -> Iterator[list[SimpleNamespace]]:
+    yield [SimpleNamespace(study=study, arms=[], records=[], data_path=Path()) for study in studies]
+
+
+def resumed_without_running(
+    path: Path, minutes: float | None, monkeypatch: pytest.MonkeyPatch, **changes: object
+) -> None:
+    """Resume a study of 12 blocks without interim analyses, in which nothing further runs."""
+    write_study(path, Synthetic(stops_on_verdict=False))
+    stored = make_study(**{"stop": "budget", **changes}).model_dump_json()
+    with edited(path) as connection:
+        connection.execute("UPDATE study_case SET plan = ?", (stored,))
+    monkeypatch.setattr(study_runner, "prepare_arms", made_ready)
+    monkeypatch.setattr(study_runner, "require_comparable", lambda *_: None)
+    monkeypatch.setattr(study_runner, "_measure", lambda *_: StudyEnd.BUDGET)
+    monkeypatch.setattr(study_runner.aa_blocks, "with_aa", lambda labs, *_: labs)
+    monkeypatch.setattr(study_runner.aa_blocks, "NOISE_HISTORIES", ())
+    with Interruption() as interruption:
+        study_runner.resume_study(path, minutes, nobody, interruption)
+
+
+@pytest.mark.parametrize(
+    ("minutes", "changes", "method"),
+    [
+        (5.0, {}, Method.ANYTIME),
+        (5.0, {"blocks_max": 20}, Method.ANYTIME),
+        (None, {}, Method.STUDENT),  # to the end that was fixed beforehand
+        (5.0, {"blocks_max": 12}, Method.STUDENT),  # no block is left to be run
+        (5.0, {"blocks_max": 20, "schedule": "sequential"}, Method.STUDENT),  # there is only one analysis
+    ],
+)
+def test_an_extended_study_has_anytime_valid_intervals(
+    tmp_path: Path,
+    minutes: float | None,
+    changes: dict[str, object],
+    method: Method,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "e.sqlite"
+    resumed_without_running(path, minutes, monkeypatch, **changes)
+    with Evidence(path) as evidence:
+        found = find_study(evidence)
+    primary = found.first.comparisons[0].primary
+    assert primary is not None and primary.summary.method is method
+    text = " ".join(to_markdown(build_study(found)).split())
+    assert ("The study was resumed: its length (12 blocks in total) was not fixed in advance" in text) == (
+        method is Method.ANYTIME
+    )
+    assert ("looked after" in text) is False
+
+
+def test_results_of_warm_ups_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken: list[Lab] = []
+
+    def measure(_path: object, _writer: object, labs: Sequence[Lab], *_: object) -> StudyEnd:
+        taken.extend(labs)
+        return StudyEnd.BUDGET
+
+    resumed_without_running(tmp_path / "e", 5.0, monkeypatch, warmup_s=4.0, warmup_min_s=2.0)
+    with edited(tmp_path / "e") as connection:
+        connection.execute("UPDATE interval SET role = 'warm-up' WHERE position < 4")
+    monkeypatch.setattr(study_runner, "_measure", measure)
+    with Interruption() as interruption:
+        study_runner.resume_study(tmp_path / "e", 5.0, nobody, interruption)
+    (lab,) = taken
+    assert {arm: len(rates) for arm, rates in lab.rates.items()} == {0: 12, 1: 12}
+    with Evidence(tmp_path / "e") as evidence:
+        trial = evidence.trials()[0]
+        rates = [sum(k.executed for k in one.kinds.values()) for one in evidence.intervals(trial.trial)]
+    assert len(rates) == 4 and lab.rates[trial.arm][trial.block] == pytest.approx(rates)

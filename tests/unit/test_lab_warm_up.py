@@ -183,10 +183,3 @@ def events_of(block: int, arm: int) -> list[Event]:
             for counts in event.get("kinds", {}).values():
                 counts.update(skipped=0, retried=0)
     return found
-
-
-def test_measured_slices_are_not_warm_up() -> None:
-    warm_up = WarmUp(study(schedule="blocks", warmup_s=0.0, warmup_min_s=0.0), 1, 1.0)
-    measured = [{**interval(0, at, n), "role": "measure"} for at, n in enumerate(STEADY)]
-    assert not any(warm_up.ends_with(event) for event in measured)
-    assert warm_up.found(0) is None

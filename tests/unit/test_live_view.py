@@ -141,53 +141,42 @@ def test_a_requested_stop_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 CHANGE = Estimate(4.2, "%", 6, Better.MORE, 0.9, 7.6)
 
 
-@pytest.mark.parametrize(
-    ("forecast", "text"),
-    [
-        (VerdictForecast(0.853), "85%"),
-        (VerdictForecast(0.0, Remedy.DUET), "0%; likely with --schedule duet"),
-        (VerdictForecast(0.35, Remedy.MINUTES, 12), "35%; likely with --minutes 12"),
-        (
-            VerdictForecast(0.02, Remedy.LESS_NOISE, None, 8.12, (LessNoise.FEWER_CLIENTS,)),
-            "2%; smallest effect detectable: 8.1% (80% power); for smaller effects: fewer clients",
-        ),
-    ],
-)
-def test_an_undecided_arm_has_a_second_line_with_the_probability_of_a_verdict(
-    forecast: VerdictForecast, text: str
-) -> None:
-    standing = ArmVerdict("18", "17", Verdict.UNDECIDED, CHANGE, 4, forecast)
-    lines = standing_lines([standing], 30.0)
-    assert lines == [
-        standing_text(standing, 30.0),
-        f"  probability of a verdict within the budget: {text}",
-    ]
+def standing(verdict: Verdict = Verdict.UNDECIDED, change: Estimate = CHANGE, **more: Any) -> ArmVerdict:
+    return ArmVerdict("18", "17", verdict, change, **{"blocks_needed": 4, **more})
+
+
+FIRST = "18 vs. 17: +4.20% (95% CI [+0.90%, +7.60%]), "
+PROBABILITY = "  probability of a verdict within the budget: "
 
 
 @pytest.mark.parametrize(
-    ("standing", "block_s", "said"),
+    ("of", "block_s", "lines"),
     [
-        (
-            ArmVerdict("18", "17", Verdict.FASTER, CHANGE, None),
-            30.0,
-            "18 vs. 17: +4.20% (95% CI [+0.90%, +7.60%]), faster",
-        ),
-        (
-            ArmVerdict("18", "17", Verdict.UNDECIDED, Estimate(1.0, "%", 6, Better.MORE, -2.5, 4.6), 4),
-            30.0,
-            "18 vs. 17: +1.0% (95% CI [−2.5%, +4.6%]), undecided, about 4 more blocks (2 min)",
-        ),
-        (
-            ArmVerdict("18", "17", Verdict.UNDECIDED, Estimate(1.04, "%", 3, Better.MORE), 2),
-            None,
-            "18 vs. 17: +1.0%, no CI yet",
+        (standing(Verdict.FASTER, blocks_needed=None), 30.0, [FIRST + "faster"]),
+        (standing(), 30.0, [FIRST + "undecided, about 4 more blocks (2 min)"]),
+        (standing(change=Estimate(1.04, "%", 3, Better.MORE)), None, ["18 vs. 17: +1.0%, no CI yet"]),
+        *(
+            (
+                standing(forecast=forecast),
+                30.0,
+                [FIRST + "undecided, about 4 more blocks (2 min)", PROBABILITY + text],
+            )
+            for forecast, text in (
+                (VerdictForecast(0.853), "85%"),
+                (VerdictForecast(0.0, Remedy.DUET), "0%; likely with --schedule duet"),
+                (VerdictForecast(0.35, Remedy.MINUTES, 12), "35%; likely with --minutes 12"),
+                (
+                    VerdictForecast(0.02, Remedy.LESS_NOISE, None, 8.12, (LessNoise.FEWER_CLIENTS,)),
+                    "2%; smallest effect detectable: 8.1% (80% power); for smaller effects: fewer clients",
+                ),
+            )
         ),
     ],
 )
-def test_after_a_block_the_interim_result_is_shown(
-    standing: ArmVerdict, block_s: float | None, said: str
+def test_after_a_block_the_interim_result_is_shown_with_the_probability_of_a_verdict(
+    of: ArmVerdict, block_s: float | None, lines: list[str]
 ) -> None:
-    assert standing_text(standing, block_s).replace("\u00a0", " ") == said
+    assert [line.replace("\u00a0", " ") for line in standing_lines([of], block_s)] == lines
 
 
 def test_the_report_estimates_the_time_left_as_the_progress_does(
@@ -206,9 +195,9 @@ def test_the_report_estimates_the_time_left_as_the_progress_does(
     (comparison,), block_s = report.findings.comparisons, report.findings.block_s
     assert comparison.decision is not None and comparison.primary is not None and block_s == 38.0
     needed = comparison.decision.blocks_needed
-    standing = ArmVerdict("18", "17", Verdict.UNDECIDED, comparison.primary.percent, needed)
+    of = standing(change=comparison.primary.percent, blocks_needed=needed)
     left = time_of_blocks(needed or 0, 38.0)
-    assert left and left in standing_text(standing, block_s) and left in report.headlines[0].more
+    assert left and left in standing_text(of, block_s) and left in report.headlines[0].more
 
 
 @pytest.mark.parametrize(
@@ -223,9 +212,8 @@ def test_the_report_estimates_the_time_left_as_the_progress_does(
 def test_an_effect_that_changes_within_the_windows_is_the_reason_why_a_study_continues(
     is_trending: bool, may_trend: bool, verdict: Verdict, reason: str | None
 ) -> None:
-    change = Estimate(4.2, "%", 8, Better.MORE, 0.9, 7.6)
-    standing = ArmVerdict("18", "17", verdict, change, None, None, is_trending, may_trend)
-    reasons = standing_lines([standing], 30.0)[1:]
+    of = standing(verdict, blocks_needed=None, is_trending=is_trending, may_trend=may_trend)
+    reasons = standing_lines([of], 30.0)[1:]
     assert len(reasons) == (reason is not None)
     assert reason is None or (reason in reasons[0] and "within the windows" in reasons[0])
 
