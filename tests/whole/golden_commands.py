@@ -2,10 +2,11 @@
 
     make golden
 
-renews them. A golden file has the commands of one topic of COMMANDS, each with its output, its messages
-(``! …``) and its exit status unless it is 0. All commands run in this process, in a directory with FILES, on
-a MACHINE that is always the same and has no server. Where a command would start to measure it prints its
-plan and ends; a plan has only the fields that differ from that of ``pgdyno compare 17 18``.
+renews them. A golden file has the commands of one topic, each with its output, its messages (``! …``) and
+its exit status unless it is 0. A new command is a line ``$ pgdyno …`` there. All commands run in this
+process, in a directory with FILES, on a MACHINE that is always the same and has no server. Where a command
+would start to measure it prints its plan and ends; a plan has only the fields that differ from that of
+``pgdyno compare 17 18``.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ from pgdyno.study.sizing import MachineSize
 from pgdyno.study.study_file_reader import bundled_studies
 
 COMMAND_FOLDER = FOLDER / "commands"
+TOPICS = sorted(path.stem for path in COMMAND_FOLDER.iterdir())
+PROMPT = "$ pgdyno "
 MACHINE = MachineSize(8, 16 * 2**30)
 FREE_BYTES = 100 * 2**30
 WIDTH = 80
@@ -232,322 +235,10 @@ FILES: Mapping[str, str | bytes] = {
 }
 
 strftime = time.strftime
-SLICES = "--schedule slices"
-OLD_STUDIES = ("compare", "aa", "capacity", "sysbench", "own-data", "published", "unfinished")
-"""Results files of version 4, in OLD_RESULTS. They were measured, except the fleet, nights and unfinished."""
-
-COMMANDS: Mapping[str, Sequence[str]] = {
-    "compare": [
-        shlex.join(BASE),
-        "compare 17 18 18,@starter --seed 3 --minutes 20 --margin 5 --confidence 99% --stop budget",
-        "compare old=17.2 'new=18,@./own.conf,shared_buffers=4GB' --nearest --no-aa --on-failure stop",
-        "compare 18 18 --blocks 30 --profile --probe statements --probe wal",
-        "compare 18 18,@system.sql,work_mem=64MB --probe none --full --json --quiet",
-        "compare 18 --sweep shared_buffers=1GB,4GB --sweep jit=on,off",
-        f"compare 17 18 {SLICES} --slice 250ms --window 20s --warmup 5s..60s -c 300 -j 4",
-        f"compare 17 18 {SLICES} --warmup 0s --retries 0 --isolation serializable",
-        "compare 17 18 --schedule duet --slice 2s --warmup auto",
-        "compare 17 18 --schedule blocks --window 2min --warmup 10s --minutes 60",
-        "compare 17 18 --window checkpoints:2 --minutes 2h",
-        "compare 17 18,checkpoint_timeout=1min --window checkpoints:3 --minutes 2h",
-        "compare 17 18 -t 1000 --client 4",
-        "compare 17 18 --capacity 'p99<20ms'",
-        "compare 17 18 --capacity 'p99 < 20ms' --schedule blocks --window 30s --minutes 90",
-        "compare 17 18 --rate 500 --arrivals constant",
-        "compare 17 18 -R 500 --warehouses 20 --calls statements --pipeline --mix new-order=9,payment=1",
-        "compare 17 18 --pacing keying-and-thinking --clients 10 --warehouses 1",
-        "compare 18,dialect=spec 18,dialect=hammerdb 18,deviate=no-rollback",
-        "compare 17 18 --dialect sysbench --table-sets 2 --warehouses 4",
-        "compare 17 18 --workload pgbench",
-        "compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared -s 50 --fillfactor 90",
-        "compare 17 18 --workload pgbench -f orders.sql@3 -f report.sql -D x=1 -D y=2 --unlogged",
-        "compare 17 18 --workload pgbench --variant extra-indexes --partitions 4 --partition-method hash",
-        "compare 17 18 --workload pgbench -S --index 'pgbench_accounts (bid)' --foreign-keys --accounts-copy",
-        "compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000",
-        "compare 17 18 --workload sysbench --script workload.lua --opt a=1 -- --point-selects=5",
-        "compare 17 18 --data shop.sql -f orders.sql@3 -f report.sql --check stock.sql --no-analyze",
-        "compare 18 18,data=pg_upgrade:17,analyze=off --age 100000",
-        "compare 17 18,age=5000 --data pg_upgrade:16",
-        "compare 'host=/run dbname=a' 'new=postgresql://ann@db.example.org/b' --into-existing",
-        "compare git:~/src/postgres@master~1 git:~/src/postgres@master --build-options=--with-lz4",
-        "compare 18,extension=git:~/src/pg_index@main 18 --extension ~/src/other",
-        f"compare 17 18 {SLICES} --drivers 4 --cluster 10.0.0.1:6379 --on-node-loss continue -c 5000",
-        "compare 17 18 --drivers a,b --evidence e.sqlite --html e.html --fail-if slower:5% --summary s.md",
-        "compare 18 18,fsync=off --durability --cuts 5",
-        "compare 17 18 --minutes 0.5 --schedule blocks --window 20s --blocks 2",
-        "compare 17 18 19 --minutes 1",
-    ],
-    "run": [
-        "run mine.toml",
-        "run mine.toml --nearest --no-aa --minutes 90",
-        "run mine.toml --fit --minutes 30",
-        "run history.toml --data pg_upgrade:17",
-        "run own.toml",
-        "run own.toml --data other.dump --drivers 3 --cluster 10.0.0.1:6379",
-        "run published.toml --durability",
-        "run edb-2020-tproc-c-12-vs-13 --fit --minutes 3h",
-        "run moppel-2022-a-billion-transactions --fit --minutes 30",
-        "run memory-sizes --fit=anyway --minutes 10",
-        "run capacity",
-        "run checkpoint-settings --fit --minutes 5h",
-        "run upgrade",
-        "run mine.toml --fleet",
-        "run mine.toml --fleet 10.0.0.1:6379 --spread cases --share-machines --minutes 60",
-        "run published.toml --fleet --fit --minutes 10",
-    ],
-    "study": [
-        "study check mine.toml history.toml own.toml published.toml upgrade",
-        "study plan mine.toml",
-        "study plan mine.toml --json",
-        "study plan mine.toml --fit --minutes 30",
-        "study plan history.toml",
-        "study plan own.toml",
-        "study plan published.toml --json",
-        "study plan capacity",
-        "study plan clients-sweep --fit",
-        "study plan edb-2020-tproc-c-12-vs-13",
-        "study plan memory-sizes --fit --minutes 10",
-        "study plan memory-sizes --fit=anyway --minutes 10",
-        "study list",
-    ],
-    "wrong-studies": [
-        "study check wrong.toml",
-        *(f"study check {name}.toml" for name in CONFLICTS),
-        *(
-            f"study check {name}.toml"
-            for name in ("password", "reserved", "latin", "large", "folder", "absent")
-        ),
-        "study check upgrad",
-        "study check moppel-2019",
-        "run wrong.toml",
-        "study plan wrong.toml --json",
-    ],
-    "bisect-and-crash": [
-        "bisect REL_17_0 master",
-        "bisect v1 v2 --build-script 'make install' --settings work_mem=64MB --minutes 60 --directory b",
-        "bisect v1 v2 --workload pgbench -f orders.sql --schedule blocks --window 10s --directory c",
-        "crash 18",
-        "crash 17 18,fsync=off --kind server --cuts 5 --within 10s --clients 4 --seed 3 --json",
-        "crash 18 --disk lying --file-system xfs --survivors torn --at commit --disk-size 2GB",
-        "crash 18 --standby both --workload tpcc --scale 2 --evidence c.sqlite",
-        "crash --real host=db.example.org",
-    ],
-    "refused": [
-        "compare",
-        "compare 17",
-        "compare 17 18 --colour red",
-        "compare 17 18,@./absent.conf",
-        "compare 17 18,@./wrong.conf",
-        "compare 17 18,@./folder.toml",
-        "compare 17 18,work_mem=1MB,work_mem=2MB",
-        "compare 17 18,jit=on,@starter",
-        "compare a=17 a=18",
-        "compare 17 18 postgresql://ann:hunter2@h/d",
-        "compare 17 'host=/run,jit=on'",
-        "compare 17 18 --clients 0",
-        "compare 17 18 --clients 2001",
-        "compare 17 18 --clients many",
-        "compare 17 18 --minutes 0",
-        "compare 17 18 --minutes nan",
-        "compare 17 18 --minutes inf",
-        "compare 17 18 --minutes 5parsec",
-        "compare 17 18 --minutes 1 --schedule blocks --window 5min",
-        "compare 17 18 --margin 0%",
-        "compare 17 18 --margin wide",
-        "compare 17 18 --confidence 40%",
-        "compare 17 18 --confidence 101%",
-        "compare 17 18 --slice 10ms",
-        "compare 17 18 --slice 200s",
-        "compare 17 18 --warmup ..5s",
-        "compare 17 18 --warmup 5s..",
-        "compare 17 18 --warmup soon",
-        "compare 17 18 --warmup 5s..1s",
-        "compare 17 18 --window checkpoints:0",
-        "compare 17 18 --window checkpoints:",
-        "compare 17 18 --window checkpoints:-1",
-        "compare 17 18 --window checkpoints:1.5",
-        "compare 17 18 --window 1d",
-        "compare 17 18 --schedule random",
-        "compare 17 18 19 --schedule duet",
-        "compare 17 host=/run --schedule duet",
-        "compare 17 18 --schedule duet --window checkpoints:2",
-        "compare 17 18 --window checkpoints:2 --schedule slices",
-        "compare 17 18 --window checkpoints:2 --slice 1s",
-        "compare 17 18 --schedule duet --capacity 'p99<20ms'",
-        "compare 17 18 --schedule duet --drivers 2",
-        "compare 17 18 --capacity 20ms",
-        "compare 17 18 --capacity 'p99<20ms' --pacing keying-and-thinking",
-        "compare 17 18 --rate -1",
-        "compare 17 18 --rate 9 --pacing keying-and-thinking",
-        "compare 17 18 --drivers 0",
-        "compare 17 18 --drivers 3 --clients 2",
-        "compare 17 18 --cluster 10.0.0.1:6379",
-        "compare 17 18 --probe x-ray",
-        "compare 17 18 --probe wal --probe none",
-        "compare 17 18 --mix new_orders=1",
-        "compare 17 18 --deviate rollback",
-        "compare 18 18,dialect=hammerdb --workload pgbench",
-        "compare 17 18 --workload ycsb",
-        "compare 17 18 --workload pgbench --variant fast",
-        "compare 17 18 --variant default",
-        "compare 17 18 --workload pgbench -b x",
-        "compare 17 18 --workload pgbench -b select-only@-1",
-        "compare 17 18 --workload pgbench --fillfactor 5",
-        "compare 17 18 --workload pgbench -b s",
-        "compare 17 18 --workload pgbench -f absent.sql",
-        "compare 17 18 --workload pgbench -f orders.sql@x",
-        "compare 17 18 --workload pgbench -D x",
-        "compare 17 18 --workload pgbench -T 60",
-        "compare 17 18 --workload sysbench --script absent.lua",
-        "compare 17 18 --workload sysbench --opt =3",
-        "compare 17 18 --data shop.sql",
-        "compare 17 18 --data shop.sql --data other.sql -f orders.sql",
-        "compare 17 18 --data shop.sql -f orders.sql --scale 3",
-        "compare 17 18 --data 'host=h password=hunter2' -f orders.sql",
-        "compare 17 18 --data postgresql://u:hunter2@h/d -f orders.sql",
-        "compare 17 18 --data shop.sql -f orders.sql --index 'pgbench_accounts (bid)'",
-        "compare 17 18 --no-analyze",
-        "compare 17 18,data=shop.sql",
-        "compare 17 18,age=old",
-        "compare 17 host=/run --age 5",
-        "compare 17 18 --build-options=--with-lz4",
-        "compare 17 host=/run --extension ~/src/other",
-        "compare 17 18 --fail-if worse",
-        "compare 17 18 --fail-if slower:p98",
-        "compare 17 18 --summary auto",
-        "compare 17 18 --cuts 3",
-        "compare 17 18 --evidence absent/e.sqlite",
-        "compare 17 18 --html foreign.html",
-        "compare 17 18 --resume old/compare.sqlite",
-        "compare --resume absent.sqlite",
-        "compare --resume text.sqlite",
-        "compare --resume old/compare.sqlite --clients 9",
-        "run",
-        "run absent.toml",
-        "run mine.toml --resume old/compare.sqlite",
-        "run mine.toml --fit",
-        "run mine.toml --fit=maybe --minutes 5",
-        "study plan mine.toml --fit=maybe --minutes 5",
-        "run own.toml --fit --minutes 5",
-        "run own.toml --fleet",
-        "run mine.toml --fleet --durability",
-        "run mine.toml --fleet --cuts 5",
-        "run history.toml --minutes 5",
-        "run history.toml --data shop.sql",
-        "run edb-2020-tproc-c-12-vs-13 --durability",
-        "run --fleet --resume old/compare.sqlite",
-        "compare 17 18 --transactions 10 --window 10s",
-        "compare 17 18 --transactions 10 --window checkpoints:2",
-        "compare 17 18 --transactions 10 --slice 1s",
-        "compare 17 18 --transactions 10 --schedule duet",
-        "compare 17 18 --into-existing",
-        "compare --sweep jit=on,off",
-        "compare 17 18 --sweep jit=on,off",
-        "compare 17 --sweep jit",
-        "compare 17 --sweep jit=on",
-        "compare 17 --sweep jit=on,",
-        "compare 17 --sweep jit=on,off,on",
-        """compare 17 --sweep 'search_path="a,b",c'""",
-        "compare 17 --sweep jit=on,off --sweep JIT=off,on",
-        "compare 17,jit=on --sweep jit=on,off",
-        "compare host=x --sweep jit=on,off",
-        "compare 17 --sweep a=1,2,3,4,5 --sweep b=1,2,3,4",
-        "compare --resume old/compare.sqlite --sweep jit=on,off",
-        "compare 17 18 --arrivals poisson",
-        "compare 17 18 --capacity 'p99<20ms' --rate 9",
-        "compare 17 18 --workload pgbench --pacing keying-and-thinking",
-        "compare 17 18 --workload pgbench --warehouses 2",
-        "compare 17 18 --scale 2",
-        "compare 17 18 --workload pgbench --script a.lua",
-        "compare 17 18 --workload sysbench --file a.sql",
-        "report old/compare.sqlite --csv e.csv",
-        "report old/compare.sqlite --md --json",
-        "report old/compare.sqlite --as published --json",
-        "report old/compare.sqlite --as published --csv",
-        "report old/compare.sqlite --as published --html p.html",
-        "report old/compare.sqlite --as published --fail-if slower",
-        "history . --newest 3",
-        "study plan mine.toml --minutes 5",
-        "doctor --calibrations --calibrate 10m",
-        "doctor --calibrate 10m --strict",
-        "doctor --calibrations --strict",
-        "load host=/nowhere --workload pgbench --seed 1",
-        "bisect v1",
-        "bisect v1 v2 --minutes 0",
-        "bisect v1 v2 --resume folder.toml",
-        "bisect v1 v2 --settings work_mem",
-        "bisect v1 v2 --build-script ''",
-        "bisect v1 v2 --settings dialect=spec",
-        "bisect v1 v2 --directory folder.toml",
-        "bisect --resume absent",
-        "crash",
-        "crash 18 --kind meteor",
-        "crash 18 --kind server --disk lying",
-        "crash 18 --within 0.5s",
-        "crash 18 --disk-size 1MB",
-        "crash 18 --within soon",
-        "crash 18 --disk-size large",
-        "drive host=/nowhere --window soon",
-        "drive host=/nowhere --window 1us",
-        "compare 17 18 --slice 1parsec",
-        "compare 17 18 --window -1",
-        "compare 17 18 --pipeline --calls procedures",
-        "compare 17 18 --data shop.sql -f orders.sql --check absent.sql",
-        "compare 17 18 --data= -f orders.sql",
-        "run mine.toml --data shop.sql",
-        "crash 18 --at vacuum --disk full",
-        "crash host=h",
-        "crash --real 18",
-        "crash 17 18 --kind server --evidence old/compare.sqlite",
-        "report absent.sqlite",
-        "report empty.sqlite",
-        "report text.sqlite",
-        "report old/compare.sqlite old/compare.sqlite",
-        "report old/compare.sqlite old/sysbench.sqlite",
-        "report old/fleet.fleet.json old/compare.sqlite",
-        "report old/compare.sqlite --as published",
-        "report old/crash.sqlite --fail-if slower",
-        "report old/crash.sqlite --as published",
-        "report old/crash.sqlite --summary s.md",
-        "report old/compare.sqlite --html foreign.html",
-        "history absent",
-        "history folder.toml",
-        "history mine.toml",
-        "history old --metric p98",
-        "history old --fail-if undecided",
-        "load 'host=h password=hunter2'",
-        "load nonsense",
-        "check nonsense",
-        "workload from-statements 'host=h password=hunter2' -o d",
-        "doctor --strict --calibrations",
-        "repport",
-    ],
-    "old-results": [
-        *(f"report old/{name}.sqlite{form}" for name in OLD_STUDIES for form in ("", " --json")),
-        *(f"compare --resume old/{name}.sqlite --minutes 5" for name in OLD_STUDIES if name != "published"),
-        "run --resume old/published.sqlite",
-        "report old/crash.sqlite",
-        "report old/crash.sqlite --json",
-        "report old/crash.sqlite --md",
-        "report old/crash.sqlite --csv",
-        "crash 15 15,fsync=off --kind server --cuts 9 --within 1s --clients 2 --evidence old/crash.sqlite",
-        "report old/fleet.fleet.json",
-        "report old/fleet.fleet.json --json",
-        "report old/fleet-alpha.sqlite old/fleet-beta.sqlite --fail-if slower",
-        "run --fleet --resume old/fleet.fleet.json --minutes 5",
-        "report old/published.sqlite --as published",
-        "report old/published.sqlite --as published --md",
-        "report old/compare.sqlite --fail-if slower --fail-if slower:p99:5%",
-        "report old/compare.sqlite --html e.html --summary s.md",
-        "history old/nights",
-        "history old/nights --json",
-        "history old/nights --metric p99 --fail-if change --newest 2",
-    ],
-}
-
 FLEET_NODES = ("alpha", "beta")
 COMMITS = [Commit(sha=f"{n:040x}", subject=f"Commit {n}") for n in range(9)]
 OLD_RESULTS = Path(__file__).parents[1] / "data" / "results_version_4"
+"""Results files of version 4. They were measured, except the fleet, nights and unfinished."""
 
 
 class FakeCluster:
@@ -750,6 +441,12 @@ def write_files(folder: Path) -> None:
             target.write_bytes(path.read_bytes())
 
 
+def commands_of(topic: str) -> list[str]:
+    """Return the command lines of a topic."""
+    lines = (COMMAND_FOLDER / f"{topic}.txt").read_text("utf-8").splitlines()
+    return [line.removeprefix(PROMPT) for line in lines if line.startswith(PROMPT)]
+
+
 def commands_text(topic: str) -> str:
     """Return the golden text of a topic."""
     parts = []
@@ -758,12 +455,12 @@ def commands_text(topic: str) -> str:
         folder.chmod(0o755)  # the account of servers enters the cache
         write_files(folder)
         with _machine(folder):
-            for command in COMMANDS[topic]:
+            for command in commands_of(topic):
                 status, out, err = _run(shlex.split(command))
                 if command.startswith(("report", "history")) and "--json" in command and not status:
                     out = json_lines(outline(json.loads(out)))
                 lines = [
-                    f"$ pgdyno {command}",
+                    f"{PROMPT}{command}",
                     *out.splitlines(),
                     *(f"! {line}" for line in err.splitlines()),
                 ]
@@ -777,9 +474,7 @@ def commands_text(topic: str) -> str:
 
 def main() -> None:
     """Write every golden file."""
-    shutil.rmtree(COMMAND_FOLDER, ignore_errors=True)
-    COMMAND_FOLDER.mkdir(parents=True)
-    for topic in COMMANDS:
+    for topic in TOPICS:
         (COMMAND_FOLDER / f"{topic}.txt").write_text(commands_text(topic), encoding="utf-8")
 
 
