@@ -36,7 +36,7 @@ from pgdyno.analysis.telemetry.metrics import (
 from pgdyno.caveats import Severity, wordings
 from pgdyno.cli.features import features
 from pgdyno.cli.main import app
-from pgdyno.features.crash import records as crash_records
+from pgdyno.features.crash_disk import records as crash_records
 from pgdyno.features.planning.command import schema
 from pgdyno.report import json_format
 from pgdyno.results import records

@@ -39,8 +39,8 @@ from pgdyno.features.bisect import command as bisect_command
 from pgdyno.features.bisect.search import Commit, SearchRecord
 from pgdyno.features.cluster.ray import NodeFacts, RayNode
 from pgdyno.features.crash import command as crash_command
-from pgdyno.features.crash import crash_test
-from pgdyno.features.crash.plan import CrashPlan
+from pgdyno.features.crash import run as crash_run
+from pgdyno.features.crash_disk.plan import CrashPlan
 from pgdyno.features.fleet import command as fleet_command
 from pgdyno.features.fleet import coordinator
 from pgdyno.features.hosts.fleet_record import FleetRecord
@@ -393,7 +393,7 @@ def _machine(folder: Path) -> Iterator[None]:
             patch.object(options, "machine_size", lambda: MACHINE),
             patch.object(shutil, "disk_usage", lambda _: usage),
             patch.object(build_store, "INSTALL_PATTERNS", ()),
-            patch.object(crash_test, "missing_for_power_cuts", lambda _: []),
+            patch.object(crash_run, "missing_for_power_cuts", lambda _: []),
             patch.object(secrets, "randbelow", lambda _: SEED),
             patch.object(time, "strftime", _strftime),
             *(patch.multiple(stream, _width=WIDTH, _height=25) for stream in (console.out, console.err)),

@@ -44,7 +44,7 @@ WITHOUT_A_STUDY = {
 }
 BEFORE_A_STUDY = {"scipy.special", "jinja2", "pgdyno.analysis.case_findings", "pgdyno.report.study_report"}
 OPTIONAL = {
-    "pgdyno.features.crash.crash_test",
+    "pgdyno.features.crash.run",
     "pgdyno.features.own_data.loading",
     "pgdyno.features.fitting.fit",
     "pgdyno.features.fleet.command",

@@ -9,7 +9,7 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli.main import run_command
 from pgdyno.errors import ServerError
-from pgdyno.features.crash import crash_test
+from pgdyno.features.crash import run as crash_run
 from pgdyno.features.crash.options import DurabilityOptions
 from pgdyno.interruption import Interruption
 from pgdyno.measure import study_runner
@@ -55,7 +55,7 @@ def test_cuts_are_added_to_a_complete_study_without_measuring_on(
 
     monkeypatch.setattr(study_runner, "resume_study", lambda *_: pytest.fail("it went on"))
     monkeypatch.setattr(DurabilityOptions, "follow", follow)
-    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: [])
+    monkeypatch.setattr(crash_run, "missing_for_power_cuts", lambda _: [])
     assert run_command(["compare", "--resume", str(path), "--durability", "--cuts", "7"]) == int(fails)
     assert cut == [path]
     shown = capsys.readouterr()
@@ -75,7 +75,7 @@ def test_ctrl_c_during_the_cuts_keeps_the_study_and_says_how_to_continue(
         interruption.check()
 
     monkeypatch.setattr(DurabilityOptions, "follow", follow)
-    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: [])
+    monkeypatch.setattr(crash_run, "missing_for_power_cuts", lambda _: [])
     assert run_command(["compare", "--resume", str(path), "--durability"]) == 128 + signal.SIGINT
     shown = capsys.readouterr()
     assert "faster" in shown.out

@@ -302,7 +302,7 @@ mod tests {
         assert!(bytes[16..24] != [0; 8]);
     }
 
-    /// The audit computes the same numbers: python/pgdyno/features/crash/tests/test_ledger.py has them, too.
+    /// The audit computes the same numbers: python/pgdyno/features/crash_disk/tests/test_ledger.py has them, too.
     #[test]
     fn the_checksum_is_that_of_the_audit() {
         assert_eq!(derive_seed(derive_seed(7, 3), 1), 9_039_918_076_914_087_103);

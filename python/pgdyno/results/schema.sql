@@ -240,7 +240,7 @@ CREATE TABLE crash_test (
     engine TEXT NOT NULL,  -- JSON: output of pgdyno-engine version.
     command TEXT NOT NULL,  -- Command line that repeats the test.
     host TEXT NOT NULL,  -- JSON: machine facts, name → text or number.
-    plan TEXT NOT NULL  -- JSON: see CrashPlan in features/crash/plan.py.
+    plan TEXT NOT NULL  -- JSON: see CrashPlan in features/crash_disk/plan.py.
 ) STRICT;
 
 -- One arm of a crash test.

@@ -16,10 +16,10 @@ from pgdyno.cli.console import require_writable, say
 from pgdyno.cli.options import ModelOptions, option_name
 from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
-from pgdyno.features.crash.crash_test import require_possible, run_crash_test
-from pgdyno.features.crash.plan import ACTIVE_S_LIMIT, CrashPlan
-from pgdyno.features.crash.records import Crash, has_study, read_crash_test
-from pgdyno.features.crash.sections import progress_line, read_crash_report
+from pgdyno.features.crash.run import require_possible, run_crash_test
+from pgdyno.features.crash.sections import read_crash_report
+from pgdyno.features.crash_disk.plan import ACTIVE_S_LIMIT, CrashPlan
+from pgdyno.features.crash_disk.records import has_study, read_crash_test
 from pgdyno.interruption import Interruption
 from pgdyno.study.arm_spec import parse_arms, with_build_options
 
@@ -111,14 +111,10 @@ def crash(
             "cuts of its arms"
         )
 
-    def on_crash(one: Crash, name: str) -> None:
-        if not quiet:
-            say(progress_line(one, name, plan))
-
     with Interruption() as stop:
         words = [*sys.argv[2:], *([] if seed is not None else ["--seed", str(plan.seed)])]
         command = shlex.join(["pgdyno", "crash", *words])
-        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, stop)
+        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, stop)
     print_report(read_crash_report(path), "json" if as_json else "terminal", [path])
     if not quiet:
         say(f"results file: {path}")

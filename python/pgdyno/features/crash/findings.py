@@ -14,8 +14,8 @@ import scipy  # its parts load when first used
 
 from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
 from pgdyno.analysis.statistics.intervals import CONFIDENCE, Proportion, proportion
-from pgdyno.features.crash.plan import CrashKind, CrashMoment, CrashPlan, StandbyCrash
-from pgdyno.features.crash.records import Crash, CrashArm, read_crash_test
+from pgdyno.features.crash_disk.plan import CrashKind, CrashMoment, CrashPlan, StandbyCrash
+from pgdyno.features.crash_disk.records import Crash, CrashArm, read_crash_test
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Json, Kept
 

@@ -8,19 +8,16 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import Annotated, ClassVar
 
 import typer
 
 from pgdyno.cli.console import say
 from pgdyno.cli.options import StudyOptions
 from pgdyno.errors import UsageError
-from pgdyno.features.crash.plan import CUTS, CUTS_MAX, CrashPlan
+from pgdyno.features.crash_disk.plan import CUTS, CUTS_MAX, CrashPlan
 from pgdyno.interruption import Interruption
 from pgdyno.study.plan import Study
-
-if TYPE_CHECKING:
-    from pgdyno.features.crash.records import Crash
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,7 @@ class DurabilityOptions(StudyOptions):
                 "--durability requires the same servers and settings in all cases: remove it, and use pgdyno "
                 "crash"
             )
-        from pgdyno.features.crash.crash_test import require_possible  # noqa: PLC0415
+        from pgdyno.features.crash.run import require_possible  # noqa: PLC0415
 
         require_possible(CrashPlan(arms=first.arms))
 
@@ -80,9 +77,8 @@ class DurabilityOptions(StudyOptions):
         """Run or continue the crash test of the study in a results file, with the builds and settings that
         were measured. Raises PgdynoError.
         """
-        from pgdyno.features.crash.crash_test import run_crash_test  # noqa: PLC0415
-        from pgdyno.features.crash.records import read_crash_test  # noqa: PLC0415
-        from pgdyno.features.crash.sections import progress_line  # noqa: PLC0415
+        from pgdyno.features.crash.run import run_crash_test  # noqa: PLC0415
+        from pgdyno.features.crash_disk.records import read_crash_test  # noqa: PLC0415
         from pgdyno.results.reader import Evidence  # noqa: PLC0415
 
         found = read_crash_test(path, verify=False)
@@ -112,12 +108,8 @@ class DurabilityOptions(StudyOptions):
             wal_segment_mb=study.wal_segment_mb,
         )
 
-        def on_crash(one: Crash, name: str) -> None:
-            if not quiet:
-                say(progress_line(one, name, plan))
-
         command = shlex.join(["pgdyno", *sys.argv[1:]])
-        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, on_crash, interruption)
+        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, interruption)
 
     def on_resume(self) -> list[str]:
         """Return the options with which a resumed study continues the test."""

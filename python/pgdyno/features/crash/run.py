@@ -1,4 +1,9 @@
-"""One crash: start from the template, load, crash at the planned moment, recovery, audit."""
+"""Crash tests: preflight, templates, crashes of all arms in turn, results file.
+
+- What this machine can crash, and options that do not fit together.
+- One crash: start from the template, load, crash at the planned moment, recovery, audit.
+- A crash test: the crashes of all arms in turn, stored one by one.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +12,18 @@ import random
 import select
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psycopg
 
-from pgdyno.errors import DiskFullError, ServerError, StartError, in_one_line
-from pgdyno.features.crash.ledger import acknowledged_before, read_ledger
-from pgdyno.features.crash.load import (
+from pgdyno import __version__
+from pgdyno.errors import DiskFullError, EvidenceError, ServerError, StartError, UsageError, in_one_line
+from pgdyno.features.crash.sections import progress_line
+from pgdyno.features.crash_disk.disk import missing_for_power_cuts
+from pgdyno.features.crash_disk.ledger import acknowledged_before, read_ledger
+from pgdyno.features.crash_disk.load import (
     RECOVERY_TIMEOUT_S,
     Acknowledge,
     Aftermath,
@@ -27,29 +35,138 @@ from pgdyno.features.crash.load import (
     kill_server,
     recover,
 )
-from pgdyno.features.crash.plan import (
+from pgdyno.features.crash_disk.plan import (
     CrashKind,
     CrashMoment,
     CrashPlan,
     DiskBehavior,
+    FileSystem,
     PlannedCrash,
     StandbyCrash,
+    planned_crash,
 )
-from pgdyno.features.crash.records import Corruption, Crash
+from pgdyno.features.crash_disk.records import (
+    Corruption,
+    Crash,
+    CrashArm,
+    CrashTestRecord,
+    CrashWriter,
+    read_crash_test,
+)
 from pgdyno.features.crash_disk.sites import (
     SYNCHRONOUS,
     CrashSite,
     Life,
+    RealCrashes,
     catch_up,
     promote,
     settle,
     start_standby,
     wait_synchronous,
 )
+from pgdyno.features.running_server.remote import Remote
 from pgdyno.interruption import Interruption, stopping
+from pgdyno.measure.machine import describe_host, machine_resources
+from pgdyno.results.records import Guarantee, Kept
+from pgdyno.server.build_catalogue import Catalogue, catalogue, empty_cluster
+from pgdyno.server.build_store import resolve_all
 from pgdyno.server.builds import Build
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.connections import Dsn
+from pgdyno.server.directories import free_bytes
+from pgdyno.server.engine import build_info
 from pgdyno.server.processes import Cluster, Connection, Server, keep_idle
+from pgdyno.server.settings import ProfileInput, request, safety
+from pgdyno.units import format_size, parse_duration_s
 from pgdyno.workloads.server_log import DISK_FULL
+
+# ----------------------------------------------------------------------
+# What this machine can crash, and options that do not fit together.
+# ----------------------------------------------------------------------
+
+WITHOUT_ROOT = (CrashKind.BACKEND, CrashKind.SERVER)
+
+SPARE_BYTES = 1 << 30
+"""Free space beyond the size of the disk: template, log, results."""
+
+
+def require_possible(plan: CrashPlan) -> None:
+    """Raise UsageError if this machine cannot do crashes of that kind, or options do not fit together.
+
+    Also raises DiskFullError.
+    """
+    for message in _on_real_machine(plan) if plan.real else _contradictions(plan):
+        raise UsageError(message)
+    if plan.real or plan.kind is not CrashKind.POWER:
+        return
+    if missing := missing_for_power_cuts(plan.file_system):
+        raise UsageError(
+            f"power cuts need a simulated disk, and this machine lacks {', '.join(missing)}: "
+            f"provide it, or use pgdyno crash --kind {' or '.join(WITHOUT_ROOT)} without one"
+        )
+    disks = 1 if plan.standby is None else 2
+    place, needed = Cache.open().root, disks * plan.disk_bytes + SPARE_BYTES
+    if (free := free_bytes(place)) < needed:
+        raise DiskFullError(
+            f"the simulated disk may need {format_size(needed)} in {place}, and {format_size(free)} are "
+            "free: free disk space, or use pgdyno crash with a smaller --disk-size"
+        )
+
+
+def _on_real_machine(plan: CrashPlan) -> Iterator[str]:
+    """Yield an error unless there is one running server, and no option of a simulated crash."""
+    (arm, *others) = plan.arms
+    if others or not arm.is_dsn:
+        yield "--real needs one running server as a DSN, for example postgresql://host/postgres"
+    default = CrashPlan(arms=plan.arms)
+    for name in ("kind", "disk", "file_system", "at", "standby", "survivors"):
+        if getattr(plan, name) != getattr(default, name):
+            option = name.replace("_", "-")
+            yield f"--{option} does not apply to --real, where you cause the crash: remove it"
+
+
+def _contradictions(plan: CrashPlan) -> Iterator[str]:
+    """Yield an error for each option that does not fit to the others."""
+    is_aimed, is_faulty = plan.at is not CrashMoment.ANY, plan.disk is not DiskBehavior.HONEST
+    of_power_cuts = {
+        f"--survivors {plan.survivors}": plan.survivors is not None,
+        f"--disk {plan.disk}": is_faulty,
+        "--file-system": plan.file_system is not FileSystem.EXT4,
+        "--at commit": plan.at is CrashMoment.COMMIT,
+    }
+    for option, is_given in of_power_cuts.items():
+        if is_given and plan.kind is not CrashKind.POWER:
+            yield f"{option} applies to --kind power only (got {plan.kind}): remove it"
+    for arm in plan.arms:
+        if arm.is_dsn:
+            yield (
+                f"pgdyno crashes only servers that it starts: remove the DSN {arm.name}, or use --real and "
+                "cut the power of its machine yourself"
+            )
+    if plan.disk.fails_before_cut and is_aimed:
+        yield f"--disk {plan.disk} has its own moment: remove --at {plan.at}"
+    if plan.standby is None:
+        return
+    option = f"--standby {plan.standby}"
+    if plan.kind is CrashKind.BACKEND:
+        yield f"{option} applies to --kind power and server (got {plan.kind}): remove it"
+    if plan.kind is CrashKind.POWER and plan.standby is StandbyCrash.PRIMARY:
+        yield (
+            f"{option}: nobody reads the primary's disk after its crash, so there is no power to cut: add "
+            "--kind server"
+        )
+    if plan.file_system is FileSystem.BTRFS:
+        btrfs = "--file-system btrfs, which refuses copies of a mounted disk"
+        yield f"{option} does not apply to {btrfs}: use xfs"
+    if is_faulty:
+        yield f"{option} does not apply to --disk {plan.disk}: remove one of them"
+    if is_aimed:
+        yield f"{option} does not apply to --at {plan.at}: remove one of them"
+
+
+# ----------------------------------------------------------------------
+# One crash: start from the template, load, crash at the planned moment, recovery, audit.
+# ----------------------------------------------------------------------
 
 POLL_S = 0.01
 
@@ -67,55 +184,65 @@ class CrashSubject:
     optional: Collection[str] = ()
 
 
+@dataclass(frozen=True)
+class _Happened:
+    """A crash: its instant on the monotonic clock, the time since the first transaction, disk counters."""
+
+    at_ns: int
+    active_s: float
+    disk: Mapping[str, int] = field(default_factory=dict)
+
+
 @dataclass
 class CrashRun:
-    """Crashes of the arms of a plan in one place. ``acknowledge`` is for a test of the audit itself."""
+    """One crash of an arm of a plan. ``acknowledge`` is for a test of the audit itself."""
 
     plan: CrashPlan
     site: CrashSite
     interruption: Interruption
-    acknowledge: Acknowledge = "answer"
+    subject: CrashSubject
+    planned: PlannedCrash
     standby_site: CrashSite | None = None
     """Place of the standby, with the templates of ``site``."""
+    acknowledge: Acknowledge = "answer"
 
-    def crash(self, subject: CrashSubject, planned: PlannedCrash) -> Crash:
-        """Let an arm crash once and examine what is left. Raises PgdynoError if the crash is void."""
+    def __post_init__(self) -> None:
+        self._ledger = self.site.run.path / "ledger"
+
+    def crash(self) -> Crash:
+        """Let the arm crash once and examine what is left. Raises PgdynoError if the crash is void."""
         started_unix_s, begun_s = time.time(), time.monotonic()
-        ledger = self.site.run.path / "ledger"
-        ledger.unlink(missing_ok=True)
-        self.site.restore(subject.build)
+        self._ledger.unlink(missing_ok=True)
+        self.site.restore(self.subject.build)
         if self.standby_site is not None:
-            self.standby_site.restore(subject.build)
-            happened, found = self._crash_with_standby(subject, planned, ledger, self.standby_site)
+            self.standby_site.restore(self.subject.build)
+            happened, found = self._crash_with_standby(self.standby_site)
         elif self.plan.kind is CrashKind.BACKEND:
-            happened, found = self._backend_crash(subject, planned, ledger)
+            happened, found = self._backend_crash()
         else:
-            happened = self._end_of_life(subject, planned, ledger)
-            found = self._next_life(subject, self._audit_input(planned, ledger, happened))
+            happened = self._end_of_life()
+            found = self._next_life(happened)
         return Crash(
-            number=planned.number,
-            arm=subject.arm,
+            number=self.planned.number,
+            arm=self.subject.arm,
             started_unix_s=started_unix_s,
             took_s=time.monotonic() - begun_s,
             active_s=happened.active_s,
-            survivors=planned.survivors if self.plan.kind is CrashKind.POWER else None,
-            acknowledged=acknowledged_before(read_ledger(ledger), happened.at_ns),
+            survivors=self.planned.survivors if self.plan.kind is CrashKind.POWER else None,
+            acknowledged=acknowledged_before(read_ledger(self._ledger), happened.at_ns),
             disk=happened.disk,
             **found.recorded,
         )
 
-    def _end_of_life(self, subject: CrashSubject, planned: PlannedCrash, ledger: Path) -> _Happened:
+    def _end_of_life(self) -> _Happened:
         """Run the first life until its crash."""
-        with self.site.live(subject.build) as life:
-            server = life.cluster.start(subject.settings, optional=subject.optional)
+        with self.site.live(self.subject.build) as life:
+            server = self._start(life)
             try:
                 settle(life)
-                with (
-                    crash_load(*self._load(planned, server, ledger)) as load,
-                    self._phase(server, load, planned) as phase_ended,
-                ):
-                    self._disk_fault(life, load, planned)
-                    happened = self._cut(life, load, planned) if life.disk else self._kill(server, load)
+                with self._load(server) as load, self._phase(server, load) as phase_ended:
+                    self._disk_fault(life, load)
+                    happened = self._end(life, server, load)
                 if self.plan.at.is_forced:
                     in_phase = int(not phase_ended.is_set())
                     happened = replace(happened, disk={**happened.disk, "in_phase": in_phase})
@@ -130,55 +257,58 @@ class CrashRun:
                 raise
         return happened
 
-    def _crash_with_standby(
-        self, subject: CrashSubject, planned: PlannedCrash, ledger: Path, standby_site: CrashSite
-    ) -> tuple[_Happened, Aftermath]:
+    def _next_life(self, happened: _Happened) -> Aftermath:
+        self.interruption.check()
+        with contextlib.ExitStack() as stack:
+            try:
+                life = stack.enter_context(self.site.live(self.subject.build))
+            except ServerError as error:
+                return Aftermath(corruption=[Corruption("mount", in_one_line(error))])
+            optional = self.subject.optional
+            return recover(life.cluster, self.subject.settings, optional, self._audit_input(happened))
+
+    def _crash_with_standby(self, standby_site: CrashSite) -> tuple[_Happened, Aftermath]:
         """Let the primary, its standby or both crash. The audit is of the standby, which is then promoted."""
+        build, settings, optional = self.subject.build, self.subject.settings, self.subject.optional
+        whose = self.plan.standby
         with contextlib.ExitStack() as lives, contextlib.ExitStack() as life_of_standby:
-            life = lives.enter_context(self.site.live(subject.build))
-            other = life_of_standby.enter_context(standby_site.live(subject.build))
+            life = lives.enter_context(self.site.live(build))
+            other = life_of_standby.enter_context(standby_site.live(build))
             started: list[Server] = []
             try:
-                settings = {**SYNCHRONOUS, **subject.settings}
-                primary = life.cluster.start(settings, optional=subject.optional)
+                primary = self._start(life, SYNCHRONOUS)
                 started.append(primary)
-                standby = start_standby(other.cluster, primary, subject.settings, subject.optional)
+                standby = start_standby(other.cluster, primary, settings, optional)
                 started.append(standby)
                 wait_synchronous(primary)
                 settle(life)
                 settle(other)
-                with (
-                    crash_load(*self._load(planned, primary, ledger)) as load,
-                    self._phase(primary, load, planned),
-                ):
+                with self._load(primary) as load, self._phase(primary, load):
                     # The standby first: what the primary acknowledges afterwards does not count. Nobody looks
                     # at the primary's disk again, so the end of its processes is the end of its machine.
                     happened = None
-                    if self.plan.standby is not StandbyCrash.PRIMARY:
-                        happened = (
-                            self._cut(other, load, planned) if other.disk else self._kill(standby, load)
-                        )
-                    if self.plan.standby is not StandbyCrash.STANDBY:
-                        killed = self._kill(primary, load)
+                    if whose is not StandbyCrash.PRIMARY:
+                        happened = self._end(other, standby, load)
+                    if whose is not StandbyCrash.STANDBY:
+                        killed = _kill(primary, load)
                         happened = happened or killed
                         started.remove(primary)
                 assert happened is not None
                 if any(DISK_FULL.search(server.log()) for server in (primary, standby)):
                     raise DiskFullError(DISK_TOO_SMALL)
-                if self.plan.standby is StandbyCrash.STANDBY:
+                if whose is StandbyCrash.STANDBY:
                     # The primary went on, and the standby must have all that it acknowledged later.
                     happened = replace(happened, at_ns=time.monotonic_ns())
-                of = self._audit_input(planned, ledger, happened)
-                if self.plan.standby is StandbyCrash.PRIMARY:
+                if whose is StandbyCrash.PRIMARY:
                     started.remove(standby)
-                    found = self._promoted(other.cluster, standby, None, of)
+                    found = self._promoted(other.cluster, standby, happened, time.monotonic())
                 else:
                     kill_server(standby, forget_memory=other.disk is not None)
                     started.remove(standby)
                     life_of_standby.close()
                     self.interruption.check()
-                    with standby_site.live(subject.build) as next_life:
-                        found = self._standby_again(next_life, subject, primary, of)
+                    with standby_site.live(build) as next_life:
+                        found = self._standby_again(next_life.cluster, primary, happened)
             except BaseException:
                 with contextlib.ExitStack() as kills:
                     for server in started:
@@ -188,32 +318,30 @@ class CrashRun:
                 kill_server(primary, forget_memory=True)
         return happened, found
 
-    def _standby_again(self, life: Life, subject: CrashSubject, primary: Server, of: AuditInput) -> Aftermath:
+    def _standby_again(self, cluster: Cluster, primary: Server, happened: _Happened) -> Aftermath:
         """Start the standby after its crash, let it catch up if its primary runs, and promote it."""
         begun_s = time.monotonic()
         try:
-            standby = start_standby(life.cluster, primary, subject.settings, subject.optional)
+            standby = start_standby(cluster, primary, self.subject.settings, self.subject.optional)
         except (StartError, ServerError, OSError) as error:
             return Aftermath(corruption=[Corruption("start", in_one_line(error))])
-        return self._promoted(
-            life.cluster, standby, primary if self.plan.standby is StandbyCrash.STANDBY else None, of, begun_s
-        )
+        runs = self.plan.standby is StandbyCrash.STANDBY
+        return self._promoted(cluster, standby, happened, begun_s, primary if runs else None)
 
     def _promoted(
         self,
         cluster: Cluster,
         standby: Server,
-        primary: Server | None,
-        of: AuditInput,
-        begun_s: float | None = None,
+        happened: _Happened,
+        begun_s: float,
+        primary: Server | None = None,
     ) -> Aftermath:
         """Promote the standby, after it has caught up with a ``primary`` that runs, and examine it."""
-        begun_s = time.monotonic() if begun_s is None else begun_s
         try:
             if primary is not None:
                 catch_up(standby, primary)
             promote(cluster)
-            found = examine(cluster, standby, time.monotonic() - begun_s, of)
+            found = examine(cluster, standby, time.monotonic() - begun_s, self._audit_input(happened))
         except BaseException:
             kill_server(standby, forget_memory=True)
             raise
@@ -221,54 +349,35 @@ class CrashRun:
         found.replayed_bytes = None
         return found
 
-    def _disk_fault(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> None:
+    def _disk_fault(self, life: Life, load: CrashLoad) -> None:
         """Let the disk fail or be full until the power cut. The server may end before."""
         if life.disk is None or not self.plan.disk.fails_before_cut:
             return
         if self.plan.disk is DiskBehavior.FAILING:
-            life.disk.fail(planned.failing_operation, planned.failing_nth)
+            life.disk.fail(self.planned.failing_operation, self.planned.failing_nth)
         else:
             life.disk.fill()
-        load.wait_until(planned.active_s + planned.fault_s, may_end=True)
+        load.wait_until(self.planned.active_s + self.planned.fault_s, may_end=True)
 
-    def _cut(self, life: Life, load: CrashLoad, planned: PlannedCrash) -> _Happened:
-        assert life.disk is not None
-        at = planned.volatile if self.plan.at.is_forced else None
+    def _end(self, life: Life, server: Server, load: CrashLoad) -> _Happened:
+        """Cut the power of the server's disk; without one, kill the server."""
+        if life.disk is None:
+            return _kill(server, load)
         is_at_commit = self.plan.at is CrashMoment.COMMIT
-        cut = life.disk.cut(planned.survivors, planned.seed, "flush" if is_at_commit else at)
-        pieces = {"volatile": cut.volatile, "survived": cut.survived, "torn": cut.torn}
-        if is_at_commit:
-            pieces["in_phase"] = int(cut.is_planned)
-        return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**cut.counts, **pieces})
+        at = self.planned.volatile if self.plan.at.is_forced else None
+        cut = life.disk.cut(self.planned.survivors, self.planned.seed, "flush" if is_at_commit else at)
+        in_phase = {"in_phase": int(cut.is_planned)} if is_at_commit else {}
+        return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**cut.counts, **in_phase})
 
-    def _kill(self, server: Server, load: CrashLoad) -> _Happened:
-        """Kill the server. What it acknowledged until its processes were frozen counts."""
-        at_ns = kill_server(server)
-        return _Happened(at_ns, at_ns / 1e9 - load.began_s)
-
-    def _next_life(self, subject: CrashSubject, of: AuditInput) -> Aftermath:
-        self.interruption.check()
-        with contextlib.ExitStack() as stack:
-            try:
-                life = stack.enter_context(self.site.live(subject.build))
-            except ServerError as error:
-                return Aftermath(corruption=[Corruption("mount", in_one_line(error))])
-            return recover(life.cluster, subject.settings, subject.optional, of)
-
-    def _backend_crash(
-        self, subject: CrashSubject, planned: PlannedCrash, ledger: Path
-    ) -> tuple[_Happened, Aftermath]:
+    def _backend_crash(self) -> tuple[_Happened, Aftermath]:
         """Kill one backend; the postmaster then restarts the server in place."""
-        with self.site.live(subject.build) as life:
-            server = life.cluster.start(subject.settings, optional=subject.optional)
+        with self.site.live(self.subject.build) as life:
+            server = self._start(life)
             try:
-                with (
-                    contextlib.closing(server.connect()) as idle,
-                    crash_load(*self._load(planned, server, ledger)) as load,
-                ):
+                with contextlib.closing(server.connect()) as idle, self._load(server) as load:
                     victims = _backends(keep_idle(idle))
-                    with self._phase(server, load, planned):
-                        kill_backend(random.Random(planned.seed).choice(victims))
+                    with self._phase(server, load):
+                        kill_backend(random.Random(self.planned.seed).choice(victims))
                         killed_s = time.monotonic()
                     _wait_ended(idle, server, killed_s)
                 happened = _Happened(time.monotonic_ns(), killed_s - load.began_s)
@@ -277,49 +386,47 @@ class CrashRun:
                 except ServerError as error:
                     kill_server(server)
                     return happened, Aftermath(corruption=[Corruption("start", in_one_line(error))])
-                return happened, examine(
-                    life.cluster, server, recovery_s, self._audit_input(planned, ledger, happened)
-                )
+                return happened, examine(life.cluster, server, recovery_s, self._audit_input(happened))
             except BaseException:
                 kill_server(server, forget_memory=True)
                 raise
 
     @contextlib.contextmanager
-    def _phase(self, server: Server, load: CrashLoad, planned: PlannedCrash) -> Iterator[threading.Event]:
+    def _phase(self, server: Server, load: CrashLoad) -> Iterator[threading.Event]:
         """Wait for the moment of the crash: the planned time, and with ``--at`` a checkpoint or VACUUM that
         begins then. A power cut then waits for its writes. The event is set when the checkpoint or VACUUM has
         ended before the crash.
         """
         ended = threading.Event()
         if not self.plan.at.is_forced:
-            load.wait_until(planned.active_s)
+            load.wait_until(self.planned.active_s)
             yield ended
             return
         with contextlib.closing(server.connect()) as connection:
-            load.wait_until(planned.active_s)
+            load.wait_until(self.planned.active_s)
             forced = threading.Thread(target=_force, args=(connection, self.plan.at, ended), daemon=True)
             forced.start()
             if self.plan.kind is not CrashKind.POWER:
-                load.wait_until(planned.active_s + planned.delay_s)
+                load.wait_until(self.planned.active_s + self.planned.delay_s)
             yield ended
         forced.join()
 
-    def _load(
-        self, planned: PlannedCrash, server: Server, ledger: Path
-    ) -> tuple[CrashPlan, PlannedCrash, str, Path, Interruption, Acknowledge]:
-        return self.plan, planned, server.conninfo(), ledger, self.interruption, self.acknowledge
+    def _start(self, life: Life, more: Mapping[str, str] | None = None) -> Server:
+        settings = {**(more or {}), **self.subject.settings}
+        return life.cluster.start(settings, optional=self.subject.optional)
 
-    def _audit_input(self, planned: PlannedCrash, ledger: Path, happened: _Happened) -> AuditInput:
-        return AuditInput(self.plan, planned, read_ledger(ledger), happened.at_ns)
+    def _load(self, server: Server) -> contextlib.AbstractContextManager[CrashLoad]:
+        conninfo, ledger = server.conninfo(), self._ledger
+        return crash_load(self.plan, self.planned, conninfo, ledger, self.interruption, self.acknowledge)
+
+    def _audit_input(self, happened: _Happened) -> AuditInput:
+        return AuditInput(self.plan, self.planned, read_ledger(self._ledger), happened.at_ns)
 
 
-@dataclass(frozen=True)
-class _Happened:
-    """A crash: its instant on the monotonic clock, the time since the first transaction, disk counters."""
-
-    at_ns: int
-    active_s: float
-    disk: Mapping[str, int] = field(default_factory=dict)
+def _kill(server: Server, load: CrashLoad) -> _Happened:
+    """Kill the server. What it acknowledged until its processes were frozen counts."""
+    at_ns = kill_server(server)
+    return _Happened(at_ns, at_ns / 1e9 - load.began_s)
 
 
 def _force(connection: Connection, what: CrashMoment, ended: threading.Event) -> None:
@@ -360,3 +467,169 @@ def _back_again(server: Server, killed_s: float) -> float:
 def _require_coming_back(server: Server, killed_s: float) -> None:
     if not server.alive or stopping.is_over(killed_s) or time.monotonic() > killed_s + RECOVERY_TIMEOUT_S:
         raise ServerError(f"{server.build.label} did not come back: {server.last_words()}")
+
+
+# ----------------------------------------------------------------------
+# A crash test: the crashes of all arms in turn, stored one by one.
+# ----------------------------------------------------------------------
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class _Crashes:
+    """The arms of a test, the function that crashes one of them, and one that is called after each crash is
+    stored.
+    """
+
+    arms: Sequence[CrashArm]
+    crash: Callable[[int, int], Crash]
+    forget: Callable[[], None] = lambda: None
+
+
+def run_crash_test(path: Path, plan: CrashPlan, command: str, say: Say, interruption: Interruption) -> None:
+    """Run a crash test; continue it if the file has one with the same plan. Completed crashes are kept.
+
+    A file with a study gets the test in addition; ``plan`` is then one of its arms.
+
+    Raises UsageError, ServerError, EngineError, DiskFullError, EvidenceError, Interrupted.
+    """
+    require_possible(plan)
+    done = _crashes_so_far(path, plan)
+    cache = Cache.open()
+    with contextlib.ExitStack() as stack:
+        if plan.real:
+            crashes = _real(path, plan, say, interruption)
+        else:
+            crashes = _simulated(stack, plan, cache, say, interruption)
+        writer = stack.enter_context(_writer(path, plan, command, crashes.arms, cache))
+        for number in range(plan.cuts):
+            for arm in crashes.arms:
+                interruption.check()
+                if (number, arm.arm) in done:
+                    continue
+                crash = crashes.crash(number, arm.arm)
+                if crash.corruption:
+                    # Ctrl-C ends the start of a server, too: that is no corruption.
+                    interruption.check()
+                writer.add_crash(crash)
+                crashes.forget()
+                say(progress_line(crash, arm.name, plan))
+        writer.finish_test(time.time())
+
+
+def _simulated(
+    stack: contextlib.ExitStack, plan: CrashPlan, cache: Cache, say: Say, interruption: Interruption
+) -> _Crashes:
+    """Return the crashes of servers that pgdyno starts, after the preparation of their templates."""
+    cache.sweep()
+    subjects, arms = _subjects(plan, cache, say)
+    site, standby_site = (
+        CrashSite(stack.enter_context(cache.live_runs().open("crash")), cache.account, plan),
+        None,
+    )
+    if plan.standby is not None:
+        other = stack.enter_context(cache.live_runs().open("crash-standby"))
+        standby_site = CrashSite(other, cache.account, plan, site.templates)
+    for build in dict.fromkeys(subject.build for subject in subjects):
+        interruption.check()
+        say(f"preparing {build.label}")
+        site.prepare(build, interruption)
+
+    def crash(number: int, arm: int) -> Crash:
+        planned = planned_crash(plan, number, arm)
+        return CrashRun(plan, site, interruption, subjects[arm], planned, standby_site).crash()
+
+    return _Crashes(arms, crash)
+
+
+def _real(path: Path, plan: CrashPlan, say: Say, interruption: Interruption) -> _Crashes:
+    """Return the crashes of a running server that the user causes."""
+    spec = plan.arms[0]
+    crashes = RealCrashes(plan, Remote(Dsn(spec.server)), path, say, interruption)
+    description = crashes.remote.check()
+    if description.is_local:
+        say(f"! {spec.name} runs on this machine: a power cut also ends pgdyno and its ledger")
+    server = {"version": str(description.version), "provider": "dsn"}
+    arm = _arm(0, spec.name, server, {}, description.effective)
+    return _Crashes([arm], lambda number, _: crashes.crash(number), crashes.forget)
+
+
+def _crashes_so_far(path: Path, plan: CrashPlan) -> set[tuple[int, int]]:
+    """Return number and arm of the crashes in the file. Raises EvidenceError if it has something else."""
+    if not path.exists():
+        return set()
+    found = read_crash_test(path)
+    if found is None:  # a study, to which the test is added
+        return set()
+    if found[0].plan.model_copy(update={"cuts": plan.cuts}) != plan:
+        raise EvidenceError(
+            f"{path} has a crash test with other options: use another name, or repeat its command: "
+            f"{found[0].command}"
+        )
+    return {(crash.number, crash.arm) for crash in found[2]}
+
+
+def _writer(path: Path, plan: CrashPlan, command: str, arms: Sequence[CrashArm], cache: Cache) -> CrashWriter:
+    if path.exists() and read_crash_test(path) is not None:
+        return CrashWriter.resume_test(path, plan)
+    record = CrashTestRecord(
+        created_unix_s=time.time(),
+        pgdyno_version=__version__,
+        engine=build_info(),
+        command=command,
+        host=describe_host(cache.root),
+        plan=plan,
+    )
+    return CrashWriter.begin(path, record, arms)
+
+
+def _subjects(plan: CrashPlan, cache: Cache, say: Say) -> tuple[list[CrashSubject], list[CrashArm]]:
+    """Return the arms with their builds and validated settings. Raises UsageError, FetchError."""
+    machine = machine_resources(cache.root)
+    builds = resolve_all([arm.build for arm in plan.arms], store=cache.store(progress=say)).builds
+    subjects, arms = [], []
+    for index, (spec, build) in enumerate(zip(plan.arms, builds, strict=True)):
+        known = catalogue(build, cache)
+        fit = ProfileInput(machine, build.version, known.definitions, library_dir=known.library_dir)
+        requested = request(spec.profiles, spec.settings, fit, spec.optional, spec.files)
+        for note in requested.notes:
+            say(f"{spec.name}: {note}")
+        subject = CrashSubject(index, spec.name, build, requested.settings, requested.optional)
+        subjects.append(subject)
+        server = {"version": str(build.version), "provider": build.provider}
+        effective = _in_effect(subject, known, cache)
+        arms.append(_arm(index, spec.name, server, requested.settings, effective))
+    return subjects, arms
+
+
+def _in_effect(subject: CrashSubject, known: Catalogue, cache: Cache) -> Mapping[str, str]:
+    """Return all settings in effect. Raises StartError with the arm if the server does not accept them."""
+    if not subject.settings:
+        return known.initial
+    try:
+        with (
+            empty_cluster(subject.build, cache, "try") as cluster,
+            cluster.start(subject.settings, optional=subject.optional) as server,
+        ):
+            return dict(server.effective)
+    except ServerError as error:
+        raise StartError(f"{subject.name}: {error}") from error
+
+
+def _arm(
+    index: int,
+    name: str,
+    server: Mapping[str, str],
+    settings: Mapping[str, str],
+    effective: Mapping[str, str],
+) -> CrashArm:
+    badges = safety(effective).badges
+    return CrashArm(
+        arm=index,
+        name=name,
+        server=server,
+        settings=settings,
+        safety=[Guarantee(badge.name, Kept(badge.kept), badge.reason) for badge in badges],
+        wal_writer_delay_s=parse_duration_s(effective["wal_writer_delay"], bare="ms"),
+    )

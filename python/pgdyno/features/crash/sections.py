@@ -18,7 +18,7 @@ from pgdyno.analysis.statistics.intervals import Proportion
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.errors import EvidenceError
 from pgdyno.features.crash.findings import CrashFindings, CrashTest, crash_test_of_study, find_crash_test
-from pgdyno.features.crash.plan import (
+from pgdyno.features.crash_disk.plan import (
     CrashKind,
     CrashMoment,
     CrashPlan,
@@ -26,7 +26,7 @@ from pgdyno.features.crash.plan import (
     FileSystem,
     StandbyCrash,
 )
-from pgdyno.features.crash.records import Crash, has_study
+from pgdyno.features.crash_disk.records import Crash, has_study
 from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, interval_bar, reach_of
 from pgdyno.report.csv_format import as_text, csv_text
 from pgdyno.report.document import FileReport, Headline, Judgement, Section, Table, tables_section

@@ -1,4 +1,4 @@
-"""Sites of crashes: a disk whose power can be cut, a real machine, a standby."""
+"""Servers that crash, on a disk whose power can be cut or on a real machine, and the audit of their rows."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("crash", "running_server"),
+    requires=("running_server",),
     disks=("mounts:release_disks",),
 )

@@ -32,15 +32,16 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pgdyno.errors import DiskFullError, ServerError
-from pgdyno.features.crash.plan import DISK_BLOCK_BYTES, DiskOperation, FileSystem, Survivors
 from pgdyno.features.crash_disk.mounts import (
     LOOPS,
     STEP_TIMEOUT_S,
     abort_connection,
-    mounts_below,
+    fuse_mounts_below,
     release_disks,
+    release_file_systems,
     run_step,
 )
+from pgdyno.features.crash_disk.plan import DISK_BLOCK_BYTES, FileSystem, Survivors
 from pgdyno.server.engine import find_engine
 
 ANSWER_TIMEOUT_S = 20.0
@@ -79,14 +80,12 @@ TOOLS = ("losetup", "mount", "umount")
 
 @dataclass(frozen=True)
 class DiskCut:
-    """A cut of the power. ``at_ns``: instant on the monotonic clock. Pieces have 4 KiB. ``counts``: requests
-    and bytes since ``restart_counts``. ``is_planned``: True if it happened at the moment that was asked for.
+    """A cut of the power. ``at_ns``: instant on the monotonic clock. ``counts``: requests and bytes since
+    ``restart_counts``, and how many pieces of 4 KiB were ``volatile``, and ``survived`` or were ``torn``.
+    ``is_planned``: True if it happened at the moment that was asked for.
     """
 
     at_ns: int
-    volatile: int
-    survived: int
-    torn: int
     counts: Mapping[str, int]
     is_planned: bool
 
@@ -137,7 +136,7 @@ class FaultyDisk:
         self._file_system = file_system
         self._process = process
         self._buffer = b""
-        self._loop: str | None = None
+        self._loop = ""
         self._counts_before: Mapping[str, int] = {}
 
     @property
@@ -162,15 +161,10 @@ class FaultyDisk:
         fuse = directory / "fuse"
         for path in (fuse, directory / "disk"):
             path.mkdir(mode=0o755, exist_ok=True)
-        specification = {
-            "image": str(image),
-            "mount": str(fuse),
-            "cache_bytes_max": CACHE_BYTES_MAX,
-            "lies": lies,
-        }
+        served = {"image": str(image), "mount": str(fuse), "cache_bytes_max": CACHE_BYTES_MAX, "lies": lies}
         disk = cls(directory, _start(), file_system)
         try:
-            disk._ask(specification, "serving")
+            disk._ask(served, "serving")
             disk._attach_loop(fuse / "image")
             yield disk
         except BaseException:
@@ -190,7 +184,7 @@ class FaultyDisk:
 
     def format(self) -> None:
         """Create a file system. Raises ServerError."""
-        run_step([*FORMAT[self._file_system], self._device()])
+        run_step([*FORMAT[self._file_system], self._loop])
 
     def mount(self) -> None:
         """Mount the file system, which replays its journal. Raises ServerError."""
@@ -199,11 +193,11 @@ class FaultyDisk:
             with contextlib.suppress(ServerError):  # before the kernel has loaded its module
                 run_step(["btrfs", "device", "scan", "--forget"])
         options = MOUNT_OPTIONS[self._file_system]
-        run_step(["mount", "-t", self._file_system, "-o", options, self._device(), str(self.root)])
+        run_step(["mount", "-t", self._file_system, "-o", options, self._loop, str(self.root)])
         try:
             (self.root / BALLAST).unlink(missing_ok=True)
         except OSError as error:
-            raise ServerError(f"the file system on {self._device()} is damaged: {error}") from error
+            raise ServerError(f"the file system on {self._loop} is damaged: {error}") from error
 
     def cut(self, survivors: Survivors, seed: int, at: int | Literal["flush"] | None = None) -> DiskCut:
         """Cut the power. From then on, every request fails. Raises ServerError, DiskFullError.
@@ -219,10 +213,11 @@ class FaultyDisk:
             raise DiskFullError(
                 f"cannot write the image of the disk below {self._directory}: {after['image_error']}"
             )
-        pieces = (event["volatile"], event["survived"], event["torn"])
-        return DiskCut(event["at_ns"], *pieces, self._since_restart(after["counts"]), event["planned"])
+        counts = {name: count - self._counts_before.get(name, 0) for name, count in after["counts"].items()}
+        pieces = {name: event[name] for name in ("volatile", "survived", "torn")}
+        return DiskCut(event["at_ns"], counts | pieces, event["planned"])
 
-    def fail(self, operation: DiskOperation, nth: int) -> None:
+    def fail(self, operation: str, nth: int) -> None:
         """Let the n-th write or flush from now on fail with EIO. Later ones succeed."""
         self._ask({"do": "fail", "operation": operation, "nth": nth}, "failing")
 
@@ -246,25 +241,11 @@ class FaultyDisk:
         """Count requests and bytes from now on. Raises ServerError."""
         self._counts_before = self._ask({"do": "counts"}, "counts")["counts"]
 
-    def _since_restart(self, counts: Mapping[str, int]) -> Mapping[str, int]:
-        return {name: count - self._counts_before.get(name, 0) for name, count in counts.items()}
-
-    def _device(self) -> str:
-        assert self._loop is not None
-        return self._loop
-
     def _remove(self, *, orderly: bool) -> None:
         """Unmount and detach. ``orderly``: keep everything that was written. Raises ServerError if a mount or
         loop device remains.
         """
-        for mount in mounts_below(self._directory.resolve()):
-            if mount.kind.startswith("fuse"):
-                continue
-            with contextlib.suppress(ServerError):
-                run_step(["umount", str(mount.point)])
-        if self._loop is not None:
-            with contextlib.suppress(ServerError):
-                run_step(["losetup", "--detach", self._loop])
+        release_file_systems(self._directory.resolve())
         failure = self._stop(orderly)
         left = release_disks(self._directory)
         if orderly and failure:
@@ -277,35 +258,25 @@ class FaultyDisk:
     def _stop(self, orderly: bool) -> str:
         """End the process. Return the reason if it did not settle its contents."""
         failure = ""
-        try:
-            if orderly:
+        if orderly:
+            try:
                 self._ask({"do": "stop"}, "result")
-        except ServerError as error:
-            failure = str(error)
-        for mount in mounts_below(self._directory.resolve()):
-            if mount.kind.startswith("fuse"):
-                abort_connection(mount)
-        with contextlib.suppress(OSError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-        try:
-            self._process.wait(1.0 if orderly else 0.0)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
+            except ServerError as error:
+                failure = str(error)
+        for mount in fuse_mounts_below(self._directory.resolve()):
+            abort_connection(mount)
+        for patience_s in (1.0 if orderly else 0.0, STEP_TIMEOUT_S):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(STEP_TIMEOUT_S)
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+                self._process.communicate(timeout=patience_s)
+                break
+            self._process.kill()
         return failure
 
     def _ask(self, message: Mapping[str, Any], expected: str) -> dict[str, Any]:
         """Send a command and return its event. Raises ServerError for another event, or none in time."""
         assert self._process.stdin is not None
-        try:
+        with contextlib.suppress(OSError):  # the end of its output says the same
             self._process.stdin.write(json.dumps(message).encode() + b"\n")
-            self._process.stdin.flush()
-        except OSError:
-            pass  # the end of its output says the same
         event: dict[str, Any] = json.loads(self._line())
         if event["event"] != expected:
             raise ServerError(f"the simulated disk failed: {event.get('message', event['event'])}")

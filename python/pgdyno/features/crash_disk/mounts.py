@@ -61,23 +61,29 @@ def loops_below(directory: Path) -> list[Path]:
     return found
 
 
+def fuse_mounts_below(directory: Path) -> list[Mount]:
+    """Return the simulated disks below a directory."""
+    return [mount for mount in mounts_below(directory) if mount.kind.startswith("fuse")]
+
+
 def release_disks(directory: Path) -> list[str]:
     """Unmount what is mounted below a directory and detach its loop devices. Return what remains.
 
     A FUSE connection is aborted first if its process cannot answer: without that, unmounting would hang.
     """
     directory = directory.resolve()
-    for mount in mounts_below(directory):
-        if mount.kind.startswith("fuse"):
-            _detach_all(directory)
-            abort_connection(mount)
+    release_file_systems(directory)
+    for mount in fuse_mounts_below(directory):
+        abort_connection(mount)
         _unmount(mount.point)
-    _detach_all(directory)
-    left = [str(mount.point) for mount in mounts_below(directory)]
-    return [*left, *map(str, loops_below(directory))]
+    return [*(str(mount.point) for mount in mounts_below(directory)), *map(str, loops_below(directory))]
 
 
-def _detach_all(directory: Path) -> None:
+def release_file_systems(directory: Path) -> None:
+    """Unmount the file systems on the disks below a directory, and detach its loop devices."""
+    for mount in mounts_below(directory):
+        if not mount.kind.startswith("fuse"):
+            _unmount(mount.point)
     for loop in loops_below(directory):
         with contextlib.suppress(ServerError):
             run_step(["losetup", "--detach", str(loop)])

@@ -13,20 +13,20 @@ import shutil
 import subprocess
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psycopg
 
 from pgdyno.errors import ConnectError, DiskFullError, ServerError, in_one_line
-from pgdyno.features.crash.ledger import ACKNOWLEDGED, acknowledged_before, create_ledger, read_ledger
-from pgdyno.features.crash.load import Aftermath, AuditInput, crash_load, examine_rows
-from pgdyno.features.crash.plan import CrashKind, CrashPlan, DiskBehavior, planned_crash
-from pgdyno.features.crash.records import Crash
 from pgdyno.features.crash_disk.disk import FaultyDisk, create_image
+from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, acknowledged_before, create_ledger, read_ledger
+from pgdyno.features.crash_disk.load import Aftermath, AuditInput, crash_load, examine_rows
 from pgdyno.features.crash_disk.mounts import run_step
+from pgdyno.features.crash_disk.plan import CrashKind, CrashPlan, DiskBehavior, planned_crash
+from pgdyno.features.crash_disk.records import Crash
 from pgdyno.features.running_server.remote import Remote, database_name
 from pgdyno.interruption import Interruption, stopping
 from pgdyno.measure.dataset_loading import WAL_RESERVE_BYTES, Place, load_data
@@ -34,6 +34,7 @@ from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account, sync_file_system
 from pgdyno.server.processes import Cluster, Connection, InitOptions, LiveDirectory, Server, run_tool
 from pgdyno.units import format_size
+from pgdyno.workloads.workload import Connect
 
 # ----------------------------------------------------------------------
 # Places of a cluster that is to crash: a directory, or a disk whose power can be cut.
@@ -55,40 +56,72 @@ class Life:
 
 
 @dataclass
-class CrashSite(ABC):
-    """A place in a live directory, for one cluster at a time."""
+class CrashSite:
+    """A place in a live directory, for one cluster at a time: a data directory on the file system of the
+    cache, or for power cuts on a simulated disk, whose image is copied from the template.
+    """
 
     run: LiveDirectory
     account: Account
     plan: CrashPlan
     templates: dict[str, Path] = field(default_factory=dict)
 
-    @abstractmethod
+    def __post_init__(self) -> None:
+        self._is_disk = self.plan.kind is CrashKind.POWER
+        self._image = self.run.path / "disk.img"
+
     def prepare(self, build: Build, interruption: Interruption) -> None:
         """Create the template of a build. Raises ServerError, DatasetError, DiskFullError, Interrupted."""
+        template = self._template(build)
+        if not self._is_disk:
+            template.mkdir(mode=0o711)
+            log_path = self.run.path / "preparation.log"
+            self._fill(Cluster(build, template / "data", self.account, log_path), interruption)
+            return
+        self._link_data()
+        create_image(template, self.plan.disk_bytes)
+        with FaultyDisk.attach(self.run.path, template, self.plan.file_system) as disk:
+            disk.format()
+            disk.mount()
+            self._fill(self._cluster(build, disk.root / "data"), interruption)
 
-    @abstractmethod
     def restore(self, build: Build) -> None:
         """Replace the cluster by the template."""
+        template = self._template(build)
+        if self._is_disk:
+            self._link_data()
+            self._image.unlink(missing_ok=True)
+            copied = ["--sparse=always", str(template), str(self._image)]
+        else:
+            shutil.rmtree(self.run.data_dir, ignore_errors=True)
+            copied = ["-a", str(template / "data"), str(self.run.data_dir)]
+        run_step(["cp", "--reflink=auto", *copied], COPY_TIMEOUT_S)
 
-    @abstractmethod
-    def live(self, build: Build) -> contextlib.AbstractContextManager[Life]:
+    @contextlib.contextmanager
+    def live(self, build: Build) -> Iterator[Life]:
         """Begin a life. Raises ServerError if the disk cannot be mounted."""
+        if not self._is_disk:
+            yield Life(self._cluster(build, self.run.data_dir))
+            return
+        lies = self.plan.disk is DiskBehavior.LYING
+        with FaultyDisk.attach(self.run.path, self._image, self.plan.file_system, lies=lies) as disk:
+            disk.mount()
+            yield Life(self._cluster(build, disk.root / "data"), disk)
+
+    def _link_data(self) -> None:
+        """Create the name under which cleanup after a kill looks for the server."""
+        if not self.run.data_dir.is_symlink():
+            self.run.data_dir.symlink_to(Path("disk", "data"))
 
     def _fill(self, cluster: Cluster, interruption: Interruption) -> None:
         cluster.initdb(InitOptions(checksums=self.plan.checksums, wal_segment_mb=self.plan.wal_segment_mb))
         with cluster.start() as server:
-            if (parameters := self.plan.parameters) is not None:
-                place = Place(server.conninfo(), server.connect)
-                load_data(place, parameters, interruption, lambda *_: None, self._require_space)
-            with contextlib.closing(server.connect()) as connection:
-                create_ledger(connection, self.plan.clients, self.plan.slots)
-                connection.execute("vacuum analyze")
+            fill_database(self.plan, server.conninfo(), server.connect, interruption, self._require_space)
 
     def _require_space(self, bytes_expected: int) -> None:
         """Raise DiskFullError if the data, and as much again, do not fit on the simulated disk."""
         needed = 2 * bytes_expected + WAL_RESERVE_BYTES
-        if self.plan.kind is CrashKind.POWER and needed > self.plan.disk_bytes:
+        if self._is_disk and needed > self.plan.disk_bytes:
             raise DiskFullError(
                 f"the data need a simulated disk of {format_size(needed)}, and it has "
                 f"{format_size(self.plan.disk_bytes)}: use a larger --disk-size, or a smaller --scale"
@@ -101,64 +134,19 @@ class CrashSite(ABC):
         return Cluster(build, data_dir, self.account, self.run.log_path)
 
 
-class DirectorySite(CrashSite):
-    """A data directory on the file system of the cache."""
-
-    def prepare(self, build: Build, interruption: Interruption) -> None:
-        """Create the template of a build."""
-        template = self._template(build)
-        template.mkdir(mode=0o711)
-        cluster = Cluster(build, template / "data", self.account, self.run.path / "preparation.log")
-        self._fill(cluster, interruption)
-
-    def restore(self, build: Build) -> None:
-        """Replace the data directory by the template."""
-        shutil.rmtree(self.run.data_dir, ignore_errors=True)
-        source = self._template(build) / "data"
-        run_step(["cp", "-a", "--reflink=auto", str(source), str(self.run.data_dir)], COPY_TIMEOUT_S)
-
-    @contextlib.contextmanager
-    def live(self, build: Build) -> Iterator[Life]:
-        """Begin a life."""
-        yield Life(self._cluster(build, self.run.data_dir))
-
-
-class DiskSite(CrashSite):
-    """A data directory on a simulated disk, whose image is copied from the template."""
-
-    @property
-    def _image(self) -> Path:
-        return self.run.path / "disk.img"
-
-    def prepare(self, build: Build, interruption: Interruption) -> None:
-        """Create the template of a build."""
-        self._link_data()
-        template = self._template(build)
-        create_image(template, self.plan.disk_bytes)
-        with FaultyDisk.attach(self.run.path, template, self.plan.file_system) as disk:
-            disk.format()
-            disk.mount()
-            self._fill(self._cluster(build, disk.root / "data"), interruption)
-
-    def _link_data(self) -> None:
-        """Create the name under which cleanup after a kill looks for the server."""
-        if not self.run.data_dir.is_symlink():
-            self.run.data_dir.symlink_to(Path("disk", "data"))
-
-    def restore(self, build: Build) -> None:
-        """Replace the image by the template."""
-        self._link_data()
-        self._image.unlink(missing_ok=True)
-        copy = ["cp", "--reflink=auto", "--sparse=always", str(self._template(build)), str(self._image)]
-        run_step(copy, COPY_TIMEOUT_S)
-
-    @contextlib.contextmanager
-    def live(self, build: Build) -> Iterator[Life]:
-        """Begin a life of the disk. Raises ServerError if it cannot be mounted."""
-        lies = self.plan.disk is DiskBehavior.LYING
-        with FaultyDisk.attach(self.run.path, self._image, self.plan.file_system, lies=lies) as disk:
-            disk.mount()
-            yield Life(self._cluster(build, disk.root / "data"), disk)
+def fill_database(
+    plan: CrashPlan,
+    conninfo: str,
+    connect: Connect,
+    interruption: Interruption,
+    require_space: Callable[[int], None] = lambda _: None,
+) -> None:
+    """Load the data of the workload, and create the tables of the ledger."""
+    if plan.parameters is not None:
+        load_data(Place(conninfo, connect), plan.parameters, interruption, lambda *_: None, require_space)
+    with contextlib.closing(connect()) as connection:
+        create_ledger(connection, plan.clients, plan.slots)
+        connection.execute("vacuum analyze")
 
 
 def settle(life: Life) -> None:
@@ -194,17 +182,9 @@ class RealCrashes:
     say: Callable[[str], None]
     interruption: Interruption
 
-    @property
-    def _database(self) -> str:
-        return database_name("crash", self.plan.workload, f"{self.plan.seed:012x}")
-
-    @property
-    def _ledger(self) -> Path:
-        return self.results.with_suffix(".ledger")
-
-    @property
-    def _pending(self) -> Path:
-        return self.results.with_suffix(".pending")
+    def __post_init__(self) -> None:
+        self._database = database_name("crash", self.plan.workload, f"{self.plan.seed:012x}")
+        self._ledger, self._pending = (self.results.with_suffix(of) for of in (".ledger", ".pending"))
 
     def crash(self, number: int) -> Crash:
         """Run clients until the server is gone, wait until it is back, and audit it.
@@ -251,14 +231,10 @@ class RealCrashes:
         """Create the tables. Return the start time of the server, which is also stored."""
         self._ledger.unlink(missing_ok=True)
         self.remote.drop(self._database)
-        dsn = self.remote.dsn.with_database(self._database)
+        conninfo = self.remote.dsn.with_database(self._database).conninfo
         with self.remote.making(self._database, "a crash test"):
-            if (parameters := self.plan.parameters) is not None:
-                place = Place(dsn.conninfo, lambda: self.remote.connect(self._database))
-                load_data(place, parameters, self.interruption, lambda *_: None, lambda _: None)
-            with contextlib.closing(self.remote.connect(self._database)) as connection:
-                create_ledger(connection, self.plan.clients, self.plan.slots)
-                connection.execute("vacuum analyze")
+            connect = partial(self.remote.connect, self._database)
+            fill_database(self.plan, conninfo, connect, self.interruption)
         with contextlib.closing(self.remote.connect()) as connection:
             with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
                 connection.execute("checkpoint")  # so that the tables survive even with fsync = off
@@ -293,10 +269,15 @@ class RealCrashes:
             self.interruption.check()
 
 
-def _started_at(connection: Connection) -> str:
-    row = connection.execute("select pg_postmaster_start_time()::text").fetchone()
+def _text_of(connection: Connection, query: str) -> str:
+    """Return the only value of a query."""
+    row = connection.execute(query.encode()).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def _started_at(connection: Connection) -> str:
+    return _text_of(connection, "select pg_postmaster_start_time()::text")
 
 
 # ----------------------------------------------------------------------
@@ -355,30 +336,21 @@ def catch_up(standby: Server, primary: Server) -> None:
     """Wait until the standby has replayed all that its primary has written. Raises ServerError."""
     with contextlib.closing(primary.connect()) as connection:
         try:
-            row = connection.execute("select pg_current_wal_insert_lsn()::text").fetchone()
+            position = _text_of(connection, "select pg_current_wal_insert_lsn()::text")
         except psycopg.Error as error:
             raise ServerError(f"the primary of the standby failed: {in_one_line(str(error))}") from error
-        assert row is not None
     with contextlib.closing(standby.connect()) as connection:
         _wait(
             connection,
-            f"select 1 where pg_last_wal_replay_lsn() >= '{row[0]}'",
+            f"select 1 where pg_last_wal_replay_lsn() >= '{position}'",
             "the standby did not catch up with its primary",
         )
 
 
 def promote(cluster: Cluster) -> None:
     """Promote the standby on this data directory, wait until it accepts changes. Raises ServerError."""
-    program = str(cluster.build.program("pg_ctl"))
-    command = [
-        program,
-        "promote",
-        "--pgdata",
-        str(cluster.data_dir),
-        "--wait",
-        "--timeout",
-        f"{TIMEOUT_S:.0f}",
-    ]
+    options = ("--pgdata", str(cluster.data_dir), "--wait", "--timeout", f"{TIMEOUT_S:.0f}")
+    command = [str(cluster.build.program("pg_ctl")), "promote", *options]
     try:
         done = run_tool(command, cluster.account, TIMEOUT_S + 10)
     except subprocess.TimeoutExpired as error:

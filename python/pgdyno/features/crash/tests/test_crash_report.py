@@ -18,11 +18,21 @@ from synthetic_study import HOST, Synthetic, write_study
 from pgdyno.analysis.statistics.intervals import proportion
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_report
-from pgdyno.errors import EvidenceError, EvidenceExistsError, UsageError
-from pgdyno.features.crash import crash_test
+from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.features.crash import run as crash_run
 from pgdyno.features.crash.findings import CrashFindings, CrashTest, find_crashes
-from pgdyno.features.crash.load import replayed_bytes
-from pgdyno.features.crash.plan import (
+from pgdyno.features.crash.sections import (
+    DISK_TITLE,
+    PLURAL,
+    TITLE,
+    CrashReport,
+    build_crash_report,
+    crash_tables,
+    progress_line,
+    share_bar,
+)
+from pgdyno.features.crash_disk.load import replayed_bytes
+from pgdyno.features.crash_disk.plan import (
     ACTIVE_S_MAX,
     ACTIVE_S_MIN,
     CrashKind,
@@ -33,7 +43,7 @@ from pgdyno.features.crash.plan import (
     Survivors,
     planned_crash,
 )
-from pgdyno.features.crash.records import (
+from pgdyno.features.crash_disk.records import (
     AuditCounts,
     Corruption,
     Crash,
@@ -42,16 +52,6 @@ from pgdyno.features.crash.records import (
     CrashWriter,
     has_study,
     read_crash_test,
-)
-from pgdyno.features.crash.sections import (
-    DISK_TITLE,
-    PLURAL,
-    TITLE,
-    CrashReport,
-    build_crash_report,
-    crash_tables,
-    progress_line,
-    share_bar,
 )
 from pgdyno.features.gates.section import to_summary
 from pgdyno.features.hosts.sections import read_hosts
@@ -174,8 +174,6 @@ def test_a_crash_test_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert found[0].plan == PLAN
     assert found[1] == ARMS
     assert found[2] == sorted(CRASHES, key=lambda one: (one.number, one.arm))
-    with pytest.raises(EvidenceExistsError):
-        CrashWriter.begin(path, record, ARMS)
     with pytest.raises(EvidenceError, match="not a study"):
         Evidence(path)
 
@@ -184,7 +182,7 @@ def test_a_file_continues_only_the_same_test(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     with CrashWriter.begin(path, RECORD, ARMS) as writer:
         writer.add_crash(CRASHES[0])
-    so_far = crash_test._crashes_so_far
+    so_far = crash_run._crashes_so_far
     assert so_far(path, PLAN) == {(0, 0)}
     assert so_far(path, PLAN.model_copy(update={"cuts": 50})) == {(0, 0)}
     with pytest.raises(EvidenceError, match="other options"):
@@ -355,10 +353,10 @@ def test_invalid_options_are_refused_before_anything_starts(
 
 
 def test_without_a_disk_the_possible_kinds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crash_test, "missing_for_power_cuts", lambda _: ["/dev/fuse"])
+    monkeypatch.setattr(crash_run, "missing_for_power_cuts", lambda _: ["/dev/fuse"])
     with pytest.raises(UsageError, match=r"lacks /dev/fuse.*--kind backend or server"):
-        crash_test.require_possible(PLAN)
-    crash_test.require_possible(PLAN.model_copy(update={"kind": CrashKind.SERVER}))
+        crash_run.require_possible(PLAN)
+    crash_run.require_possible(PLAN.model_copy(update={"kind": CrashKind.SERVER}))
 
 
 def with_crashes(path: Path, *cases: Synthetic) -> Path:
@@ -368,7 +366,7 @@ def with_crashes(path: Path, *cases: Synthetic) -> Path:
         specs = evidence.study().plan.arms
     record = replace(RECORD, plan=PLAN.model_copy(update={"arms": specs}))
     arms = [replace(arm, name=spec.name) for arm, spec in zip(ARMS, specs, strict=True)]
-    with CrashWriter.add_test(path, record, arms) as writer:
+    with CrashWriter.begin(path, record, arms) as writer:
         for crash in (crash_of(0, 0), crash_of(0, 1, 700), crash_of(1, 0), crash_of(1, 1)):
             writer.add_crash(crash)
         writer.finish_test(1.7e9 + 60)
@@ -467,13 +465,13 @@ def test_the_promise_of_a_standby_depends_on_what_a_commit_waits_for(
 def test_options_that_do_not_fit_to_a_standby_are_refused(changes: dict[str, object]) -> None:
     plan = PLAN.model_copy(update={"standby": StandbyCrash.BOTH, **changes})
     with pytest.raises(UsageError, match=r"^--standby (both|primary)"):
-        crash_test.require_possible(plan)
+        crash_run.require_possible(plan)
 
 
 def test_only_a_power_cut_can_aim_at_a_flush() -> None:
     plan = PLAN.model_copy(update={"kind": CrashKind.SERVER, "at": CrashMoment.COMMIT})
     with pytest.raises(UsageError, match=r"^--at commit applies to --kind power only"):
-        crash_test.require_possible(plan)
+        crash_run.require_possible(plan)
 
 
 def test_a_study_to_which_crashes_are_not_added_stays_as_it_is(

@@ -17,9 +17,12 @@ import pytest
 
 from pgdyno.errors import DiskFullError, ServerError
 from pgdyno.features.crash import run as crash_run
-from pgdyno.features.crash.ledger import ACKNOWLEDGED, read_ledger
-from pgdyno.features.crash.load import Acknowledge, CrashLoad, crash_load, kill_backend
-from pgdyno.features.crash.plan import (
+from pgdyno.features.crash.run import CrashRun, CrashSubject
+from pgdyno.features.crash_disk import sites
+from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, missing_for_power_cuts
+from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, read_ledger
+from pgdyno.features.crash_disk.load import Acknowledge, CrashLoad, crash_load, kill_backend
+from pgdyno.features.crash_disk.plan import (
     CrashKind,
     CrashMoment,
     CrashPlan,
@@ -31,11 +34,8 @@ from pgdyno.features.crash.plan import (
     Survivors,
     planned_crash,
 )
-from pgdyno.features.crash.records import AuditCounts, Crash
-from pgdyno.features.crash.run import CrashRun, CrashSubject
-from pgdyno.features.crash_disk import sites
-from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, missing_for_power_cuts
-from pgdyno.features.crash_disk.sites import CrashSite, DirectorySite, DiskSite
+from pgdyno.features.crash_disk.records import AuditCounts, Crash
+from pgdyno.features.crash_disk.sites import CrashSite
 from pgdyno.interruption import Interruption
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account
@@ -97,8 +97,8 @@ class Place:
         moments = {"active_s": active_s, "failing_nth": 1, "fault_s": 2.0}
         planned = planned_crash(plan, number, 0).model_copy(update=moments)
         with Interruption() as stop:
-            run = CrashRun(plan, self.site, stop, acknowledge, self.standby_site)
-            return run.crash(CrashSubject(0, "x", self.build, {**SHARED, **settings}), planned)
+            subject = CrashSubject(0, "x", self.build, {**SHARED, **settings})
+            return CrashRun(plan, self.site, stop, subject, planned, self.standby_site, acknowledge).crash()
 
 
 @contextmanager
@@ -108,7 +108,7 @@ def place_in(
     plan = CrashPlan(arms=tuple(parse_arms(["18"])), kind=kind, clients=4, slots=500, disk_bytes=GB, seed=11)
     plan = plan.model_copy(update=changes)
     with Runs(directory, account).open("crash") as run, Interruption() as stop:
-        site = (DiskSite if kind is CrashKind.POWER else DirectorySite)(run, account, plan)
+        site = CrashSite(run, account, plan)
         site.prepare(build, stop)
         yield Place(build, site, plan)
         assert left_of(run.path.name) == []
@@ -138,7 +138,7 @@ def power(build: Build, account: Account, module_dir: Path) -> Iterator[Place]:
 def pair_in(directory: Path, build: Build, account: Account, kind: CrashKind) -> Iterator[Place]:
     """A place for a primary and its standby."""
     with place_in(directory, build, account, kind) as place, Runs(directory, account).open("standby") as run:
-        place.standby_site = type(place.site)(run, account, place.plan, place.site.templates)
+        place.standby_site = CrashSite(run, account, place.plan, place.site.templates)
         yield place
         assert left_of(run.path.name) == []
 
@@ -289,7 +289,7 @@ def test_the_kill_of_a_server_keeps_the_transactions_of_a_workload_with_the_chan
         assert audit_of(early).lost > 0
         assert early.corruption == []
         if workload is CrashWorkload.PGBENCH:
-            data = place.site._template(build) / "data"  # type: ignore[attr-defined]
+            data = place.site._template(build) / "data"
             with Cluster(build, data, account).start() as server, closing(server.connect()) as connection:
                 connection.execute("update pgbench_accounts set abalance = 1 where aid = 1")
             assert {found.check for found in place.crash({}).corruption} == {"consistency"}
@@ -300,7 +300,7 @@ def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
 ) -> None:
     plan = CrashPlan(arms=tuple(parse_arms(["18"])), workload=CrashWorkload.PGBENCH, scale=1000)
     with Runs(server_dir, account).open("crash") as run:
-        site = DirectorySite(run, account, plan)
+        site = CrashSite(run, account, plan)
         with pytest.raises(DiskFullError, match="use a larger --disk-size, or a smaller --scale"):
             site._require_space(2 * GB)
 

@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgdyno.errors import ServerError
-from pgdyno.features.crash.load import _segments_of
 from pgdyno.features.crash_disk import mounts
+from pgdyno.features.crash_disk.load import _segments_of
 from pgdyno.features.crash_disk.mounts import loops_below, mounts_below, run_step
 from pgdyno.server import directories
 from pgdyno.server.directories import Mount, mount_of, mounts_of

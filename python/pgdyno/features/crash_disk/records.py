@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, ClassVar, Self
 
-from pgdyno.features.crash.plan import CrashPlan, Survivors
+from pgdyno.features.crash_disk.plan import CrashPlan, Survivors
 from pgdyno.results import results_file
 from pgdyno.results.codec import Column, Record, Table, insert, select
 from pgdyno.results.records import Guarantee, Json
@@ -40,7 +40,7 @@ class CrashTestRecord:
     host: Json
     """JSON: machine facts, name → text or number."""
     plan: CrashPlan
-    """JSON: see CrashPlan in features/crash/plan.py."""
+    """JSON: see CrashPlan in features/crash_disk/plan.py."""
     ended_unix_s: Annotated[float | None, Column(before="pgdyno_version")] = None
     """Null during the test, and after a kill."""
 
@@ -155,26 +155,21 @@ class CrashWriter(Writer):
 
     @classmethod
     def begin(cls, path: Path, record: CrashTestRecord, arms: Sequence[CrashArm]) -> Self:
-        """Create a file. Raises EvidenceExistsError if the path exists."""
-        return cls._create(path, lambda writer: writer._insert_test(record, arms))
+        """Create a file, or open the file of a study to add a test of its arms."""
+
+        def fill(writer: Self) -> None:
+            with writer._transaction() as connection:
+                insert(connection, record, 1)
+                for arm in arms:
+                    insert(connection, arm)
+
+        return (cls._open if path.exists() else cls._create)(path, fill)
 
     @classmethod
     def resume_test(cls, path: Path, plan: CrashPlan) -> Self:
         """Open an existing file to continue its test, with the number of cuts of ``plan``."""
-
         values = {"ended_unix_s": None, "plan": plan}
         return cls._open(path, lambda writer: writer._update(CrashTestRecord, values))
-
-    @classmethod
-    def add_test(cls, path: Path, record: CrashTestRecord, arms: Sequence[CrashArm]) -> Self:
-        """Open the file of a study to add a test of its arms."""
-        return cls._open(path, lambda writer: writer._insert_test(record, arms))
-
-    def _insert_test(self, record: CrashTestRecord, arms: Sequence[CrashArm]) -> None:
-        with self._transaction() as connection:
-            insert(connection, record, 1)
-            for arm in arms:
-                insert(connection, arm)
 
     def add_crash(self, crash: Crash) -> None:
         """Store a crash and flush it to disk."""

@@ -14,11 +14,11 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.errors import Interrupted, ServerError
-from pgdyno.features.crash.ledger import ACKNOWLEDGED, read_ledger
-from pgdyno.features.crash.load import kill_server
-from pgdyno.features.crash.plan import CrashPlan
-from pgdyno.features.crash.records import Crash
 from pgdyno.features.crash_disk import sites
+from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, read_ledger
+from pgdyno.features.crash_disk.load import kill_server
+from pgdyno.features.crash_disk.plan import CrashPlan
+from pgdyno.features.crash_disk.records import Crash
 from pgdyno.features.crash_disk.sites import RealCrashes
 from pgdyno.features.running_server.remote import Remote
 from pgdyno.interruption import Interruption

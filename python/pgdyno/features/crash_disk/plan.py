@@ -56,13 +56,6 @@ class FileSystem(StrEnum):
     BTRFS = "btrfs"
 
 
-class DiskOperation(StrEnum):
-    """An operation of the disk that can fail."""
-
-    WRITE = "write"
-    FLUSH = "flush"
-
-
 class CrashMoment(StrEnum):
     """Moment of a crash. ``any``: at random. ``checkpoint``, ``vacuum``: during a checkpoint or a VACUUM of
     all tables that begins at a random moment. A power cut then waits until the disk has many unflushed
@@ -126,6 +119,9 @@ DELAY_S_MAX = 0.1
 
 FAULT_S_MAX = 2.0
 """Maximum time from a fault of the disk until the power cut: the server can restart within it."""
+
+DISK_OPERATIONS = ("write", "flush")
+"""Operations of the disk that can fail."""
 
 FAILING_NTH_MAX = 32
 """The fault hits one of this many next operations, so that it is not always of the same file."""
@@ -263,7 +259,7 @@ class PlannedCrash(BaseModel):
     survivors: Survivors
     seed: int
     key: int
-    failing_operation: DiskOperation
+    failing_operation: str
     failing_nth: int
     fault_s: float
 
@@ -280,7 +276,7 @@ def planned_crash(plan: CrashPlan, number: int, arm: int) -> PlannedCrash:
         delay_s=delay_s,
         survivors=plan.survivors or survivors,
         volatile=shared.randint(*VOLATILE_RANGES.get(plan.at, VOLATILE_RANGES[CrashMoment.CHECKPOINT])),
-        failing_operation=shared.choice(list(DiskOperation)),
+        failing_operation=shared.choice(DISK_OPERATIONS),
         failing_nth=shared.randint(1, FAILING_NTH_MAX),
         fault_s=shared.uniform(0, FAULT_S_MAX),
         seed=own.getrandbits(53),

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from pgdyno.features.crash.records import AuditCounts
+from pgdyno.features.crash_disk.records import AuditCounts
 from pgdyno.server.processes import Connection
 
 # ----------------------------------------------------------------------
@@ -38,13 +38,7 @@ def read_ledger(path: Path) -> Records:
     the engine was killed while it wrote it.
     """
     content = path.read_bytes() if path.exists() else b""
-    return records_in(content)
-
-
-def records_in(content: bytes) -> Records:
-    """Return the complete records of a ledger."""
-    whole = len(content) // RECORD.itemsize
-    return np.frombuffer(content, RECORD, whole)
+    return np.frombuffer(content, RECORD, len(content) // RECORD.itemsize)
 
 
 # ----------------------------------------------------------------------

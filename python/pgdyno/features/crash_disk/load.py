@@ -26,9 +26,9 @@ import psutil
 import psycopg
 
 from pgdyno.errors import DatasetError, EngineError, ServerError, StartError, in_one_line
-from pgdyno.features.crash.ledger import Records, audit, read_rows, read_slots
-from pgdyno.features.crash.plan import CrashPlan, PlannedCrash
-from pgdyno.features.crash.records import AuditCounts, Corruption
+from pgdyno.features.crash_disk.ledger import Records, audit, read_rows, read_slots
+from pgdyno.features.crash_disk.plan import CrashPlan, PlannedCrash
+from pgdyno.features.crash_disk.records import AuditCounts, Corruption
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import CONNECT_TIMEOUT_S, DRAIN_TIMEOUT_S, INTERVAL_S
 from pgdyno.server.builds import Build, version_of

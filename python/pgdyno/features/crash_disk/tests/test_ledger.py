@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pgdyno.features.crash.ledger import (
+from pgdyno.features.crash_disk.ledger import (
     ACKNOWLEDGED,
     RECORD,
     SENT,
@@ -20,9 +20,8 @@ from pgdyno.features.crash.ledger import (
     audit,
     checksums,
     read_ledger,
-    records_in,
 )
-from pgdyno.features.crash.records import AuditCounts
+from pgdyno.features.crash_disk.records import AuditCounts
 
 KEY = 7
 CLIENTS = 3
@@ -164,9 +163,7 @@ def test_checksums_are_those_of_the_engine() -> None:
 
 
 def test_an_incomplete_last_record_is_left_out(tmp_path: Path) -> None:
-    whole = ledger_of([(1, 2)], [(1, 2)]).tobytes()
-    assert len(records_in(whole[:-1])) == 1
     path = tmp_path / "ledger"
     assert len(read_ledger(path)) == 0
-    path.write_bytes(whole)
-    assert read_ledger(path)["client"].tolist() == [1, 1]
+    path.write_bytes(ledger_of([(1, 2)], [(1, 2)]).tobytes()[:-1])
+    assert read_ledger(path)["client"].tolist() == [1]
