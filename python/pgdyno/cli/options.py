@@ -427,21 +427,20 @@ class Output:
 class FittedFile:
     """A study file with the sizes with which it runs.
 
-    ``changes``: the changed sizes, as the results file stores them. ``warnings``, ``changed``: lines that
-    announce the losses and the changes.
-    ``aa_refused_by``: the option that disabled A/A blocks.
+    ``changes``: the changed sizes, as the results file stores them. ``lost``, ``changed``: the losses of the
+    question and the changes, as sentences. ``aa_refused_by``: the option that disabled A/A blocks.
     """
 
     file: StudyFile
     changes: Sequence[Mapping[str, str]] = ()
-    warnings: Sequence[str] = ()
+    lost: Sequence[str] = ()
     changed: Sequence[str] = ()
     aa_refused_by: str = ""
 
 
 @dataclass(frozen=True)
 class StudyOptions:
-    """Base class of a dataclass of options that a feature adds to ``compare``, ``run`` or ``report``.
+    """Base class of a dataclass of options that a feature adds to a command such as ``compare`` or ``run``.
 
     The commands call each method at one point of a study. The methods of this class change nothing.
     """
@@ -455,7 +454,7 @@ class StudyOptions:
 
     @classmethod
     def spelled(cls, args: list[str]) -> list[str]:
-        """Return the arguments of ``run`` in spellings that the parser of options has."""
+        """Return the arguments in spellings that the parser of options has."""
         return args
 
     def run_elsewhere(self, call: RunCall) -> int | None:  # noqa: ARG002
@@ -467,7 +466,7 @@ class StudyOptions:
         return file
 
     def fitted(self, file: StudyFile, minutes: float | None) -> FittedFile | None:  # noqa: ARG002
-        """Return the study file of ``run``, scaled to this machine and time; None: as it is."""
+        """Return the study file, scaled to this machine and time; None: as it is. Raises UsageError."""
         return None
 
     def study_fields(self, in_file: Study | None) -> dict[str, Any]:  # noqa: ARG002
@@ -524,6 +523,10 @@ class Added(tuple[StudyOptions, ...]):
     def of(self, kind: type[Kind]) -> Kind:
         """Return those of one kind."""
         return next(one for one in self if isinstance(one, kind))
+
+    def fitted(self, file: StudyFile, minutes: float | None = None) -> FittedFile | None:
+        """Return the study file, scaled to this machine and time; None: as it is. Raises UsageError."""
+        return next(filter(None, (one.fitted(file, minutes) for one in self)), None)
 
     def study_fields(self, in_file: Study | None = None) -> dict[str, Any]:
         """Return the fields of the study that the options set."""

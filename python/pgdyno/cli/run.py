@@ -20,6 +20,7 @@ from pgdyno.cli.console import require_writable, require_writable_page, say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.options import Added, FittedFile, Output, RunCall, added_to, complete_study, shortage
 from pgdyno.errors import StudyFileError, UsageError, plain_message
+from pgdyno.results.records import NOT_THE_QUESTION
 from pgdyno.server.builds import is_version, parse_version_spec
 from pgdyno.server.settings import profile_named, refuse_reserved
 from pgdyno.study.arm_spec import is_settings_file
@@ -33,11 +34,11 @@ from pgdyno.units import counted, format_duration
 
 
 class RunCommand(TyperCommand):
-    """The command ``run``, whose options may have spellings that the parser does not have."""
+    """A command with added options, which may have spellings that the parser does not have."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments."""
-        for kind in added_to("run"):
+        for kind in added_to(str(self.name)):
             args = kind.spelled(args)
         return super().parse_args(ctx, args)
 
@@ -135,9 +136,9 @@ class RequestedStudy:
     def heading(self) -> str:
         """The lines that announce the study."""
         fitted = self.fitted
-        return "\n".join(
-            [*fitted.warnings, describe_study(fitted.file, tuple(self.request.cases)), *fitted.changed]
-        )
+        lost = [f"{NOT_THE_QUESTION}:", *(f"  {one}" for one in fitted.lost)] if fitted.lost else []
+        described = describe_study(fitted.file, tuple(self.request.cases))
+        return "\n".join([*lost, described, *(f"  {one}" for one in fitted.changed)])
 
 
 def requested_study(call: RunCall, only: Sequence[str] = ()) -> RequestedStudy:
@@ -153,8 +154,7 @@ def requested_study(call: RunCall, only: Sequence[str] = ()) -> RequestedStudy:
         file = _with_run(file, nearest=True)
     if call.no_aa:
         file = _with_run(file, aa=False)
-    found = (one.fitted(file, call.minutes) for one in call.added)
-    fitted = next(filter(None, found), None) or FittedFile(_within(file, call.minutes))
+    fitted = call.added.fitted(file, call.minutes) or FittedFile(_within(file, call.minutes))
     file, cases = fitted.file, cases_of(fitted.file, only)
     fields = call.added.study_fields(cases[0].study)
     if who := "--no-aa" if call.no_aa else fitted.aa_refused_by:

@@ -114,6 +114,7 @@ class WorkloadParameters(BaseModel):
     )
 
     PACE: ClassVar[Pace]
+    SIZE: ClassVar[str]  # parameter of the size of the data
     UNIT_BYTES: ClassVar[float]  # size of a warehouse or of scale 1, of a workload that takes a default size
     SMALLER: ClassVar[str]  # remedy if the data are too large, in the imperative
     HAS_PACING: ClassVar[bool]  # True if it has keying and think times
@@ -151,6 +152,16 @@ class WorkloadParameters(BaseModel):
     @abstractmethod
     def shape(self) -> Mapping[str, int | str]:
         """Return all parameters of the data, and no others: equal shapes mean equal data."""
+
+    @property
+    def units(self) -> int:
+        """The size of the data in units, such as warehouses."""
+        return int(getattr(self, self.SIZE))
+
+    @property
+    def unit_bytes(self) -> float:
+        """The size of a unit of the data with its indexes, for forecasts."""
+        return self.UNIT_BYTES
 
     @property
     def coverage(self) -> float | None:

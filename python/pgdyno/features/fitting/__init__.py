@@ -7,5 +7,5 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("planning", "published"),
-    options=("options:FitOptions",),
+    options=("options:FitOptions", "options:PlanOptions"),
 )

@@ -1,8 +1,10 @@
-"""The option ``--fit`` of ``run``: the study is scaled to this machine and to the time."""
+"""The option ``--fit`` of ``run`` and ``study plan``: the study is scaled to this machine and to the time."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
@@ -11,10 +13,10 @@ from pgdyno.cli import options
 from pgdyno.cli.options import FittedFile, StudyOptions
 from pgdyno.errors import UsageError
 from pgdyno.server.directories import free_bytes
-from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file import Run, StudyFile
 
 if TYPE_CHECKING:
-    from pgdyno.features.fitting.fit import FitMachine
+    from pgdyno.features.fitting.fit import FitMachine, Need
 
 ANYWAY = "anyway"
 
@@ -28,7 +30,7 @@ def parse_fit(value: str) -> str:
 
 @dataclass(frozen=True)
 class FitOptions(StudyOptions):
-    """Options of the fit. ``fit``: ANYWAY, or empty; None without a fit."""
+    """Options of ``run``. ``fit``: ANYWAY, or empty; None without a fit."""
 
     COMMANDS: ClassVar = {"run": "minutes"}
 
@@ -57,31 +59,14 @@ class FitOptions(StudyOptions):
         if not self.is_fitted:
             return None
         minutes = self.require_fittable(file, minutes)
-        from pgdyno.features.fitting.fit import fit_study, needs_of  # noqa: PLC0415
-        from pgdyno.results.records import LOST, NOT_THE_QUESTION  # noqa: PLC0415
-
-        machine = fit_machine()
-        found = fit_study(file, machine, minutes)
-        if found.lost and self.fit != ANYWAY:
-            lost = "; ".join(one.sentence for one in found.lost)
-            needs = ", or ".join(need.sentence for need in needs_of(file, machine, minutes, found))
+        fitted, needs = fit_here(file, minutes)
+        if fitted.lost and self.fit != ANYWAY:
+            needed = ", or ".join(need.sentence for need in needs())
             raise UsageError(
-                f"--fit --minutes {minutes:g} loses the question of the source: {lost}: "
-                f"{f'use {needs}, or ' if needs else ''}use --fit=anyway"
+                f"--fit --minutes {minutes:g} loses the question of the source: {'; '.join(fitted.lost)}: "
+                f"{f'use {needed}, or ' if needed else ''}use --fit=anyway"
             )
-        keyed = [(LOST + one.key, one) for one in found.lost] + [(one.key, one) for one in found.changes]
-        changes = [
-            {"key": key, "before": one.before, "after": one.after, "why": one.why} for key, one in keyed
-        ]
-        notes = found.file.fit.notes if found.changes else ()
-        changes += [{"key": "", "before": "", "after": "", "why": note} for note in notes]
-        return FittedFile(
-            found.file,
-            changes,
-            [f"{NOT_THE_QUESTION}:", *(f"  {one.sentence}" for one in found.lost)] if found.lost else (),
-            [f"  {one.sentence}" for one in found.changes],
-            "--fit" if any(one.key == "run.aa" for one in found.changes) else "",
-        )
+        return fitted
 
     def require_fittable(self, file: StudyFile, minutes: float | None) -> float:
         """Return the minutes. Raises UsageError for a study that cannot be fitted to any machine."""
@@ -90,6 +75,67 @@ class FitOptions(StudyOptions):
         if minutes is None:
             raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
         return minutes
+
+
+FIT_MIN = 10.0
+"""Time budget of ``pgdyno study plan --fit``, in minutes."""
+
+
+@dataclass(frozen=True)
+class PlanOptions(FitOptions):
+    """Options of ``study plan``, which shows also a fit that loses the question."""
+
+    COMMANDS: ClassVar = {"plan": "as_json"}
+
+    fit: Annotated[
+        str | None,
+        typer.Option(
+            parser=parse_fit,
+            metavar=f"[={ANYWAY}]",
+            help="Scale the study to this machine and to --minutes, and report the changes.",
+        ),
+    ] = None
+    minutes: Annotated[
+        float | None,
+        options.option_from(
+            Run,
+            "budget_s",
+            text="With --fit: time budget for measurement, in minutes or with a unit (300s), without "
+            f"loading. [default: {FIT_MIN:g}]",
+        ),
+    ] = None
+
+    def fitted(self, file: StudyFile, minutes: float | None) -> FittedFile | None:  # noqa: ARG002
+        """Return the fitted study; its losses include what would keep the question. Raises UsageError."""
+        if not self.is_fitted:
+            if self.minutes is not None:
+                raise UsageError(f"--minutes {self.minutes:g} requires --fit: add --fit, or remove --minutes")
+            return None
+        fitted, needs = fit_here(file, self.minutes or FIT_MIN)
+        needed = needs() if fitted.lost else []
+        also = [f"{'or ' if number else ''}needs {need.sentence}" for number, need in enumerate(needed)]
+        return replace(fitted, lost=[*fitted.lost, *also])
+
+
+def fit_here(file: StudyFile, minutes: float) -> tuple[FittedFile, Callable[[], list[Need]]]:
+    """Return the study fitted to this machine, and a function that returns what would keep its question."""
+    from pgdyno.features.fitting.fit import fit_study, needs_of  # noqa: PLC0415
+    from pgdyno.results.records import LOST  # noqa: PLC0415
+
+    machine = fit_machine()
+    found = fit_study(file, machine, minutes)
+    keyed = [(LOST + one.key, one) for one in found.lost] + [(one.key, one) for one in found.changes]
+    changes = [{"key": key, "before": one.before, "after": one.after, "why": one.why} for key, one in keyed]
+    notes = found.file.fit.notes if found.changes else ()
+    changes += [{"key": "", "before": "", "after": "", "why": note} for note in notes]
+    fitted = FittedFile(
+        found.file,
+        changes,
+        [one.sentence for one in found.lost],
+        [one.sentence for one in found.changes],
+        "--fit" if any(one.key == "run.aa" for one in found.changes) else "",
+    )
+    return fitted, partial(needs_of, file, machine, minutes, found)
 
 
 def fit_machine() -> FitMachine:

@@ -23,7 +23,7 @@ from pgdyno.features.fitting.levels import (
     with_levels,
 )
 from pgdyno.features.planning.cost import (
-    MAX_WAL_SIZE_BYTES,
+    WAL_SIZES_BYTES,
     ArmCost,
     Costs,
     Data,
@@ -32,6 +32,7 @@ from pgdyno.features.planning.cost import (
     disk_bytes,
     load_s,
     pass_s,
+    quantity_of,
     transactions_per_s,
     units_at,
 )
@@ -48,13 +49,11 @@ from pgdyno.study.sizing import (
 )
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.study.values import Level, Settings, level_name
+from pgdyno.study.workload_parameters import parameters_by_kind
 from pgdyno.units import (
-    DURATION_UNITS_S,
-    SIZE_UNITS_BYTES,
     format_duration,
     format_setting_size,
     format_size,
-    split_quantity,
 )
 
 # ----------------------------------------------------------------------
@@ -97,8 +96,8 @@ RULES: Mapping[str, Rule] = {
     "work_mem": Rule("data", KB, 4 * MB, 64 * KB),
     "temp_buffers": Rule("data", 8 * KB, 8 * MB, 800 * KB),
     "wal_buffers": Rule("data", 8 * KB, 16 * MB, 32 * KB),
-    "max_wal_size": Rule("data", MB, MAX_WAL_SIZE_BYTES, 32 * MB, with_default=True),
-    "min_wal_size": Rule("data", MB, 80 * MB, 32 * MB),
+    "max_wal_size": Rule("data", MB, WAL_SIZES_BYTES["max_wal_size"], 32 * MB, with_default=True),
+    "min_wal_size": Rule("data", MB, WAL_SIZES_BYTES["min_wal_size"], 32 * MB),
     "max_worker_processes": Rule("cores", 1, 8, 1),
     "max_parallel_workers": Rule("cores", 1, 8, 1),
     "max_parallel_workers_per_gather": Rule("cores", 1, 2, 1),
@@ -130,15 +129,7 @@ class Scales:
 
 def quantity(name: str, text: str) -> float | None:
     """Return a setting with a rule in bytes, seconds or processes; None for -1, 0 or an invalid value."""
-    try:
-        number, unit = split_quantity(text)
-    except ValueError:
-        return None
-    units: Mapping[str, float] = {**SIZE_UNITS_BYTES, **DURATION_UNITS_S}
-    factor = RULES[name].unit if not unit else units.get(unit)
-    if factor is None or not 0 < number * factor < math.inf:
-        return None
-    return number * factor
+    return quantity_of(text, RULES[name].unit)
 
 
 def value_or_default(settings: Mapping[str, str], name: str) -> float:
@@ -187,7 +178,7 @@ def written(name: str, value: float) -> str:
 
 def wal_bytes(arm: ArmCost, factor: float, contrasted: Collection[str]) -> int:
     """Return the WAL size of a server at a factor of the data."""
-    values = {name: value_or_default(arm.settings, name) for name in ("max_wal_size", "min_wal_size")}
+    values = {name: value_or_default(arm.settings, name) for name in WAL_SIZES_BYTES}
     return round(max(scaled(name, of, factor, contrasted=name in contrasted) for name, of in values.items()))
 
 
@@ -587,13 +578,9 @@ def floor_of(costs: Costs, keeps_buffers: bool) -> float:
     return min(1.0, max(factors))
 
 
-SIZES = {"tpcc": "warehouses", "pgbench": "scale", "sysbench": "table_size"}
-"""Parameter of the size of the data, by workload."""
-
-
 def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitChange]]:
     """Return the file with its scale multiplied, as a parameter or as a factor. Raises UsageError."""
-    name = SIZES[str(file.workload["kind"])]
+    name = parameters_by_kind()[str(file.workload["kind"])].SIZE
     why = factor.limit or "same share of memory as at the source"
 
     def fitted(units: int) -> int:

@@ -219,6 +219,11 @@ class OwnDataParameters(PgbenchParameters):
         return super().data_name if self.data is None else f"{self.size}{self.history_text}"
 
     @property
+    def unit_bytes(self) -> float:
+        """The size of a branch, or of the source of the data of the user."""
+        return super().unit_bytes if self.data is None else float(max(1, self.data.size_bytes))
+
+    @property
     def label(self) -> str:
         """A label of the data for file names."""
         if self.data is None:

@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("builds", "capacity", "fitting", "own_data", "sysbench"),
+    requires=("builds", "capacity"),
     commands={
         "study": ("command", "Check, explain and list study files."),
     },

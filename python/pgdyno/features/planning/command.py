@@ -7,22 +7,18 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 from pydantic import BaseModel
 from rich.table import Table
-from typer.core import TyperCommand
 
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import Json, complete_study
-from pgdyno.cli.run import examined, read_study, size_of
+from pgdyno.cli.options import Added, FittedFile, Json, complete_study, expanded
+from pgdyno.cli.run import RunCommand, examined, read_study, size_of
 from pgdyno.errors import UsageError
-from pgdyno.features.fitting.fit import fit_study, needs_of
-from pgdyno.features.fitting.levels import FitChange
-from pgdyno.features.fitting.options import ANYWAY, FitOptions, fit_machine, parse_fit
 from pgdyno.features.planning.forecast import StudyForecast, study_forecast
 from pgdyno.results.records import NOT_THE_QUESTION
 from pgdyno.server.cache_directory import Cache
@@ -128,9 +124,6 @@ def _bare_cells(parts: dict[str, Any]) -> None:
 # ``pgdyno study``: check and explain study files without running them.
 # ----------------------------------------------------------------------
 
-FIT_MIN = 10.0
-"""Time budget of ``pgdyno study plan --fit``, in minutes."""
-
 CASES_SHOWN_MAX = 40
 SCHEDULES = {
     "slices": "the arms take turns in slices",
@@ -140,16 +133,15 @@ SCHEDULES = {
 }
 
 
-def plan_lines(
-    file: StudyFile, found: StudyForecast, changes: Sequence[FitChange], lost: Sequence[str] = ()
-) -> Iterator[str]:
+def plan_lines(fitted: FittedFile, found: StudyForecast) -> Iterator[str]:
     """Yield the lines of the plan, from title to cases."""
+    file = fitted.file
     yield file.title
     if file.source:
         named = (file.source.author, str(file.source.year), file.source.title, file.source.where)
         yield ", ".join(part for part in named if part)
     yield ""
-    yield from _part("question", lost)
+    yield from _part("question", _lost_question(fitted))
     yield from _part("arms", [_levels_line(file, name) for name in file.compare])
     yield from _part("cases", [_levels_line(file, name) for name in file.case_factors])
     yield from _part("excluded", [_exclusion(one) for one in file.exclude])
@@ -165,20 +157,22 @@ def plan_lines(
     yield from _part("disk", [_disk(found)])
     yield from _part("servers", [_server(spec, words) for spec, words in found.servers.items()])
     yield from _part("settings", found.settings)
-    yield from _part("changed", [change.sentence for change in changes])
-    yield from _part("lost", file.fit.notes if changes else ())
+    yield from _part("changed", fitted.changed)
+    yield from _part("lost", file.fit.notes if fitted.changed else ())
     names = [case.name for case in found.cases[:CASES_SHOWN_MAX]] if len(found.cases) > 1 else []
     more = len(found.cases) - CASES_SHOWN_MAX
     yield from _part("each case", [*names, *([f"and {more} more"] if names and more > 0 else [])])
 
 
-def plan_as_json(
-    file: StudyFile, found: StudyForecast, changes: Sequence[FitChange], lost: Sequence[str] = ()
-) -> dict[str, Any]:
+def _lost_question(fitted: FittedFile) -> list[str]:
+    return [NOT_THE_QUESTION, *fitted.lost] if fitted.lost else []
+
+
+def plan_as_json(fitted: FittedFile, found: StudyForecast) -> dict[str, Any]:
     """Return the plan as JSON; sizes in bytes, times in seconds."""
     return {
-        "title": file.title,
-        "lost_question": list(lost),
+        "title": fitted.file.title,
+        "lost_question": _lost_question(fitted),
         "cases": [
             {
                 "name": case.name,
@@ -204,7 +198,7 @@ def plan_as_json(
         "disk_free_bytes": found.disk_free_bytes,
         "servers": found.servers,
         "settings": list(found.settings),
-        "changes": [change.sentence for change in changes],
+        "changes": list(fitted.changed),
     }
 
 
@@ -306,15 +300,6 @@ def check(
     return status
 
 
-class PlanCommand(TyperCommand):
-    """The command ``study plan``, which shows a fit that loses the question with any value of ``--fit``."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments."""
-        return super().parse_args(ctx, FitOptions.spelled(args))
-
-
-@app.command("plan", cls=PlanCommand)
 def plan(
     file: Annotated[
         str,
@@ -324,51 +309,28 @@ def plan(
             autocompletion=complete_study,
         ),
     ],
-    fit: Annotated[
-        str | None,
-        typer.Option(
-            parser=parse_fit,
-            metavar=f"[={ANYWAY}]",
-            help="Scale the study to this machine and to --minutes, and report the changes.",
-        ),
-    ] = None,
-    minutes: Annotated[
-        float | None,
-        options.option_from(
-            Run,
-            "budget_s",
-            text="With --fit: time budget for measurement, in minutes or with a unit (300s), without "
-            f"loading. [default: {FIT_MIN:g}]",
-        ),
-    ] = None,
     as_json: Json = False,
-) -> None:
+    *,
+    added: Added,
+) -> int:
     """Show cases, run time and disk usage of a study without running it.
 
     \b
       pgdyno study plan mine.toml
       pgdyno study plan moppel-2019-pgbench-11-vs-12 --fit --minutes 30
     """
-    if minutes is not None and fit is None:
-        raise UsageError(f"--minutes {minutes:g} requires --fit: add --fit, or remove --minutes")
-    study, cache = read_study(file), Cache.open()
-    machine = options.machine_size()
-    changes: tuple[FitChange, ...] = ()
-    lost: list[str] = []
-    if fit is not None:
-        to = fit_machine()
-        fitted = fit_study(study, to, minutes or FIT_MIN)
-        if fitted.lost:
-            lost = [NOT_THE_QUESTION, *(one.sentence for one in fitted.lost)]
-            needs = needs_of(study, to, minutes or FIT_MIN, fitted)
-            lost += [f"{'or ' if number else ''}needs {need.sentence}" for number, need in enumerate(needs)]
-        study, changes = fitted.file, fitted.changes
-    found = study_forecast(study, cache, machine)
+    study = read_study(file)
+    fitted = added.fitted(study) or FittedFile(study)
+    found = study_forecast(fitted.file, Cache.open(), options.machine_size())
     if as_json:
-        print_json(plan_as_json(study, found, changes, lost))
+        print_json(plan_as_json(fitted, found))
     else:
-        for line in plan_lines(study, found, changes, lost):
+        for line in plan_lines(fitted, found):
             out.print(line, markup=False, soft_wrap=True)
+    return 0
+
+
+app.command("plan", cls=RunCommand)(expanded(plan))
 
 
 @app.command("list")

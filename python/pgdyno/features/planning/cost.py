@@ -7,20 +7,18 @@ A plan based on them ends in time; a faster machine runs more blocks instead.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.features.capacity.search import expected_search_s
-from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
-from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.study.cases import Case
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import share_of_time
 from pgdyno.study.sizing import MachineSize, Schedule, discard_s
 from pgdyno.study.values import parse_limit
 from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.workloads.pgbench.parameters import COPY, PgbenchParameters, index_parts
-from pgdyno.workloads.tpcc.parameters import TpccParameters
+from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
 
 LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6, "sysbench": 40e6}
 """Load rate. Measured: 56 to 92 MB/s with two or more warehouses, 135 to 181 MB/s."""
@@ -55,8 +53,8 @@ GROWTH_BYTES_PER_CORE_S = 500_000
 GROWTH_MAX = 2.0
 """Maximum growth as a multiple of the data: longer runs slow down before they reach it."""
 
-MAX_WAL_SIZE_BYTES = 1 << 30
-"""PostgreSQL's default of max_wal_size, the approximate size of the WAL."""
+WAL_SIZES_BYTES = {"max_wal_size": 2**30, "min_wal_size": 80 * 2**20}
+"""PostgreSQL's defaults of the settings that determine the size of the WAL. Their unit is MB."""
 
 TRANSACTIONS_PER_CORE_S = {"tpcc": 100.0, "pgbench": 300.0, "sysbench": 100.0}
 """Throughput with data larger than memory. Published: 102 (56 cores), 325 (4 cores)."""
@@ -93,42 +91,9 @@ def units_at(units: int, factor: float) -> int:
 
 def data_of(parameters: WorkloadParameters, server: str = "") -> Data:
     """Return the data that a workload has on a server."""
-    shape = dict(parameters.shape())
-    match parameters:
-        case TpccParameters():
-            units, unit_bytes = int(shape.pop("warehouses")), parameters.UNIT_BYTES
-        case OwnDataParameters(data=OwnData() as own):
-            units, unit_bytes = 1, float(max(1, own.size_bytes))
-        case PgbenchParameters():
-            units, unit_bytes = int(shape.pop("scale")), _branch_bytes(parameters)
-        case SysbenchParameters():
-            # Data of a script: as many rows as its options say, which may be wrong.
-            shape.pop("table_size", None)
-            units, unit_bytes = parameters.n_rows, parameters.n_tables * SYSBENCH_ROW_BYTES
-        case _:
-            raise TypeError(f"the size of {parameters!r} is unknown")
+    shape = {name: value for name, value in parameters.shape().items() if name != parameters.SIZE}
     key = json.dumps([server, parameters.kind, {**shape, **parameters.history()}], sort_keys=True)
-    return Data(key, parameters.kind, units, unit_bytes)
-
-
-SYSBENCH_ROW_BYTES = 250.0
-"""A row of sbtest with its keys."""
-
-ROWS_PER_BRANCH = 100_000
-ROW_BYTES = 132
-ENTRY_BYTES, VALUE_BYTES, FILLER_BYTES = 13.4, 8.9, 98.0  # of an index, in pages that are 90% full
-COPY_BYTES_PER_BRANCH = 15.8e6
-
-
-def _branch_bytes(parameters: PgbenchParameters) -> float:
-    heap = ROWS_PER_BRANCH * ROW_BYTES
-    size = parameters.UNIT_BYTES + heap * (100 / parameters.fillfactor - 1)
-    for index in parameters.indexes:
-        table, columns = index_parts(index)
-        if table in ("pgbench_accounts", COPY):
-            values = sum(FILLER_BYTES if column == "filler" else VALUE_BYTES for column in columns)
-            size += ROWS_PER_BRANCH * (ENTRY_BYTES + values)
-    return size + (COPY_BYTES_PER_BRANCH if parameters.accounts_copy else 0)
+    return Data(key, parameters.kind, parameters.units, parameters.unit_bytes)
 
 
 @dataclass(frozen=True)
@@ -263,7 +228,29 @@ WalSize = Callable[[ArmCost, float], int]
 """WAL size of the server of an arm, at a factor of the data."""
 
 
-def disk_bytes(costs: Costs, growing_s: float, cores: int, wal: WalSize, factor: float = 1.0) -> int:
+def quantity_of(text: str, unit: float) -> float | None:
+    """Return a setting in bytes, seconds or processes; None for -1, 0 or an invalid value.
+
+    ``unit`` is that of a number without a unit.
+    """
+    try:
+        number, name = split_quantity(text)
+    except ValueError:
+        return None
+    units: Mapping[str, float] = {"": unit, **SIZE_UNITS_BYTES, **DURATION_UNITS_S}
+    found = number * units.get(name, math.nan)
+    return found if 0 < found < math.inf else None
+
+
+def wal_size(arm: ArmCost, _: float = 1.0) -> int:
+    """Return the WAL size of the server of an arm with its settings."""
+    sizes = (quantity_of(arm.settings.get(n, ""), 2**20) or usual for n, usual in WAL_SIZES_BYTES.items())
+    return round(max(sizes))
+
+
+def disk_bytes(
+    costs: Costs, growing_s: float, cores: int, wal: WalSize = wal_size, factor: float = 1.0
+) -> int:
     """Return the size of datasets and live copies, including growth and WAL.
 
     Each dataset has one live copy per position among the arms, shared by the cases.

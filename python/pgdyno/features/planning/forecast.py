@@ -9,7 +9,6 @@ from pathlib import Path
 from pgdyno.errors import FetchError, ServerError, UsageError
 from pgdyno.features.builds.extensions import ExtendedBuilds
 from pgdyno.features.builds.source import SourceBuilds, parse_git_server
-from pgdyno.features.fitting.rules import contrasted_of, wal_bytes
 from pgdyno.features.planning.cost import (
     aa_share,
     costs_of,
@@ -84,7 +83,6 @@ def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> Study
     aa_s = without_aa_s / len(cases) * sum(2 / len(study.arms) for study in aa_blocks)
     by_repeats_s = None if run.repeats is None else blocks * without_aa_s + aa_s
     total_s = min(limit for limit in (by_repeats_s, run.budget_s) if limit is not None)
-    contrasted = contrasted_of(costs)
     builds, servers = _expected({arm.build: arm for case in cases for arm in case.study.arms}, cache)
     return StudyForecast(
         cases=cases,
@@ -98,12 +96,7 @@ def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> Study
         aa_s=aa_s,
         why_no_aa="; ".join(dict.fromkeys(filter(None, (why_no_aa(case.study) for case in cases)))),
         load_s=load_s(costs),
-        disk_bytes=disk_bytes(
-            costs,
-            max(driven_s(case.study, machine) for case in cases),
-            machine.cores,
-            lambda arm, factor: wal_bytes(arm, factor, contrasted),
-        ),
+        disk_bytes=disk_bytes(costs, max(driven_s(case.study, machine) for case in cases), machine.cores),
         disk_free_bytes=free_bytes(cache.root),
         servers=servers,
         settings=tuple(dict.fromkeys(_lacking(cases, builds, cache))),

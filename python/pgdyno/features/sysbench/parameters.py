@@ -141,6 +141,8 @@ class SysbenchParameters(WorkloadParameters):
 
     PACE: ClassVar[Pace] = Pace("tx/s", None, 1.0)
     SMALLER: ClassVar[str] = "use a smaller --table-size"
+    SIZE: ClassVar[str] = "table_size"
+    UNIT_BYTES: ClassVar[float] = 250.0  # a row of sbtest with its keys
     HAS_PACING: ClassVar[bool] = False
     HAS_SCRIPTS: ClassVar[bool] = True
 
@@ -306,6 +308,16 @@ class SysbenchParameters(WorkloadParameters):
     def name(self) -> str:
         """The name with script and size."""
         return f"{self.kind} {self.script.name}, {self.size}{self.history_text}"
+
+    @property
+    def units(self) -> int:
+        """The rows of a table. Those of a script are as many as its options say, which may be wrong."""
+        return self.n_rows
+
+    @property
+    def unit_bytes(self) -> float:
+        """The size of a row of every table."""
+        return self.n_tables * self.UNIT_BYTES
 
     def _is_on(self, option: str) -> int:
         return int(self.options.get(option, "on") in ("on", "true", "1", ""))

@@ -52,6 +52,11 @@ the history; accounts: an account and the history; none: nothing; unknown: a cus
 BUILTINS: Mapping[str, Effect] = {"tpcb-like": "all", "simple-update": "accounts", "select-only": "none"}
 
 COPY = "pgbench_accounts_copy"
+
+ROWS_PER_BRANCH = 100_000
+ROW_BYTES = 132
+ENTRY_BYTES, VALUE_BYTES, FILLER_BYTES = 13.4, 8.9, 98.0  # of an index, in pages that are 90% full
+COPY_BYTES_PER_BRANCH = 15.8e6
 COLUMNS: Mapping[str, tuple[str, ...]] = {
     "pgbench_accounts": ("aid", "bid", "abalance", "filler"),
     "pgbench_branches": ("bid", "bbalance", "filler"),
@@ -137,6 +142,7 @@ class PgbenchParameters(WorkloadParameters):
 
     PACE: ClassVar[Pace] = Pace("tx/s", None, 1.0)
     SMALLER: ClassVar[str] = "use a smaller --scale"
+    SIZE: ClassVar[str] = "scale"
     UNIT_BYTES: ClassVar[float] = 16e6  # accounts of one branch with their primary key, rounded up
     HAS_PACING: ClassVar[bool] = False
     HAS_SCRIPTS: ClassVar[bool] = True
@@ -235,6 +241,17 @@ class PgbenchParameters(WorkloadParameters):
         n = len(self.scripts)
         scripts = " + ".join(script.name for script in self.scripts) if n <= NAMED_MAX else f"{n} scripts"
         return f"{self.kind} {scripts}, {self.size}{self.history_text}"
+
+    @property
+    def unit_bytes(self) -> float:
+        """The size of a branch with its indexes and the copy of its accounts."""
+        size = self.UNIT_BYTES + ROWS_PER_BRANCH * ROW_BYTES * (100 / self.fillfactor - 1)
+        for index in self.indexes:
+            table, columns = index_parts(index)
+            if table in ("pgbench_accounts", COPY):
+                values = sum(FILLER_BYTES if column == "filler" else VALUE_BYTES for column in columns)
+                size += ROWS_PER_BRANCH * (ENTRY_BYTES + values)
+        return size + (COPY_BYTES_PER_BRANCH if self.accounts_copy else 0)
 
     @property
     def major_min(self) -> int:

@@ -93,6 +93,7 @@ class TpccParameters(WorkloadParameters):
 
     PACE: ClassVar[Pace] = Pace("NOPM", "new_order", 60.0)
     SMALLER: ClassVar[str] = "use fewer warehouses"
+    SIZE: ClassVar[str] = "warehouses"
     UNIT_BYTES: ClassVar[float] = 110e6
     """Heap and indexes of one warehouse, rounded up. The engine's forecast before a load is exact."""
     HAS_PACING: ClassVar[bool] = True

@@ -9,6 +9,7 @@ import pytest
 from example_builds import build
 
 from example_studies import read_study
+from pgdyno.cli.options import FittedFile
 from pgdyno.features.capacity.search import STEPS_USUAL
 from pgdyno.features.planning.command import plan_as_json, plan_lines
 from pgdyno.features.planning.cost import aa_share, pass_s
@@ -66,7 +67,7 @@ def test_a_study_is_forecast_from_its_repeats(cache: Cache) -> None:
     assert found.total_s == pytest.approx(5 * without_aa_s) and found.total_s > 160 * 3900
     # 2000 warehouses on each of two servers, and a live copy of the two arms of one case.
     assert found.disk_bytes > 4 * 2000 * 100e6
-    told = "\n".join(plan_lines(file, found, []))
+    told = "\n".join(plan_lines(FittedFile(file), found))
     assert ("too little" in told) == (found.disk_bytes > found.disk_free_bytes)
 
 
@@ -92,9 +93,9 @@ def test_the_hidden_blocks_and_their_time_are_reported(cache: Cache, changed: st
     text = TWO_CASES.replace("repeats = 30", "") if "repeats" in changed else TWO_CASES
     file = read_study(text.replace("run = {", f"run = {{{changed} ").replace(", }", "}"), "two")
     found = study_forecast(file, cache, MACHINE)
-    assert words in "\n".join(plan_lines(file, found, []))
+    assert words in "\n".join(plan_lines(FittedFile(file), found))
     run = [aa_arm_after(case.study, block) for case in found.cases for block in range(found.blocks)]
-    assert found.aa_blocks == len(run) - run.count(None) == plan_as_json(file, found, [])["aa_blocks"]
+    assert found.aa_blocks == len(run) - run.count(None) == plan_as_json(FittedFile(file), found)["aa_blocks"]
     assert found.aa_blocks in ((0,) if changed else (2, 3, 4))
     if not changed:  # of two arms; an A/A block takes as long as a block
         every = len(found.cases) * found.blocks + found.aa_blocks
@@ -107,15 +108,15 @@ def test_a_study_with_a_budget_uses_it_without_exceeding_it(cache: Cache) -> Non
     found = study_forecast(file, cache, MACHINE)
     assert found.total_s == 1800
     assert found.blocks == int(1800 / found.pass_s)
-    assert "30 min, the budget" in "\n".join(plan_lines(file, found, []))
+    assert "30 min, the budget" in "\n".join(plan_lines(FittedFile(file), found))
 
 
 def test_a_study_limited_by_transactions_reports_it(cache: Cache) -> None:
     file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
     found = study_forecast(file, cache, MACHINE)
-    told = "\n".join(plan_lines(file, found, []))
+    told = "\n".join(plan_lines(FittedFile(file), found))
     assert "10 min warm-up, then 125,000,000 transactions per client" in told
-    assert plan_as_json(file, found, [])["cases"][0]["window_s"] is None
+    assert plan_as_json(FittedFile(file), found)["cases"][0]["window_s"] is None
 
 
 def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(cache: Cache) -> None:
@@ -131,6 +132,6 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
     assert found.search_s == pytest.approx(2 + STEPS_USUAL * (1300 / (0.7 * 300 * 4) + 0.05))
     assert found.pass_s == pytest.approx(without.pass_s + (1 + aa_share(found.cases)) * 3 * found.search_s)
     assert found.disk_bytes > without.disk_bytes
-    assert "about 20 s capacity search, then" in "\n".join(plan_lines(files[1], found, []))
-    assert "capacity" not in "\n".join(plan_lines(files[0], without, []))
-    assert plan_as_json(files[1], found, [])["search_s"] == found.search_s
+    assert "about 20 s capacity search, then" in "\n".join(plan_lines(FittedFile(files[1]), found))
+    assert "capacity" not in "\n".join(plan_lines(FittedFile(files[0]), without))
+    assert plan_as_json(FittedFile(files[1]), found)["search_s"] == found.search_s
