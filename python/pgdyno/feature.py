@@ -28,7 +28,8 @@ class Feature:
     package: str
     requires: Names = ()
     commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    published_keys: Names = ()
+    study_tables: Names = ()
+    study_errors: Names = ()
     parameters: Names = ()
     workloads: Names = ()
     workload_options: Names = ()

@@ -637,6 +637,43 @@ def test_a_digest_is_as_documented() -> None:
     assert results_file.sum_of(rows) != results_file.sum_of([(1, "b"), (2, "a")])
 
 
+def test_rows_are_compared_only_if_the_bytes_do_not_match_their_digest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "e"
+    write_study(path, SMALL)
+    compared: list[sqlite3.Connection] = []
+    monkeypatch.setattr(results_file, "damaged_table", compared.append)
+    Evidence(path).close()
+    with Writer.resume(path):
+        assert not compared
+        Evidence(path).close()  # the resumed study is in the WAL
+        assert len(compared) == 1
+    Evidence(path).close()
+    assert len(compared) == 1
+    written = path.read_bytes()
+    for damaged in (written[:-1], written[:-1] + bytes([written[-1] ^ 1]), written[:-32], written + b"\0"):
+        compared.clear()
+        path.write_bytes(damaged)
+        Evidence(path).close()
+        assert compared
+
+
+def test_every_changed_byte_changes_the_digest_of_the_bytes(tmp_path: Path) -> None:
+    path = tmp_path / "e"
+    path.write_bytes(bytes(4096))
+    results_file.store_bytes_digest(path)
+    written = path.read_bytes()
+    assert written[-32:] == hashlib.blake2b(bytes(4096), digest_size=32).digest()
+    assert results_file.has_bytes_digest(path)
+    for place in range(len(written)):
+        path.write_bytes(written[:place] + b"\1" + written[place + 1 :])
+        assert results_file.has_bytes_digest(path) == (written[place] == 1)
+    path.write_bytes(written)
+    path.with_name("e-wal").touch()
+    assert not results_file.has_bytes_digest(path)
+
+
 CHANGES = {
     "study": "UPDATE study SET title = title || '.'",
     "study_case": "UPDATE study_case SET plan = json_set(plan, '$.margin', 0.03)",

@@ -12,12 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from example_studies import STUDY_FILE, read_study
+from example_studies import STUDY_FILE as WITH_FIT
+from example_studies import read_study
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study.cases import cases_of, seed_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import examine_text
 from pgdyno.workloads.pgbench.parameters import LIST, scripts_of
+
+STUDY_FILE = WITH_FIT.partition("[fit]")[0]  # the table of a feature
 
 FACTORS: dict[str, list[Any]] = {
     "server": ["12", "13", "18.1"],

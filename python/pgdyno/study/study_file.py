@@ -10,6 +10,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -289,44 +290,6 @@ class Initdb(StudyTable):
     )
 
 
-class Drop(StudyTable):
-    """Levels of one factor that a fit to a smaller machine or a shorter time may remove."""
-
-    factor: str = Field(description="Name of the factor.")
-    levels: tuple[Scalar, ...] = Field(
-        min_length=1, description="Levels in the order in which they are removed."
-    )
-
-
-class FittedTo(StudyTable):
-    """Resources of the machine to which a study was fitted."""
-
-    cores: int = Field(ge=1, description="Logical CPUs.")
-    memory_bytes: Size = Field(alias="memory", description='Memory, for example "16GB".')
-
-
-class Fit(StudyTable):
-    """Changes that a fit to a smaller machine or a shorter time may make."""
-
-    drop: tuple[Drop, ...] = Field(default=(), description="Levels that may be removed, in this order.")
-    keep_schedule: bool = Field(
-        default=False,
-        description="Keep the schedule. [default: use slices if the time is short and the servers of all "
-        "arms fit into memory together]",
-    )
-    window_min_s: Duration | None = Field(
-        default=None, alias="window_min", description="Shortest window that is still meaningful."
-    )
-    machine: FittedTo | None = Field(
-        default=None,
-        description="Machine for which the numbers in this file were chosen, if not the source's. "
-        "The fit writes it.",
-    )
-    notes: tuple[str, ...] = Field(
-        default=(), description="Limitations of a fitted study. The report repeats them."
-    )
-
-
 Factors = Annotated[
     Mapping[
         str, Annotated[tuple[Level, ...], BeforeValidator(levels_of), PlainSerializer(levels_as_written)]
@@ -358,33 +321,39 @@ def key_of(name: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class PublishedKeys:
-    """Keys of the table ``published`` of study files. ``errors``: those beyond the types of the keys."""
+class FeatureTable:
+    """A table of study files that a feature reads."""
 
+    name: str
     model: type[StudyTable]
-    errors: Callable[[StudyFile], Iterable[StudyFileError]]
 
 
-PUBLISHED_KEYS: Hooks[PublishedKeys] = Hooks("published_keys")
-"""The keys, from one feature. Without this feature, a study file cannot have the table."""
+STUDY_TABLES: Hooks[FeatureTable] = Hooks("study_tables")
+"""The tables of features. Without its feature, a study file cannot have the table."""
+
+STUDY_ERRORS: Hooks[Callable[[StudyFile], Iterable[StudyFileError]]] = Hooks("study_errors")
+"""Errors in the values and tables of features, beyond the types of their keys."""
 
 
-def published_model() -> type[StudyTable] | None:
-    """Return the model of the table ``published``; None without its feature."""
-    return next((keys.model for keys in PUBLISHED_KEYS), None)
+def table_model(name: str) -> type[StudyTable] | None:
+    """Return the model of a table of a feature; None without the feature."""
+    return next((table.model for table in STUDY_TABLES if table.name == name), None)
 
 
-def _read_published(given: Any) -> StudyTable | None:
+def _read_table(name: str, given: Any) -> StudyTable | None:
     if given is None:
         return None
-    if (model := published_model()) is None:
+    if (model := table_model(name)) is None:
         raise ValueError("no feature has this table: remove it")
     return model.model_validate(given)
 
 
-class _SchemaOfPublished:
+@dataclass(frozen=True)
+class _SchemaOfTable:
+    name: str
+
     def __get_pydantic_json_schema__(self, _: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        model: Any = published_model()
+        model: Any = table_model(self.name)
         return handler(TypeAdapter(None if model is None else model | None).core_schema)
 
 
@@ -422,9 +391,13 @@ class StudyFile(StudyTable):
     fleet: Fleet = Field(default=Fleet(), description="Load generators on other machines.")
     initdb: Initdb = Field(default=Initdb(), description="Options of initdb.")
     published: Annotated[
-        SerializeAsAny[StudyTable] | None, BeforeValidator(_read_published), _SchemaOfPublished()
+        SerializeAsAny[StudyTable] | None,
+        BeforeValidator(partial(_read_table, "published")),
+        _SchemaOfTable("published"),
     ] = Field(default=None, description="Published results.")
-    fit: Fit = Field(default=Fit(), description="Changes that a fit may make.")
+    fit: Annotated[
+        SerializeAsAny[StudyTable] | None, BeforeValidator(partial(_read_table, "fit")), _SchemaOfTable("fit")
+    ] = Field(default=None, description="Changes that a fit may make.")
     settings_files: Mapping[str, Mapping[str, str]] = Field(
         default_factory=dict,
         description="Contents of the settings files among the profiles, by name. pgdyno adds them to a study "

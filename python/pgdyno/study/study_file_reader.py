@@ -28,9 +28,8 @@ from pgdyno.study.cases import (
     setting_of,
 )
 from pgdyno.study.plan import window_conflict
-from pgdyno.study.sizing import SLICE_S, TOGETHER
-from pgdyno.study.study_file import PUBLISHED_KEYS, Drive, StudyFile, excludes, level_names, published_model
-from pgdyno.study.values import Level, Scalar, parse_limit
+from pgdyno.study.study_file import STUDY_ERRORS, Drive, StudyFile, excludes, level_names, table_model
+from pgdyno.study.values import Level, Scalar
 from pgdyno.study.workload_parameters import parameters_by_kind
 
 # ----------------------------------------------------------------------
@@ -76,13 +75,11 @@ def errors_of(file: StudyFile) -> Errors:
     wrong_factors = list(_factors(file))
     yield from wrong_factors
     yield from _run(file)
-    yield from _capacity(file)
     yield from _initdb(file)
     if not wrong_factors:
         yield from _exclusions(file)
-        for keys in PUBLISHED_KEYS:
-            yield from keys.errors(file)
-        yield from _fit(file)
+        for errors in STUDY_ERRORS:
+            yield from errors(file)
 
 
 def _workload_keys(kind: str) -> list[str]:
@@ -202,41 +199,6 @@ def _run(file: StudyFile) -> Errors:
         )
 
 
-RATES_MIN = 3
-"""Minimum number of rates of a capacity study: with fewer, the interpolation is too coarse."""
-
-SLICE_PER_LIMIT_MIN = 20
-"""Minimum length of a slice as a multiple of the latency limit: a growing queue needs time to reach it."""
-
-
-def _capacity(file: StudyFile) -> Errors:
-    run, place = file.run, ("run", "capacity")
-    if run.capacity is None:
-        return
-    if "rate" not in file.factors:
-        if file.drive.rate is not None:
-            message = "requires several rates: make rate a factor, or remove it to search for the capacity"
-            yield StudyFileError(place, message)
-        return
-    limit, rates = parse_limit(run.capacity), file.factors["rate"]
-    numbers = [float(level.value) for level in rates if isinstance(level.value, int | float)]
-    if len(numbers) < RATES_MIN or "rate" in file.compare:
-        message = f"requires at least {RATES_MIN} levels of rate, as a factor that is not compared"
-        yield StudyFileError(place, message)
-        return
-    slice_s = run.slice_s or SLICE_S
-    if run.schedule in TOGETHER and slice_s < SLICE_PER_LIMIT_MIN * limit.latency_s:
-        message = f"requires slices of at least {SLICE_PER_LIMIT_MIN} times the limit: increase slice"
-        yield StudyFileError(place, message)
-    window_s = run.window_s or (run.rounds * slice_s if run.rounds else None)
-    if window_s is not None and window_s * min(numbers) < limit.transactions_min:
-        message = (
-            f"requires {limit.transactions_min} transactions in a window at every rate: increase window or "
-            "the lowest rate"
-        )
-        yield StudyFileError(place, message)
-
-
 def _initdb(file: StudyFile) -> Errors:
     size = file.initdb.wal_segment_bytes
     if size is not None and (size & (size - 1) or not 2**20 <= size <= 2**30):
@@ -276,19 +238,6 @@ def level_errors(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple
             if name not in known:
                 place = (*path, factor, n) if isinstance(levels, tuple) else (*path, factor)
                 yield StudyFileError(place, f"{name}: {unknown_name(f'level of {factor}', name, known)}")
-
-
-def _fit(file: StudyFile) -> Errors:
-    dropped: dict[str, set[str]] = {}
-    for n, drop in enumerate(file.fit.drop):
-        wrong = list(level_errors(file, ("fit", "drop", n), {drop.factor: drop.levels}))
-        for one in wrong:
-            # An error in the name belongs to the key factor, one in a level to levels.
-            rest = one.path[4:]
-            yield StudyFileError(("fit", "drop", n, "levels" if rest else "factor", *rest), one.message)
-        dropped.setdefault(drop.factor, set()).update(level_names(drop.levels))
-        if not wrong and len(dropped[drop.factor]) >= len(file.factors[drop.factor]):
-            yield StudyFileError(("fit", "drop", n, "levels"), f"would drop all levels of {drop.factor}")
 
 
 # ----------------------------------------------------------------------
@@ -387,7 +336,7 @@ def _known_beside(path: Path) -> list[str]:
     model: type[BaseModel] | None = StudyFile
     for n, part in enumerate(path[:-1]):
         if isinstance(part, str) and model is not None:
-            model = published_model() if path[: n + 1] == ("published",) else _model_of(model, part)
+            model = (table_model(part) if n == 0 else None) or _model_of(model, part)
     return [] if model is None else [field.alias or key for key, field in model.model_fields.items()]
 
 

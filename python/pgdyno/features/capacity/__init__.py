@@ -7,6 +7,7 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("factors",),
+    study_errors=("search:errors_of",),
     before_drive=("run:search_capacities",),
     results=("section:RESULT",),
     sections=("section:sections",),

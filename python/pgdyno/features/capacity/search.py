@@ -18,7 +18,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pgdyno.study.values import RESOLUTION, LatencyLimit, SearchStep, bracket
+from pgdyno.errors import StudyFileError
+from pgdyno.study.sizing import SLICE_S, TOGETHER
+from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file_reader import Errors
+from pgdyno.study.values import RESOLUTION, LatencyLimit, SearchStep, bracket, parse_limit
 
 START = 0.7
 UP, DOWN = 1.25, 0.6
@@ -37,8 +41,8 @@ tried."""
 SPARE = 1.3
 """Safety factor for the number of transactions of a percentile, because arrivals are random."""
 
-LIMITS_PER_STEP_MIN = 20.0
-"""Minimum length of a step as a multiple of the latency limit: a growing queue needs time to reach it."""
+LIMITS_PER_STEP_MIN = 20
+"""Minimum length of a step or a slice as a multiple of the limit, which a growing queue must reach."""
 
 CLOSED_LOOP_S = 1.0
 """Length of a closed-loop slice of each arm; a mirrored one follows."""
@@ -96,3 +100,36 @@ def expected_search_s(limit: LatencyLimit, slice_s: float, discard_s: float, clo
     """Return the expected time of the search of one arm in a block; ``closed_per_s`` is an assumed rate."""
     rate_per_s = max(START * closed_per_s, rate_min(limit))
     return 2 * CLOSED_LOOP_S + STEPS_USUAL * step_s(rate_per_s, limit, slice_s, discard_s)
+
+
+RATES_MIN = 3
+"""Minimum number of rates of a capacity study: with fewer, the interpolation is too coarse."""
+
+
+def errors_of(file: StudyFile) -> Errors:
+    """Yield the errors of a study file with a latency limit."""
+    run, place = file.run, ("run", "capacity")
+    if run.capacity is None:
+        return
+    if "rate" not in file.factors:
+        if file.drive.rate is not None:
+            message = "requires several rates: make rate a factor, or remove it to search for the capacity"
+            yield StudyFileError(place, message)
+        return
+    limit, rates = parse_limit(run.capacity), file.factors["rate"]
+    numbers = [float(level.value) for level in rates if isinstance(level.value, int | float)]
+    if len(numbers) < RATES_MIN or "rate" in file.compare:
+        message = f"requires at least {RATES_MIN} levels of rate, as a factor that is not compared"
+        yield StudyFileError(place, message)
+        return
+    slice_s = run.slice_s or SLICE_S
+    if run.schedule in TOGETHER and slice_s < LIMITS_PER_STEP_MIN * limit.latency_s:
+        message = f"requires slices of at least {LIMITS_PER_STEP_MIN} times the limit: increase slice"
+        yield StudyFileError(place, message)
+    window_s = run.window_s or (run.rounds * slice_s if run.rounds else None)
+    if window_s is not None and window_s * min(numbers) < limit.transactions_min:
+        message = (
+            f"requires {limit.transactions_min} transactions in a window at every rate: increase window or "
+            "the lowest rate"
+        )
+        yield StudyFileError(place, message)

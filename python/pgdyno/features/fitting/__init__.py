@@ -7,5 +7,7 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("planning", "published"),
+    study_tables=("levels:TABLE",),
+    study_errors=("levels:errors_of",),
     options=("options:FitOptions", "options:PlanOptions"),
 )

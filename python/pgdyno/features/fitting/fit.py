@@ -16,6 +16,8 @@ from pgdyno.errors import UsageError
 from pgdyno.features.fitting.levels import (
     RATIO_MAX,
     FitChange,
+    FittedTo,
+    fit_of,
     level_changes,
     ratio,
     with_dropped_levels,
@@ -67,7 +69,7 @@ from pgdyno.features.planning.cost import (
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Case, cases_of, setting_of
 from pgdyno.study.sizing import TOGETHER, MachineSize, default_slice_s, slice_s_of
-from pgdyno.study.study_file import FittedTo, StudyFile, level_names
+from pgdyno.study.study_file import StudyFile, level_names
 from pgdyno.study.values import Level, level_name
 from pgdyno.units import format_duration, format_size
 
@@ -122,7 +124,7 @@ def _dropped(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:
         if factor not in before.factors or factor not in after.factors:
             continue
         allowed = {
-            name for drop in before.fit.drop if drop.factor == factor for name in level_names(drop.levels)
+            name for drop in fit_of(before).drop if drop.factor == factor for name in level_names(drop.levels)
         }
         left = len(after.factors[factor])
         names = [level.name for level in before.factors[factor]]
@@ -300,7 +302,7 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
         machine.memory_bytes / made_for.memory_bytes if made_for else 1.0,
         contrasted_of(before),
         is_from_elsewhere=made_for is not None,
-        is_settled=made_for is not None and made_for == file.fit.machine == _as_made_for(machine),
+        is_settled=made_for is not None and made_for == fit_of(file).machine == _as_made_for(machine),
     )
     changes = _machine_changes(made_for, task)
     scheduled, found = fit_duet(file, machine.cores)
@@ -326,7 +328,7 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
     )
     if made_for is not None and (made_for != _as_made_for(machine) or draft.factor.value != 1):
         update = {"machine": _as_made_for(machine)}
-        fitted = fitted.model_copy(update={"fit": fitted.fit.model_copy(update=update)})
+        fitted = fitted.model_copy(update={"fit": fit_of(fitted).model_copy(update=update)})
     return Fitted(
         fitted, tuple(changes), tuple(lost), needed_bytes, tuple(_dropped_parts(with_clients, draft.file))
     )
@@ -376,8 +378,8 @@ def _as_made_for(machine: FitMachine) -> FittedTo:
 
 def _made_for(file: StudyFile) -> FittedTo | None:
     """Return the machine for which the numbers of the file are meant."""
-    if file.fit.machine is not None:
-        return file.fit.machine
+    if fit_of(file).machine is not None:
+        return fit_of(file).machine
     source = file.source.machine if file.source else None
     return None if source is None else FittedTo(cores=source.cores, memory=source.memory_bytes)
 
@@ -458,7 +460,7 @@ def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | 
         is_settled=task.is_settled,
         scales_settings=task.is_from_elsewhere,
         keeps_buffers=task.asks,
-        aa_share=aa_share(cases, in_slices=not file.fit.keep_schedule),
+        aa_share=aa_share(cases, in_slices=not fit_of(file).keep_schedule),
     )
     return factor_of(costs_of(cases), room, task.memory, task.contrasted)
 
@@ -476,7 +478,7 @@ def _growing_in_window_s(
     if not is_shortened:
         return window_s
     share_s = task.time_s / sum(len(case.arms) for case in cases)
-    least_s = max(WINDOW_MIN_S, file.fit.window_min_s or 0.0)
+    least_s = max(WINDOW_MIN_S, fit_of(file).window_min_s or 0.0)
     if cases[0].study.transactions is not None:
         # A server may be faster than forecast, so the transactions may take all of its time.
         return max(share_s, min(window_s, least_s))
@@ -493,7 +495,7 @@ def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: DataF
     costs, run = costs_of(cases), file.run
     if run.schedule in TOGETHER:
         return run.slice_s or slice_s_of(file.fleet.n)
-    if file.fit.keep_schedule or run.transactions is not None or run.checkpoints is not None:
+    if fit_of(file).keep_schedule or run.transactions is not None or run.checkpoints is not None:
         return None
     slice_s = run.slice_s or _default_slice_s(task, file, cases)
     is_long_enough = _longest_window_s(task, cases) >= SLICES_MIN * slice_s
@@ -521,7 +523,7 @@ def _wanted(
         warmup_s=study.warmup_s,
         slice_s=slice_s,
         blocks_max=file.run.repeats,
-        least_s=max(file.fit.window_min_s or 0.0, _checkpoint_window_s(task, file, cases, slice_s)),
+        least_s=max(fit_of(file).window_min_s or 0.0, _checkpoint_window_s(task, file, cases, slice_s)),
         aa_share=aa_share(cases, in_slices=slice_s is not None),
     )
 

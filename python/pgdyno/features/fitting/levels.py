@@ -7,12 +7,76 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from pydantic import Field
+
 from pgdyno.errors import StudyFileError
 from pgdyno.features.published.plan import Cell, Published, PublishedTable, Reference
 from pgdyno.study.cases import COMBINATIONS_MAX, cases_of
-from pgdyno.study.study_file import Drop, StudyFile, excludes, level_names
-from pgdyno.study.values import Level, Scalar, StudyTable, level_name
+from pgdyno.study.study_file import FeatureTable, StudyFile, excludes, level_names
+from pgdyno.study.study_file_reader import Errors, level_errors
+from pgdyno.study.values import Duration, Level, Scalar, Size, StudyTable, level_name
 from pgdyno.units import format_duration
+
+
+class Drop(StudyTable):
+    """Levels of one factor that a fit to a smaller machine or a shorter time may remove."""
+
+    factor: str = Field(description="Name of the factor.")
+    levels: tuple[Scalar, ...] = Field(
+        min_length=1, description="Levels in the order in which they are removed."
+    )
+
+
+class FittedTo(StudyTable):
+    """Resources of the machine to which a study was fitted."""
+
+    cores: int = Field(ge=1, description="Logical CPUs.")
+    memory_bytes: Size = Field(alias="memory", description='Memory, for example "16GB".')
+
+
+class Fit(StudyTable):
+    """Changes that a fit to a smaller machine or a shorter time may make."""
+
+    drop: tuple[Drop, ...] = Field(default=(), description="Levels that may be removed, in this order.")
+    keep_schedule: bool = Field(
+        default=False,
+        description="Keep the schedule. [default: use slices if the time is short and the servers of all "
+        "arms fit into memory together]",
+    )
+    window_min_s: Duration | None = Field(
+        default=None, alias="window_min", description="Shortest window that is still meaningful."
+    )
+    machine: FittedTo | None = Field(
+        default=None,
+        description="Machine for which the numbers in this file were chosen, if not the source's. "
+        "The fit writes it.",
+    )
+    notes: tuple[str, ...] = Field(
+        default=(), description="Limitations of a fitted study. The report repeats them."
+    )
+
+
+TABLE = FeatureTable("fit", Fit)
+
+
+def fit_of(file: StudyFile) -> Fit:
+    """Return the table ``fit`` of a study file, or its defaults."""
+    return file.fit if isinstance(file.fit, Fit) else Fit()
+
+
+def errors_of(file: StudyFile) -> Errors:
+    """Yield the errors in the factors and levels to drop."""
+    dropped: dict[str, set[str]] = {}
+    for n, drop in enumerate(fit_of(file).drop):
+        wrong = list(level_errors(file, ("fit", "drop", n), {drop.factor: drop.levels}))
+        for one in wrong:
+            # An error in the name belongs to the key factor, one in a level to levels.
+            rest = one.path[4:]
+            yield StudyFileError(("fit", "drop", n, "levels" if rest else "factor", *rest), one.message)
+        dropped.setdefault(drop.factor, set()).update(level_names(drop.levels))
+        if not wrong and len(dropped[drop.factor]) >= len(file.factors[drop.factor]):
+            yield StudyFileError(("fit", "drop", n, "levels"), f"would drop all levels of {drop.factor}")
+
 
 RATIO_TOLERANCE = 0.1
 """Changes of a ratio below 10% are not reported: warehouses, branches, seconds and megabytes are whole."""
@@ -94,7 +158,8 @@ def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
     return file.model_copy(
         update={
             "exclude": _effective(file, exclude),
-            "fit": file.fit.model_copy(update={"drop": _drops(file.fit.drop, factor, mapped)}),
+            "fit": file.fit
+            and file.fit.model_copy(update={"drop": _drops(fit_of(file).drop, factor, mapped)}),
             "published": _published(file.published, factor, mapped.names),
         }
     )
@@ -223,7 +288,7 @@ def _reference_of(cell: Cell) -> dict[str, object]:
 def with_dropped_levels(file: StudyFile) -> Iterator[StudyFile]:
     """Yield the file, then with one more level dropped each time, in the order of ``[fit]``."""
     yield file
-    for drop in file.fit.drop:
+    for drop in fit_of(file).drop:
         for name in level_names(drop.levels):
             left = _if_possible(file, drop.factor, without_level(file.factors[drop.factor], name))
             if left is not None:

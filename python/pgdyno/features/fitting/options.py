@@ -120,13 +120,14 @@ class PlanOptions(FitOptions):
 def fit_here(file: StudyFile, minutes: float) -> tuple[FittedFile, Callable[[], list[Need]]]:
     """Return the study fitted to this machine, and a function that returns what would keep its question."""
     from pgdyno.features.fitting.fit import fit_study, needs_of  # noqa: PLC0415
+    from pgdyno.features.fitting.levels import fit_of  # noqa: PLC0415
     from pgdyno.results.records import LOST  # noqa: PLC0415
 
     machine = fit_machine()
     found = fit_study(file, machine, minutes)
     keyed = [(LOST + one.key, one) for one in found.lost] + [(one.key, one) for one in found.changes]
     changes = [{"key": key, "before": one.before, "after": one.after, "why": one.why} for key, one in keyed]
-    notes = found.file.fit.notes if found.changes else ()
+    notes = fit_of(found.file).notes if found.changes else ()
     changes += [{"key": "", "before": "", "after": "", "why": note} for note in notes]
     fitted = FittedFile(
         found.file,

@@ -158,7 +158,7 @@ def plan_lines(fitted: FittedFile, found: StudyForecast) -> Iterator[str]:
     yield from _part("servers", [_server(spec, words) for spec, words in found.servers.items()])
     yield from _part("settings", found.settings)
     yield from _part("changed", fitted.changed)
-    yield from _part("lost", file.fit.notes if fitted.changed else ())
+    yield from _part("lost", [change["why"] for change in fitted.changes if not change["key"]])
     names = [case.name for case in found.cases[:CASES_SHOWN_MAX]] if len(found.cases) > 1 else []
     more = len(found.cases) - CASES_SHOWN_MAX
     yield from _part("each case", [*names, *([f"and {more} more"] if names and more > 0 else [])])

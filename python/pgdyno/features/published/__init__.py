@@ -6,7 +6,8 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    published_keys=("plan:KEYS",),
+    study_tables=("plan:TABLE",),
+    study_errors=("plan:errors_of",),
     results=("section:RESULT",),
     sections=("section:sections",),
 )

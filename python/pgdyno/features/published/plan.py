@@ -12,7 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from pgdyno.errors import StudyFileError
-from pgdyno.study.study_file import PublishedKeys, StudyFile
+from pgdyno.study.study_file import FeatureTable, StudyFile
 from pgdyno.study.study_file_reader import Errors, Path, level_errors
 from pgdyno.study.values import Scalar, StudyTable, frozen, level_name
 
@@ -155,4 +155,4 @@ def _reference(file: StudyFile, path: Path, reference: Reference) -> Errors:
     yield from level_errors(file, (*path, "against"), reference.against)
 
 
-KEYS = PublishedKeys(Published, errors_of)
+TABLE = FeatureTable("published", Published)

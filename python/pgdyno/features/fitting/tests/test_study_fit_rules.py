@@ -9,7 +9,7 @@ import pytest
 from example_studies import make_file
 from pgdyno.errors import StudyFileError
 from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
-from pgdyno.features.fitting.levels import changed_values, with_levels, without_level
+from pgdyno.features.fitting.levels import changed_values, fit_of, with_levels, without_level
 from pgdyno.features.fitting.rules import (
     DISK_SHARE,
     Layout,
@@ -267,10 +267,10 @@ def test_a_number_whose_level_is_dropped_stays_and_one_without_it_is_still_measu
 def test_droppable_levels_follow_changed_levels_and_never_include_all() -> None:
     file = with_clients(fit={"drop": [{"factor": "clients", "levels": [4, 3, 2]}]})
     halves = changed_values(file.factors["clients"], lambda n: (n + 1) // 2)
-    (drop,) = with_levels(file, "clients", halves).fit.drop
+    (drop,) = fit_of(with_levels(file, "clients", halves)).drop
     assert drop.levels == ("2",)  # made of 3 and 4; also made of 1
     last = with_levels(file, "clients", without_level(file.factors["clients"], "1"))
-    assert last.fit.drop[0].levels == ("4", "3")
+    assert fit_of(last).drop[0].levels == ("4", "3")
     assert list(errors_of(last)) == []
 
 
