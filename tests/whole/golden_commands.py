@@ -12,7 +12,6 @@ would start to measure it prints its plan and ends; a plan has only the fields t
 from __future__ import annotations
 
 import contextlib
-import functools
 import io
 import json
 import lzma
@@ -34,7 +33,7 @@ from golden_reports import FOLDER, ROUNDED_TO
 
 from pgdyno import __version__
 from pgdyno.cli import console, options
-from pgdyno.cli.main import Loading, run_command
+from pgdyno.cli.main import run_command
 from pgdyno.features.bisect import command as bisect_command
 from pgdyno.features.bisect.search import Commit, SearchRecord
 from pgdyno.features.cluster.ray import NodeFacts, RayNode
@@ -365,15 +364,6 @@ def _strftime(form: str, *when: time.struct_time) -> str:
     return strftime(form, *when) if when else form.replace("%Y%m%d-%H%M%S", "TIME")
 
 
-build_command = Loading.__getitem__
-
-
-@functools.cache
-def _command(name: str) -> Any:
-    """Return a command, built once: its many options take longer to build than most commands to run."""
-    return build_command(Loading(), name)
-
-
 @contextlib.contextmanager
 def _machine(folder: Path) -> Iterator[None]:
     """Context in which each machine is the same, and what would be measured is printed."""
@@ -389,7 +379,6 @@ def _machine(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for patched in (
             patch.dict(os.environ, environ, clear=True),
-            patch.object(Loading, "__getitem__", lambda _, name: _command(name)),
             patch.object(options, "machine_size", lambda: MACHINE),
             patch.object(shutil, "disk_usage", lambda _: usage),
             patch.object(build_store, "INSTALL_PATTERNS", ()),

@@ -377,7 +377,7 @@ def history(folder: Path) -> str:
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
 
-def caveats() -> str:
+def caveats(_: Path) -> str:
     """Return every caveat as reports show it, with the names of its parameters as their values."""
     shown = (
         Caveat(code, {name: name.upper() for name in wording.parameters})
@@ -386,7 +386,7 @@ def caveats() -> str:
     return "\n".join(f"{of.code} ({of.severity}): {of.text}\n    {of.remedy}" for of in shown) + "\n"
 
 
-def study_file_errors() -> str:
+def study_file_errors(_: Path) -> str:
     """Return the errors of mistakes in a study file. Messages of the TOML parser are its own."""
     lines = []
     for name in MISTAKES:
@@ -442,19 +442,26 @@ def _without_trailing_spaces(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-def golden_texts(names: tuple[str, ...] = tuple(STUDIES)) -> Iterator[tuple[str, str]]:
+TEXTS: Mapping[str, Callable[[Path], str]] = {
+    "headlines": headlines,
+    "sections": sections,
+    "explanations": explanations,
+    "gates": gates,
+    "history": history,
+    "caveats": caveats,
+    "study_file_errors": study_file_errors,
+}
+"""Golden files other than reports."""
+
+
+def golden_texts() -> Iterator[tuple[str, str]]:
     """Yield name and text of each golden file."""
-    for name in names:
+    for name in (*STUDIES, *TEXTS):
         with tempfile.TemporaryDirectory() as folder:
-            yield from reports(name, Path(folder)).items()
-    with tempfile.TemporaryDirectory() as folder:
-        yield "headlines.txt", headlines(Path(folder))
-        yield "sections.txt", sections(Path(folder))
-        yield "explanations.txt", explanations(Path(folder))
-        yield "gates.txt", gates(Path(folder))
-        yield "history.txt", history(Path(folder))
-    yield "caveats.txt", caveats()
-    yield "study_file_errors.txt", study_file_errors()
+            if name in STUDIES:
+                yield from reports(name, Path(folder)).items()
+            else:
+                yield f"{name}.txt", TEXTS[name](Path(folder))
 
 
 def difference(expected: str, found: str, name: str) -> str:

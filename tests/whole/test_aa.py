@@ -257,7 +257,7 @@ def test_earlier_studies_of_the_machine_count(tmp_path: Path) -> None:
     alike = [0.02, -0.02] * 4
     found = with_aa(tmp_path / "e.sqlite", QUIET, [0.02, -0.02], before=alike).first
     assert found.noise.n == 10
-    assert "8 of them from earlier studies" in build_study_noise(found)
+    assert "8 of them from earlier studies" in noise_sentence(found)
 
 
 def test_earlier_studies_of_a_noisier_day_do_not_count(tmp_path: Path) -> None:
@@ -273,12 +273,6 @@ def test_the_interval_excludes_one_in_twenty_equal_days() -> None:
     left_out = sum(noise.of_today([]).left_out > 0 for noise in noises)
     low, high = scipy.stats.binom.interval(0.999, days, 0.05)
     assert low <= left_out <= high
-
-
-def build_study_noise(found: object) -> str:
-    from pgdyno.report.conditions import noise_sentence
-
-    return noise_sentence(found)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -346,7 +340,7 @@ def test_an_arm_that_is_called_different_from_itself_is_a_caveat(tmp_path: Path)
 
 def test_one_aa_block_gives_no_standard_deviation(tmp_path: Path) -> None:
     found = with_aa(tmp_path / "e.sqlite", QUIET, [-0.02]).first
-    said = build_study_noise(found)
+    said = noise_sentence(found)
     assert "SD" not in said and f"{FLOOR_BLOCKS_MIN} A/A blocks" in said
 
 

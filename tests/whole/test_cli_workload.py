@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import pytest
 from pydantic import Field, TypeAdapter, ValidationError
@@ -15,34 +15,11 @@ from pgdyno.cli.compare import compare
 from pgdyno.cli.error_reporting import as_pgdyno_error
 from pgdyno.cli.options import expanded
 from pgdyno.cli.workload_options import (
-    PgbenchCalls,
-    PgbenchData,
-    PgbenchScripts,
-    TpccCalls,
     TpccData,
-    Which,
-    chosen_parameters,
 )
 from pgdyno.errors import UsageError
 from pgdyno.study.sizing import DEFAULT_PROBES, requested_probes
 from pgdyno.workloads.pgbench.parameters import definitions, scripts_of
-
-
-def asked(which: Which, **options: Any) -> Any:
-    groups: list[Any] = [PgbenchScripts(options.pop("builtin", None))]
-    for group in (TpccData, TpccCalls, PgbenchData, PgbenchCalls):
-        groups.append(group(**{name: value for name, value in options.items() if name in group.FIELDS}))
-    return chosen_parameters(which, *groups, default_size=lambda _: 9)
-
-
-def test_options_override_parts_of_a_variant() -> None:
-    which = Which("pgbench", "skip-some-updates")
-    found = asked(which, scale=2, protocol="simple")
-    assert (found.scale, found.protocol) == (2, "simple")
-    assert found.indexes == ("pgbench_accounts (bid, abalance)",)
-    other = asked(which, builtin=["select-only"])
-    assert [script.name for script in other.scripts] == ["select-only"]
-    assert other.indexes == found.indexes
 
 
 def test_scripts_are_named_as_pgbench_names_them(tmp_path: Path) -> None:

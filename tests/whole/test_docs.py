@@ -1,4 +1,8 @@
-"""Documentation agrees with the program: generated pages are up to date, and links are valid."""
+"""Documentation agrees with the program: generated pages are up to date, links are valid, and ``pgdyno docs``
+prints every page and section to which a caveat refers.
+"""
+
+from __future__ import annotations
 
 import ast
 import contextlib
@@ -9,7 +13,7 @@ import json
 import re
 import shlex
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,11 +23,13 @@ from pydantic import BaseModel
 from synthetic_study import Synthetic, write_study
 
 from example_studies import read_study
-from pgdyno.caveats import Caveat, Code, wordings
+from pgdyno.caveats import Caveat, Code, Severity, wordings
 from pgdyno.cli.features import commands
+from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_report
 from pgdyno.report import json_format
 from pgdyno.report.csv_format import COLUMNS
+from pgdyno.report.document import ShownCaveat
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of
@@ -150,26 +156,6 @@ def test_the_study_in_the_page_is_one() -> None:
     assert len(cases_of(read_study(first, page.name))) == 4
 
 
-def test_every_command_and_every_caveat_has_its_page() -> None:
-    commands = (DOCS / "reference" / "cli.md").read_text()
-    for words in (
-        "compare",
-        "history",
-        "report",
-        "load",
-        "drive",
-        "check",
-        "demo",
-        "study check",
-        "servers install",
-        "cache prune",
-    ):
-        assert f"## pgdyno {words}\n" in commands
-    caveats = (DOCS / "reference" / "caveats.md").read_text()
-    assert all(f"## {code}\n" in caveats for code in wordings())
-    assert "Not looked for yet" not in caveats, "a caveat that nothing raises is none"
-
-
 def anchors(page: Path) -> set[str]:
     slug = generator().slug
     return {slug(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
@@ -267,3 +253,30 @@ def test_the_readme_names_commands_that_exist() -> None:
     assert {"demo", "test"} <= set(re.findall(r"\bmake ([a-z]+)", readme)) <= set(targets)
     commands = set(re.findall(r"## pgdyno (\w+)\n", (DOCS / "reference" / "cli.md").read_text()))
     assert {"compare"} <= set(re.findall(r"(?:\$ |bin/)pgdyno ([a-z]+)", readme)) <= commands
+
+
+LINKS = sorted({of.link for of in wordings().values() if of.link})
+
+
+def test_every_link_of_a_caveat_is_printed_as_a_report_names_it(capsys: pytest.CaptureFixture[str]) -> None:
+    for link in LINKS:
+        shown = ShownCaveat("code", Severity.LOW, "Text.", "Remedy.", link)
+        assert run_command(shown.more.split()[1:]) == 0
+        text = capsys.readouterr().out
+        assert text.startswith("#") and len(text.splitlines()) > 1, link
+
+
+@pytest.mark.parametrize("page", ["noise", "explanation/noise", "docs/explanation/noise.md"])
+def test_a_page_has_several_names(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["docs", page]) == 0
+    assert capsys.readouterr().out.startswith("# ")
+
+
+def test_without_a_page_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["docs"]) == 0
+    assert "reference/gates: " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["nothing", "noise#nothing", ""])
+def test_an_unknown_page_or_section_is_an_error(page: str, refusal: Callable[..., str]) -> None:
+    assert refusal(["docs", page]).startswith(f"pgdyno: {page}: ")

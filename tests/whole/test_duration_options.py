@@ -9,58 +9,29 @@ import pytest
 from pydantic import ValidationError
 
 from example_studies import make_file, make_study
-from pgdyno.cli.compare import BlockOptions, DesignOptions, describe_sizes, study_of
 from pgdyno.cli.options import (
-    ClientOptions,
     require_time_for_block,
     shortage,
     window_text,
 )
-from pgdyno.cli.workload_options import Which, WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of, window_of
-from pgdyno.study.plan import Study
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, with_window
 from pgdyno.study.sizing import MachineSize, WarmUpLimits, adaptive_warm_up, fit_block_layout
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.study.study_file_reader import errors_of
-from pgdyno.study.values import parse_warm_up, parse_window
+from pgdyno.study.values import parse_window
 
 SMALL = MachineSize(2, 8 << 30)
 ARMS = parse_arms(["17", "18,checkpoint_timeout=10min", "18,checkpoint_timeout=30"])
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("auto", {}),
-        ("10s", {"warmup_s": 10.0}),
-        ("0s", {"warmup_s": 0.0}),
-        ("5s..1min", {"warmup_s": 60.0, "warmup_min_s": 5.0}),
-    ],
-)
-def test_a_warm_up_is_a_time_or_two_bounds(text: str, expected: dict[str, float]) -> None:
-    assert parse_warm_up(text) == expected
 
 
 def test_a_warm_up_too_short_to_tell_anything_takes_its_time() -> None:
     assert adaptive_warm_up(8.0, 8.0, 1.0) == WarmUpLimits(8.0, 2.0)
     assert adaptive_warm_up(4.0, 4.0, 1.0) == WarmUpLimits(4.0)
     assert adaptive_warm_up(4.0, 4.0, 0.5) == WarmUpLimits(4.0, 2.0)
-
-
-def test_a_trial_by_itself_may_take_longer_because_nothing_extends_its_warm_up() -> None:
-    together, alone = (planned(schedule=schedule) for schedule in ("slices", "blocks"))
-    assert alone.warmup_s == 40 > together.warmup_s
-
-
-def planned(**given: Any) -> Study:
-    """Return the study of ``compare 17 18`` with values of options."""
-    workload = WorkloadOptions(Which(), *(of() for of in WorkloadOptions.types()[1:]))
-    design = DesignOptions(BlockOptions(**given))
-    return study_of(tuple(parse_arms(["17", "18"])), 4, 60, design, ClientOptions(), workload)
 
 
 def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece() -> None:
@@ -126,13 +97,6 @@ def test_a_budget_far_below_one_block_is_rejected_with_a_sufficient_one() -> Non
     require_time_for_block(make_study(budget_s=5.0, blocks_max=1))
     require_time_for_block(make_study(budget_s=5.0, schedule="blocks", transactions=9))
     require_time_for_block(make_study(budget_s=5.0, schedule="blocks", checkpoints=1))
-
-
-def test_the_announcement_contains_the_duration() -> None:
-    assert "; at most 1 min in all\n" in describe_sizes(make_study(budget_s=60.0))
-    assert "; 1 min in all\n" in describe_sizes(make_study(budget_s=60.0, stop="budget"))
-    assert "; at most 12 s in all\n" in describe_sizes(make_study(budget_s=12.0, slice_s=1.0))
-    assert "; one block, 12 s or more\n" in describe_sizes(make_study(budget_s=11.9, slice_s=1.0))
 
 
 def test_the_servers_own_timeouts_apply_also_in_a_resumed_study() -> None:

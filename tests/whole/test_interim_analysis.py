@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
-from report_forms import case_in, checked_json, report_of
+from report_forms import report_of
 from synthetic_study import Synthetic, written_study
 
 from example_studies import make_study
@@ -20,7 +19,6 @@ from pgdyno.caveats import Code
 from pgdyno.measure.progress import InterimVerdicts, Progress
 from pgdyno.measure.study_runner import Budget, interim_analysis_of
 from pgdyno.measure.trial import Lab
-from pgdyno.report.markdown_format import to_markdown
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
 
@@ -154,16 +152,6 @@ def test_the_average_over_the_cases_has_it_too() -> None:
     cases = [Synthetic(stops_on_verdict=True, levels={"clients": n}, seed=int(n)) for n in ("1", "8")]
     average = found_in(*cases).over_cases[0].average
     assert average is not None and average.summary.method is Method.ANYTIME
-
-
-@pytest.mark.parametrize("stops", [True, False])
-def test_a_report_names_the_kind_of_interval(stops: bool) -> None:
-    built = report_of(Synthetic(stops_on_verdict=stops, ended=StudyEnd.VERDICT if stops else None))
-    text = " ".join(to_markdown(built).split())
-    assert ("interim analysis" in text) == stops
-    effects = case_in(json.loads(checked_json(built)))["comparisons"][0]["effects"]
-    assert effects["nopm"]["summary"]["method"] == ("anytime" if stops else "student")
-    assert effects["server_cpu"]["summary"]["method"] == effects["nopm"]["summary"]["method"]
 
 
 def test_an_undecided_study_reports_the_number_of_blocks_needed_by_its_interval() -> None:

@@ -59,11 +59,6 @@ def test_an_invalid_limit_is_rejected(text: str) -> None:
         parse_limit(text)
 
 
-def test_a_limit_needs_ten_transactions_beyond_it() -> None:
-    assert LatencyLimit(0.99, 1).transactions_min == 1000
-    assert LatencyLimit(0.999, 1).transactions_min == 10_000
-
-
 @pytest.mark.parametrize(
     ("latencies_ms", "rate"),
     [

@@ -21,14 +21,14 @@ from pgdyno.analysis.statistics.intervals import level_of
 from pgdyno.caveats import Caveat, Code, Severity
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.sections import build_hosts
-from pgdyno.features.published.section import AS_ABOVE, with_measured_columns
+from pgdyno.features.published.section import with_measured_columns
 from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable, published_in
 from pgdyno.report.result_tables import level_text
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.units import ABSENT, Better, Estimate
+from pgdyno.units import Better, Estimate
 
 CHANGE = {"key": "workload.warehouses", "before": "2000", "after": "16", "why": "the memory is smaller"}
 CASES = (
@@ -92,25 +92,6 @@ PUBLISHED = {
         }
     ],
 }
-
-
-@pytest.mark.parametrize("cases", [1, 3])
-def test_published_figures_are_compared_with_measured_ones(cases: int) -> None:
-    wanted = [replace(case, published=PUBLISHED, arms=({"server": "17"}, {"server": "18"})) for case in CASES]
-    built = report_of(*wanted[:cases])
-    (table,) = built.tables("published")
-    assert list(table.columns) == ["users", "18", "18, here", "change, %", "change, %, here"]
-    users, published, ours, change, our_change = table.rows[0]
-    level = built.findings.first.arms[1].levels["nopm"]
-    assert level is not None
-    assert (users, published, change) == ("8", "1,000", "50 (correct: +40.0%)")
-    assert ours == f"{level_text(level)}\u00a0NOPM" and our_change.startswith("+2")
-    # Two published rows that a fit merged into one case are one measurement, not two.
-    assert table.rows[1][2] == table.rows[1][4] == AS_ABOVE
-    assert table.rows[2][2] == ABSENT and ABSENT in table.note and "the base was wrong" in table.note
-    for form in ("terminal", "md", "html"):
-        text = " ".join(plain(FORMS[form](built)).split())
-        assert "New orders by users" in text and plain(ours) in text, form
 
 
 def test_omitted_parts_and_notes_of_the_source_are_below_its_tables() -> None:

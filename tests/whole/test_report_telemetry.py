@@ -1,8 +1,9 @@
-"""Telemetry in every report format: numbers computed by hand, without effects on others."""
+"""Telemetry in every report format: numbers computed by hand, without effects on others. The explanation of a
+difference is the same in every format.
+"""
 
 from __future__ import annotations
 
-import csv
 import io
 import json
 import re
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 from report_forms import FORMS, case_in, on_terminal, only, plain, report_of, tables_of
+from rich.console import Console, Group
 from synthetic_study import Synthetic
 from synthetic_telemetry import NO_COUNTERS, NOT_IN_15, SELECT, UPDATE
 
@@ -20,8 +22,12 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.caveats import Code
 from pgdyno.features.gates.conditions import gate, parse_condition
 from pgdyno.report.document import Headline
+from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.telemetry_tables import probe_overhead
+from pgdyno.report.terminal_format import _table
+from pgdyno.report.why_section import STEPS_WIDTH, tables, why_sentences
+from pgdyno.units import Better, Estimate
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
 
@@ -101,13 +107,6 @@ def test_the_probes_cost_is_a_share_of_the_machine_and_of_each_transaction() -> 
     without = report_of(replace(probed, probed=False))
     assert not probe_overhead(findings(without))
     assert case_in(json.loads(FORMS["json"](without)))["telemetry"]["cost"] is None
-
-
-def test_csv_has_the_telemetry_of_each_block() -> None:
-    rows = list(csv.DictReader(io.StringIO(report_of(PROBED).csv())))
-    chosen = [row for row in rows if row["metric"] == f"statement.mean_ms:{UPDATE}"]
-    assert [row["block"] for row in chosen if row["arm"] == "18"] == [*"012345"] and len(chosen) == 12
-    assert {float(row["value"]) for row in chosen if row["arm"] == "18"} == {1.0}
 
 
 def test_a_feature_missing_in_a_version_raises_no_caveat() -> None:
@@ -193,3 +192,80 @@ def test_long_windows_report_changes_per_hour(form: str) -> None:
     else:
         said = re.sub(r"\s+", " ", re.sub(r"<[^>]*>|[|]", " ", plain(text)))
         assert re.search(r"WAL written 17 \+3,600(\.0+)? .* 18 \+3,240(\.0+)? .*MiB per hour", said)
+
+
+FASTER = Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, noise=0.004)
+
+
+@pytest.fixture(scope="module")
+def built() -> StudyReport:
+    return report_of(FASTER)
+
+
+def test_the_servers_timing_is_shown_with_the_sampled_wait_unless_it_is_zero(built: StudyReport) -> None:
+    assert built.only is not None
+    findings, (reason,) = built.only.findings, built.only.why
+    assert "clock of the server" not in reason.tables[0].note
+    for factor, expected in ((1.0, "155 µs (17) and 157 µs (18)"), (0.0, "")):
+        levels = {
+            arm: of
+            | {key: Estimate(factor * (us + arm), "µs/tx", 6, Better.LESS) for key, us in WAL_TIMES.items()}
+            for arm, of in findings.telemetry.levels.items()
+        }
+        timed = replace(findings, telemetry=replace(findings.telemetry, levels=levels))
+        note = tables(reason.why, timed)[0].note.replace("\u00a0", " ")
+        assert expected in note and ("clock of the server" in note) == bool(expected)
+
+
+WAL_TIMES = {"wal.write_us_per_tx": 46.0, "wal.sync_us_per_tx": 109.0}
+
+
+def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:
+    page = to_html(built)
+    (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
+    assert re.search(r"17: [\d,\u00a0]+ µs.*on CPU.*18: [\d,\u00a0]+ µs", steps, re.DOTALL)
+    assert 'class="step less"' in steps
+    for place in re.findall(r'x="(-?[\d.]+)"', steps):
+        assert 0 <= float(place) <= STEPS_WIDTH
+
+
+def test_a_difference_between_arms_at_their_own_rates_is_not_explained() -> None:
+    """Each arm was driven at its own capacity: another load has another latency and CPU time."""
+    wanted = replace(FASTER, capacity="p99 < 20ms", slices=1)
+    built = report_of(wanted)
+    assert built.only is not None
+    assert built.only.why == []
+    of_load = [t.title for t in tables_of(built) if t.title.startswith(("Latency", "Change in", "Thr"))]
+    assert len(of_load) >= 3
+    assert all(", each arm at its own rate" in title for title in of_load)
+
+
+def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts() -> None:
+    built = report_of(replace(FASTER, effects=(1.0, 1.25, 1.25)))
+    assert built.only is not None
+    told = built.only.why[0].tables[0]
+    long = ["client, network, unattributed", "12,345", "11,111", "−1,234 [−1,300, −1,168; 98.3%] *"]
+    table = replace(told, rows=[*told.rows, long])
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(Group(*_table(table, 80)))
+    said = console.export_text()
+    head = next(line for line in said.splitlines() if line.lstrip().startswith("part"))
+    assert "A: 17" in head and "B − A" in head and head.count(":") == 2
+    assert all(len(line) <= 80 for line in said.splitlines()[1:])
+    assert "whole" in said
+
+
+def test_parts_far_below_the_difference_are_not_presented_as_its_explanation(built: StudyReport) -> None:
+    assert built.only is not None
+    why = replace(built.only.why[0].why, by_statement=None)
+    assert why.by_resource is not None
+    assert not any("not attributed" in sentence for sentence in why_sentences(why, Verdict.FASTER))
+    small = [
+        replace(part, difference=replace(part.difference, value=part.difference.value / 50))
+        for part in why.by_resource.parts
+    ]
+    *_, last = why_sentences(replace(why, by_resource=replace(why.by_resource, parts=small)), Verdict.FASTER)
+    assert re.fullmatch(
+        r"These parts are \d\.\d% of the difference; the rest is not attributed\.",
+        last.replace("\u00a0", " "),
+    )
