@@ -48,6 +48,7 @@ FEATURES = (
     "noise_history",
     "outliers",
     "own_data",
+    "own_data_checks",
     "planning",
     "profiles",
     "published",

@@ -6,6 +6,6 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("own_data",),
+    requires=("own_data", "own_data_checks"),
     data=("history:DATA",),
 )

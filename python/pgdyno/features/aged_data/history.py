@@ -21,14 +21,14 @@ from pgdyno.features.own_data.loading import (
     require_extensions,
 )
 from pgdyno.features.own_data.plan import OwnDataParameters
-from pgdyno.features.own_data.preflight import (
+from pgdyno.features.own_data.source import own_data_of, value_of
+from pgdyno.features.own_data_checks.preflight import (
     draw_from,
     message_without_values,
     read_samples,
     require_working_scripts,
     sample_commands,
 )
-from pgdyno.features.own_data.source import own_data_of, value_of
 from pgdyno.measure.dataset_loading import DATASET_SEED, DataKind, Maker, dataset_key, load_settings
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.measure.progress import PreparationStep, Watch

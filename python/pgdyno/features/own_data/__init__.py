@@ -1,4 +1,4 @@
-"""Data of the user: databases, dumps, backups, and scripts that draw from their columns."""
+"""Data of the user: databases, dumps, backups and scripts, under names and as datasets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,4 @@ FEATURE = Feature(
     options=("options:OtherData",),
     leftovers=("source:LEFTOVERS",),
     data=("loading:DATA",),
-    prepare=("preflight:PREPARATION",),
-    trial_checks=("preflight:check_after_trial",),
-    caveats=("caveats.toml",),
 )

@@ -15,8 +15,7 @@ from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json
 from pgdyno.errors import UsageError
 from pgdyno.features.own_data.plan import OwnData
-from pgdyno.features.own_data.preflight import named_data
-from pgdyno.features.own_data.source import NamedData, Selection, sweep
+from pgdyno.features.own_data.source import NamedData, Selection, named_data, sweep
 from pgdyno.interruption import Interruption
 from pgdyno.server.cache_directory import Cache
 from pgdyno.units import format_size

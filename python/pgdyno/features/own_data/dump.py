@@ -71,7 +71,7 @@ class DumpFacts:
 def scan(lines: Iterable[bytes]) -> DumpFacts:
     """Return the facts of a dump. Rows of COPY are not read."""
     facts = DumpFacts()
-    for blank, text, is_row in _pieces(lines):
+    for blank, text, is_row in pieces_of(lines):
         for line in () if is_row else (blank + text).split(b"\n"):
             if line.startswith(_WITH_FACTS):
                 _read(facts, line.decode(errors="replace"))
@@ -186,7 +186,7 @@ class DumpFilter:
     def changed(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the dump with its changes. Empty lines replace what is left out: line numbers stay."""
         is_left_out = False
-        for blank, text, is_row in _pieces(lines):
+        for blank, text, is_row in pieces_of(lines):
             changed = text if is_row else self._changed(text)
             is_left_out = changed is None or (is_row and is_left_out)
             yield blank + (b"\n" * text.count(b"\n") if is_left_out else changed or b"")
@@ -240,7 +240,7 @@ def _without_options(text: str) -> str:
     return _SERVER.sub("", _OPTIONS.sub(kept, text))
 
 
-def _pieces(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes, bool]]:
+def pieces_of(lines: Iterable[bytes]) -> Iterator[tuple[bytes, bytes, bool]]:
     """Yield the statements, the comments in front of them, and the rows of COPY: blanks before it, the text,
     and whether it is a row. Their concatenation is the dump.
     """

@@ -1,25 +1,17 @@
-r"""Data and invariants of the user, and columns that scripts draw values from.
+"""Data and invariants of the user.
 
 - Data and invariants of the user: where the data come from, and queries that must return no row.
 - The workload pgbench with data and invariants of the user.
-- Columns that scripts draw values from: ``\sample NAME FROM table.column [uniform|frequency]``.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from psycopg import ProgrammingError
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
@@ -35,12 +27,6 @@ from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 Form = Literal["", "archive", "plain", "scripts", "backup"]
 """archive: a custom, directory or tar dump; plain: an SQL file; scripts: a directory with load.sql; backup: a
 base backup or data directory. Empty until the source is read."""
-
-_TOKEN = re.compile(
-    r"--[^\n]*|/\*.*?\*/|(?<!\w)[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|\"[^\"]*\"|\$(\w*)\$.*?\$\1\$|.",
-    re.DOTALL,
-)
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 FOUND = ("name", "form", "path", "digest", "size_bytes", "major")
@@ -124,37 +110,11 @@ class Invariant(BaseModel):
 
     def queries(self) -> tuple[str, ...]:
         """Return the queries of the file, without comments in front."""
-        found = ("".join(part) for part in _statements(self.text))
-        return tuple(query for text in found if (query := _without_leading_comments(text)))
+        from pgdyno.features.own_data.dump import pieces_of  # noqa: PLC0415 - only with invariants
 
-
-def _statements(text: str) -> Iterator[list[str]]:
-    """Yield the tokens of each statement. Semicolons in strings, names and comments separate nothing."""
-    tokens: list[str] = []
-    for token in _TOKEN.finditer(text):
-        if token[0] == ";":
-            yield tokens
-            tokens = []
-        else:
-            tokens.append(token[0])
-    yield tokens
-
-
-def _without_leading_comments(text: str) -> str:
-    text = text.strip()
-    while found := _COMMENT.match(text):
-        text = text[found.end() :].strip()
-    return text
-
-
-def first_line(query: str) -> str:
-    """Return the first line of a query, shortened, for messages."""
-    line = query.splitlines()[0].strip()
-    return line if len(line) <= LINE_MAX else f"{line[:LINE_MAX]}…"
-
-
-LINE_MAX = 100
-"""Maximum number of characters of a quoted query."""
+        pieces = pieces_of(self.text.encode().splitlines(keepends=True))
+        found = (piece.removesuffix(b";").strip() for _, piece, _ in pieces if not piece.startswith(b"/*"))
+        return tuple(query.decode() for query in found if query)
 
 
 # ----------------------------------------------------------------------
@@ -269,44 +229,3 @@ class OwnDataParameters(PgbenchParameters):
     def to_drive(self) -> dict[str, Any]:
         """Return the parameters of the load, with the values of its samples."""
         return {**super().to_drive(), **({"samples": self._samples} if self._samples else {})}
-
-
-# ----------------------------------------------------------------------
-# Columns that scripts draw values from: ``\sample NAME FROM table.column [uniform|frequency]``.
-# ----------------------------------------------------------------------
-
-Weighting = Literal["uniform", "frequency"]
-"""uniform: every distinct value is equally likely; frequency: every row is."""
-
-_IDENTIFIER = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
-_SOURCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER}){{1,2}})(?:\s+(uniform|frequency))?", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class ColumnSample:
-    """A column and how its values are weighted. ``table`` has one name, or schema and name."""
-
-    table: tuple[str, ...]
-    column: str
-    weighting: Weighting = "uniform"
-
-    @classmethod
-    def parse(cls, text: str) -> ColumnSample:
-        """Parse ``table.column`` or ``schema.table.column``, and the weighting. Raises ValueError."""
-        found = _SOURCE.fullmatch(text)
-        if found is None:
-            raise ValueError(
-                f"{text!r} does not have the form table.column or schema.table.column, with uniform or "
-                "frequency after it"
-            )
-        *table, column = (_name(part) for part in re.findall(_IDENTIFIER, found[1]))
-        return cls(
-            tuple(table), column, "frequency" if (found[2] or "").lower() == "frequency" else "uniform"
-        )
-
-
-def _name(identifier: str) -> str:
-    """Return the name that PostgreSQL reads: folded to lower case unless it is quoted."""
-    if identifier.startswith('"'):
-        return identifier[1:-1].replace('""', '"')
-    return identifier.lower()

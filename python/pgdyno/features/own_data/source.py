@@ -43,7 +43,7 @@ from pgdyno.features.own_data.dump import JOBS, ORIGIN, DumpFilter, Relation
 from pgdyno.features.own_data.plan import Form, OwnData, OwnDataParameters, is_connection_string
 from pgdyno.server.build_store import Store, system_builds
 from pgdyno.server.builds import Build, read_tool_major, version_of
-from pgdyno.server.cache_directory import Leftovers
+from pgdyno.server.cache_directory import Cache, Leftovers
 from pgdyno.server.connections import Dsn, connect
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free
 from pgdyno.server.processes import Connection, tool_lines
@@ -73,18 +73,20 @@ def _zipped(path: Path) -> Iterator[Iterable[bytes]]:
 
 
 def _unpacked_by(program: str, path: Path) -> AbstractContextManager[Iterable[bytes]]:
-    command = [shutil.which(program) or program, "-dc", str(path)]
-    return contextlib.closing(tool_lines(command, OURSELVES, UNPACK_TIMEOUT_S))
+    if (found := shutil.which(program)) is None:
+        unpack = f"unpack it with {program} -d {path}"
+        raise DatasetError(f"{path} needs {program}, which is not installed: install it, or {unpack}")
+    return contextlib.closing(tool_lines([found, "-dc", str(path)], OURSELVES, UNPACK_TIMEOUT_S))
 
 
 class _Compression(NamedTuple):
     """A compressed format: the first bytes of its files, a command for the user that unpacks them, and the
-    function that opens them; None if pgdyno cannot open them.
+    function that opens them.
     """
 
     magic: bytes
     unpack: str
-    open: Callable[[Path], AbstractContextManager[Iterable[bytes]]] | None = None
+    open: Callable[[Path], AbstractContextManager[Iterable[bytes]]]
 
 
 _COMPRESSIONS = (
@@ -94,11 +96,7 @@ _COMPRESSIONS = (
     _Compression(b"PK\3\4", "unzip", _zipped),
     _Compression(b"\x28\xb5\x2f\xfd", "zstd -d", partial(_unpacked_by, "zstd")),
     _Compression(b"\x04\x22\x4d\x18", "lz4 -d", partial(_unpacked_by, "lz4")),
-    _Compression(b"\x1f\x9d", "uncompress -k"),
-    _Compression(b"7z\xbc\xaf\x27\x1c", "7z x"),
 )
-_PROGRAMS = frozenset({"zstd", "lz4"})
-"""Programs that unpack the files that Python cannot."""
 
 
 def is_archive(head: bytes) -> bool:
@@ -111,23 +109,6 @@ def _compression_of(path: Path) -> _Compression | None:
     with path.open("rb") as file:
         head = file.read(HEAD_BYTES)
     return next((one for one in _COMPRESSIONS if head.startswith(one.magic)), None)
-
-
-def _require_readable(path: Path, compression: _Compression) -> None:
-    """Raise UsageError, with the command that unpacks the file, unless pgdyno can read it."""
-    unpack, program = f"unpack it with {compression.unpack} {path}", compression.unpack.split()[0]
-    if compression.open is None:
-        raise UsageError(f"--data: {path} is compressed in a way that pgdyno does not read: {unpack}")
-    if program in _PROGRAMS and shutil.which(program) is None:
-        raise UsageError(f"--data: {path} needs {program}, which is not installed: install it, or {unpack}")
-    try:
-        head = _first_bytes(lines_of_plain_dump(path), HEAD_BYTES)
-    except DatasetError as error:
-        raise UsageError(f"--data: {error}") from None
-    if is_archive(head):
-        raise UsageError(f"--data: {path} is a compressed archive of pg_dump: {unpack}")
-    if b"\0" in head:
-        raise UsageError(f"--data: {path} contains neither a dump of pg_dump nor SQL")
 
 
 def _first_bytes(lines: Generator[bytes, None, None], size_bytes: int) -> bytes:
@@ -143,7 +124,7 @@ def lines_of_plain_dump(path: Path) -> Generator[bytes, None, None]:
     """Yield the lines of an SQL file, which may be compressed. Raises DatasetError."""
     try:
         compression = _compression_of(path)
-        with ((compression and compression.open) or _not_packed)(path) as file:
+        with (compression.open if compression else _not_packed)(path) as file:
             yield from file
     except subprocess.CalledProcessError as error:
         raise DatasetError(f"cannot read {path}: {error.stderr.strip()}") from None
@@ -242,11 +223,6 @@ class OriginFacts:
             return TypeAdapter(cls).validate_json(line.removeprefix(ORIGIN))
         except ValueError:
             return cls()
-
-
-def read_roles(connection: psycopg.Connection[Any]) -> list[Role]:
-    """Return the roles that the database names, and those of which they are members."""
-    return [Role(*row) for row in connection.execute(ROLES).fetchall()]
 
 
 def relations_to_count(
@@ -490,19 +466,17 @@ class NamedDataStore:
         """
         if data.digest:
             return data  # of a results file
-        options = {"analyze": data.analyze}
         if is_connection_string(data.source):
             name = f"dsn-{identity_of(Dsn(data.source))}"
-            with contextlib.suppress(UsageError):
-                return self.read(name).data.model_copy(update=options)
-            return self.add(name, data, Selection(), check).data.model_copy(update=options)
-        if NAME.fullmatch(data.source) and not Path(data.source).exists():
-            named = self.read(data.source).data
-            if not Path(named.path).exists():
-                return named.model_copy(update=options)  # enough if the datasets are loaded
-            again = examined(named.model_copy(update={"source": named.path}), check)
-            return again.model_copy(update={**options, "source": data.source})
-        return examined(data, check)
+            is_known = name in self.names()
+            found = (self.read(name) if is_known else self.add(name, data, Selection(), check)).data
+        elif NAME.fullmatch(data.source) and not Path(data.source).exists():
+            found = self.read(data.source).data
+            if Path(found.path).exists():  # otherwise its datasets can be loaded already
+                found = examined(found.model_copy(update={"source": found.path}), check)
+        else:
+            return examined(data, check)
+        return found.model_copy(update={"analyze": data.analyze, "source": found.name})
 
     def _read_database(
         self, data: OwnData, part: Path, selection: Selection, check: Callable[[], None]
@@ -573,7 +547,7 @@ class NamedDataStore:
             names = changes.created if selection.tables else changes.created | JOBS
             relations, emptied = relations_to_count(connection, names.__contains__)
             facts = OriginFacts(
-                read_roles(connection),
+                [Role(*row) for row in connection.execute(ROLES).fetchall()],
                 [] if selection.schema_only else list(count_rows(connection, relations, check)),
                 emptied,
                 changes.left_out,
@@ -788,8 +762,14 @@ def form_of(path: Path) -> Form:
     if is_archive(head):
         return "archive"
     if compression := _compression_of(path):
-        _require_readable(path, compression)
-    elif b"\0" in head:
+        try:
+            head = _first_bytes(lines_of_plain_dump(path), HEAD_BYTES)
+        except DatasetError as error:
+            raise UsageError(f"--data: {error}") from None
+        if is_archive(head):
+            unpack = f"unpack it with {compression.unpack} {path}"
+            raise UsageError(f"--data: {path} is a compressed archive of pg_dump: {unpack}")
+    if b"\0" in head:
         raise UsageError(f"--data: {path} is neither a dump of pg_dump nor SQL")
     return "plain"
 
@@ -825,8 +805,8 @@ def _files_named_in(path: Path, *, is_unpacked: bool) -> Iterator[Path]:
     """
     if path.stat().st_size > SCRIPT_BYTES_MAX:
         return
-    unpacked = _first_bytes(lines_of_plain_dump(path), SCRIPT_BYTES_MAX + 1) if is_unpacked else b""
-    text = unpacked or path.read_bytes()
+    lines = lines_of_plain_dump(path)
+    text = _first_bytes(lines, SCRIPT_BYTES_MAX + 1) if is_unpacked else path.read_bytes()
     if len(text) > SCRIPT_BYTES_MAX:
         return
     for found in _NAMED_FILE.finditer(text):
@@ -870,6 +850,11 @@ def _major_of_backup(path: Path) -> int:
     if not text.isdecimal():
         raise UsageError(f"--data: {path} is of PostgreSQL {text[:20]}: use 10 or newer")
     return int(text)
+
+
+def named_data(cache: Cache, warn: Callable[[str], None] = lambda _: None) -> NamedDataStore:
+    """Return the user's data in the cache."""
+    return NamedDataStore(cache.data, lambda: installed_clients(cache.store()), warn)
 
 
 LEFTOVERS = Leftovers("data", unfinished, sweep)

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pgdyno.errors import UsageError
 from pgdyno.features.own_data.dump import DumpFilter, scan
 from pgdyno.features.own_data.loading import require_importable
-from pgdyno.features.own_data.plan import Invariant, OwnData, OwnDataParameters, first_line
+from pgdyno.features.own_data.plan import Invariant, OwnData, OwnDataParameters
 from pgdyno.features.own_data.source import (
     Counted,
     NamedDataStore,
@@ -158,11 +158,6 @@ def test_semicolons_separate_queries_except_in_strings_names_and_comments(
 def test_an_invariant_without_a_query_is_refused() -> None:
     with pytest.raises(ValidationError, match="contains no query"):
         Invariant(name="n", text="-- nothing\n;")
-
-
-def test_a_query_is_quoted_by_its_first_line() -> None:
-    assert first_line("SELECT 1\nFROM t") == "SELECT 1"
-    assert len(first_line("x" * 1000)) == 101
 
 
 def test_a_plan_has_the_parameters_of_the_feature_only_if_one_of_them_is_given() -> None:

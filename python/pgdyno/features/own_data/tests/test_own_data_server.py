@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -17,18 +16,17 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
-from pgdyno.errors import ConnectError, DatasetError, PgdynoError, UsageError
+from pgdyno.errors import ConnectError, DatasetError, UsageError
 from pgdyno.features.own_data.loading import DATABASE, FOREIGN_TABLES_TO_LOCAL
-from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData, OwnDataParameters
-from pgdyno.features.own_data.preflight import check_invariants, read_sample
+from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
 from pgdyno.features.own_data.source import (
+    ROLES,
     Counted,
     NamedDataStore,
     Selection,
     count_rows,
     examined,
     identity_of,
-    read_roles,
     relations_to_count,
 )
 from pgdyno.interruption import Interruption
@@ -129,7 +127,7 @@ def test_a_directory_with_a_load_script_is_loaded_on_a_version(
 
 def require_facts_and_local_tables(connection: Connection) -> None:
     """The catalogs that are read and changed are those of this version."""
-    assert "shop_owner" in {role.name for role in read_roles(connection)}
+    assert "shop_owner" in {row[0] for row in connection.execute(ROLES).fetchall()}
     connection.execute("CREATE FOREIGN DATA WRAPPER w; CREATE SERVER s FOREIGN DATA WRAPPER w")
     connection.execute(
         "CREATE FOREIGN TABLE far (n int, t text) SERVER s; CREATE VIEW on_far AS SELECT * FROM far"
@@ -568,48 +566,3 @@ def test_scripts_run_shell_commands_as_the_user_of_the_servers(
     with opened(build, account, server_dir / "data", "pgdyno_data") as connection:
         assert value(connection, "SELECT uid FROM w") == account.uid
     assert account.uid != 0 or os.geteuid() != 0
-
-
-def test_an_invariant_counts_rows_and_never_reads_their_values(origin: Server) -> None:
-    sold = Invariant(name="sold.sql", text=(SHOP / "sold.sql").read_text())
-    few = Invariant(name="few.sql", text="SELECT email\nFROM customer WHERE id <= 3")
-    checks = check_invariants(lambda: origin.connect(DATABASE), [sold, few])
-    assert [check.passed for check in checks] == [True, True, False]
-    assert checks[2].name == "invariant few.sql: SELECT email"
-    assert checks[2].detail == "returned 3 rows"
-    with pytest.raises(PgdynoError, match="must be a query"):
-        check_invariants(lambda: origin.connect(DATABASE), [Invariant(name="w", text="DELETE FROM customer")])
-
-
-def test_a_sample_is_the_same_each_time_and_follows_its_weighting(origin: Server) -> None:
-    with origin.connect(DATABASE) as connection:
-        parse, every = ColumnSample.parse, {str(n) for n in range(1, 201)}
-        uniform = read_sample(connection, parse("public.customer.id"), 1)
-        assert (set(uniform.values), len(uniform.values)) == (every, 200)
-        assert (uniform.is_number, uniform.is_part) == (True, False)
-        assert read_sample(connection, parse("customer.id"), 1) == uniform
-        assert read_sample(connection, parse("customer.id"), 2).values != uniform.values
-        rows = read_sample(connection, parse("purchase.product_id frequency"), 1)
-        assert Counter(rows.values).most_common(1)[0][1] >= PURCHASES // 50
-        assert len(rows.values) == value(connection, "SELECT count(*) FROM purchase")
-        emails = read_sample(connection, parse("customer.email"), 1, bytes_max=300)
-        assert emails.is_part
-        assert not emails.is_number
-        assert 200 < sum(map(len, emails.values)) <= 300
-
-
-@pytest.mark.parametrize(
-    ("source", "message"),
-    [
-        ("custmer.id", 'relation "custmer" does not exist'),
-        ("customer.no", 'column "no" does not exist'),
-        ("nothing.a", "has no value"),
-        ("seen.id frequency", "seen is no table"),
-    ],
-)
-def test_a_column_without_values_cannot_be_sampled(source: str, message: str, origin: Server) -> None:
-    with origin.connect(DATABASE) as connection:
-        connection.execute("CREATE TEMP TABLE nothing AS SELECT NULL::int AS a")
-        connection.execute("CREATE TEMP VIEW seen AS SELECT id FROM customer")
-        with pytest.raises(DatasetError, match=message):
-            read_sample(connection, ColumnSample.parse(source), 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pgdyno.features.own_data.preflight import log_without_values, message_without_values
+from pgdyno.features.own_data_checks.preflight import log_without_values, message_without_values
 
 PLANTED = "Planted 4711"
 

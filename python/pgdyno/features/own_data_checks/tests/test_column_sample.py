@@ -7,8 +7,13 @@ from pathlib import Path
 import pytest
 
 from example_studies import make_study
-from pgdyno.features.own_data.plan import ColumnSample, OwnData, OwnDataParameters
-from pgdyno.features.own_data.preflight import SampledValues, sample_caveats, with_tested_data
+from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
+from pgdyno.features.own_data_checks.preflight import (
+    ColumnSample,
+    SampledValues,
+    sample_caveats,
+    with_tested_data,
+)
 from pgdyno.features.running_server.arms import DsnArm
 from pgdyno.features.running_server.remote import Description, Remote
 from pgdyno.interruption import Interruption

@@ -16,16 +16,17 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import psycopg
 from psycopg import sql
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import DatasetError, ServerError, UsageError, WorkloadError
+from pgdyno.features.own_data.dump import unquoted
 from pgdyno.features.own_data.loading import require_importable
-from pgdyno.features.own_data.plan import ColumnSample, Invariant, OwnData, OwnDataParameters, first_line
-from pgdyno.features.own_data.source import NamedDataStore, installed_clients, own_data_of
+from pgdyno.features.own_data.plan import Invariant, OwnData, OwnDataParameters
+from pgdyno.features.own_data.source import named_data, own_data_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm, Redaction
 from pgdyno.measure.dataset_loading import DATASET_SEED
@@ -136,8 +137,13 @@ def check_invariants(connect: Connect, invariants: Sequence[Invariant]) -> list[
         return [_check(conn, one.name, query) for one in invariants for query in one.queries()]
 
 
+LINE_MAX = 100
+"""Maximum number of characters of a quoted query."""
+
+
 def _check(conn: psycopg.Connection[tuple[int, ...]], name: str, query: str) -> Check:
-    shown = f"{name}: {first_line(query)}"
+    line = query.splitlines()[0].strip()
+    shown = f"{name}: {line if len(line) <= LINE_MAX else f'{line[:LINE_MAX]}…'}"
     try:
         # A line break, because the query may end with a comment.
         row = conn.execute(f"SELECT count(*) FROM (\n{query}\n) AS violations".encode()).fetchone()
@@ -155,6 +161,35 @@ def _check(conn: psycopg.Connection[tuple[int, ...]], name: str, query: str) -> 
 # ----------------------------------------------------------------------
 # Values of columns for the commands ``\sample`` of scripts: the same for the same data and seed.
 # ----------------------------------------------------------------------
+
+
+Weighting = Literal["uniform", "frequency"]
+"""uniform: every distinct value is equally likely; frequency: every row is."""
+
+_IDENTIFIER = r'(?:"(?:[^"]|"")+"|[^\W\d][\w$]*)'
+_SOURCE = re.compile(rf"({_IDENTIFIER}(?:\.{_IDENTIFIER}){{1,2}})(?:\s+(uniform|frequency))?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class ColumnSample:
+    """A column and how its values are weighted. ``table`` has one name, or schema and name."""
+
+    table: tuple[str, ...]
+    column: str
+    weighting: Weighting = "uniform"
+
+    @classmethod
+    def parse(cls, text: str) -> ColumnSample:
+        """Parse ``table.column`` or ``schema.table.column``, and the weighting. Raises ValueError."""
+        found = _SOURCE.fullmatch(text)
+        if found is None:
+            raise ValueError(
+                f"{text!r} does not have the form table.column or schema.table.column, with uniform or "
+                "frequency after it"
+            )
+        *table, column = map(unquoted, re.findall(_IDENTIFIER, found[1]))
+        is_by_row = (found[2] or "").lower() == "frequency"
+        return cls(tuple(table), column, "frequency" if is_by_row else "uniform")
 
 
 Sampled = Mapping[str, tuple[str, ColumnSample]]
@@ -279,11 +314,6 @@ def draw_from(workload: OwnDataParameters, sampled: Mapping[str, SampledValues])
 # ----------------------------------------------------------------------
 
 
-def named_data(cache: Cache, warn: Callable[[str], None] = lambda _: None) -> NamedDataStore:
-    """Return the user's data in the cache."""
-    return NamedDataStore(cache.data, lambda: installed_clients(cache.store()), warn)
-
-
 def with_own_data(study: Study, cache: Cache, watch: Watch, interruption: Interruption) -> Study:
     """Return the study with everything that determines its own data; a DSN is read now.
 
@@ -396,12 +426,15 @@ def _with_samples(prepared: Prepared, samples: _Samples) -> Prepared:
             return workload
         return draw_from(workload, samples.of(workload, arms.get(index) or arms[min(arms)]))
 
-    described = [
-        replace(record, dataset={**record.dataset, "samples": _facts(used[record.arm])})
-        if used.get(record.arm)
-        else record
-        for record in prepared.records
-    ]
+    described = []
+    for record in prepared.records:
+        sampled = used.get(record.arm, {})  # the results file stores no value
+        facts = {
+            source: {"values": len(of.values), "is_part": of.is_part, "digest": of.digest}
+            for source, of in sampled.items()
+        }
+        dataset = {**record.dataset, "samples": facts} if facts else record.dataset
+        described.append(replace(record, dataset=dataset))
     prepared.caveats.extend(sample_caveats(used.values()))
     return replace(prepared, study=_with_workloads(prepared.study, drawing), records=described)
 
@@ -411,20 +444,8 @@ def sample_caveats(used: Iterable[Mapping[str, SampledValues]]) -> list[Caveat]:
 
     ``used``: the values of each arm, by column.
     """
-    found: list[Caveat] = []
-    for column, of in ((column, of) for sampled in used for column, of in sampled.items() if of.is_part):
-        caveat = Caveat(Code.SAMPLE_IS_PART, {"column": column, "values": len(of.values)})
-        if caveat not in found:
-            found.append(caveat)
-    return found
-
-
-def _facts(sampled: Mapping[str, SampledValues]) -> dict[str, object]:
-    """Return what the results file stores: never a value."""
-    return {
-        source: {"values": len(of.values), "is_part": of.is_part, "digest": of.digest}
-        for source, of in sampled.items()
-    }
+    parts = ((column, len(of.values)) for sampled in used for column, of in sampled.items() if of.is_part)
+    return [Caveat(Code.SAMPLE_IS_PART, {"column": name, "values": n}) for name, n in dict.fromkeys(parts)]
 
 
 def require_working_own_data(ready: Sequence[Prepared], watch: Watch, interruption: Interruption) -> None:
