@@ -21,9 +21,10 @@ from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, simult
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, MetricVerdict, StudyFindings
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, split_key
 from pgdyno.caveats import Caveat
-from pgdyno.features.hosts.fleet_record import HostWork, incomplete_hosts, unusual_hosts
+from pgdyno.features.hosts.fleet_record import HostWork
 from pgdyno.features.hosts.identity import files_by_machine, fitted_differences, require_same
 from pgdyno.features.hosts.pooling import WHOLE, Pooled, common_parts, pool_groups, sign_caveats
+from pgdyno.features.hosts.unusual_hosts import incomplete_hosts, unusual_hosts
 from pgdyno.features.published.tables import (
     Changed,
     MeasuredCell,

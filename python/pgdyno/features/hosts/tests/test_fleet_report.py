@@ -13,7 +13,6 @@ from synthetic_study import HOST, Synthetic
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.hosts.fleet_record import (
-    Code,
     FleetRecord,
     HostState,
     HostWork,
@@ -22,6 +21,7 @@ from pgdyno.features.hosts.fleet_record import (
     write_fleet,
 )
 from pgdyno.features.hosts.sections import read_fleet_report
+from pgdyno.features.hosts.unusual_hosts import Code
 
 OTHER = {**HOST, "processor": "AMD EPYC 7763", "cores": 32}
 
