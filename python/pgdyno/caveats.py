@@ -44,8 +44,6 @@ class Code(StrEnum):
     SEQUENTIAL = "sequential"
     DUET = "duet"
     SCHEDULE_CHANGED = "schedule-changed"
-    SERVER_NOT_RESTARTED = "server-not-restarted"
-    DATA_NOT_RESTORED = "data-not-restored"
     SHARED_MACHINE = "shared-machine"
     NO_KEYING_AND_THINKING = "no-keying-and-thinking"
     NOT_TPCC_MIX = "not-tpcc-mix"
@@ -67,7 +65,6 @@ class Code(StrEnum):
     MEDIAN_NOT_OBSERVED = "median-not-observed"
     RETRIES_OVER_SHARE = "retries-over-share"
     CACHE_NOT_COLD = "cache-not-cold"
-    ONE_SERVER = "one-server"
     PROBE_UNAVAILABLE = "probe-unavailable"
     STATISTICS_RESET = "statistics-reset"
     # disturbances
@@ -111,12 +108,14 @@ class Severity(StrEnum):
 @dataclass(frozen=True)
 class Wording:
     """Texts of a caveat, with {parameters} in braces. ``link``: a page of the documentation, as a path in
-    the repository with an anchor; or empty."""
+    the repository with an anchor; or empty. ``merged_over_arms``: reports merge equal caveats of several
+    arms, whose parameter is ``arm``, into one."""
 
     text: str
     remedy: str
     severity: Severity
     link: str = ""
+    merged_over_arms: bool = False
 
     @property
     def parameters(self) -> frozenset[str]:
@@ -132,7 +131,7 @@ def wordings() -> Mapping[str, Wording]:
         tomllib.loads(of.read_text("utf-8")) for of in (files(__package__) / "caveats.toml", *_OF_FEATURES)
     ]
     return {
-        code: Wording(entry["text"], entry["remedy"], Severity(entry["severity"]), entry.get("link", ""))
+        code: Wording(**{**entry, "severity": Severity(entry["severity"])})
         for entries in read
         for code, entry in entries.items()
     }

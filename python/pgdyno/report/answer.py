@@ -14,7 +14,7 @@ from functools import partial
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Decision, Verdict, less_noise_of
 from pgdyno.analysis.telemetry.metrics import CAPACITY
-from pgdyno.caveats import Caveat, Code, Severity
+from pgdyno.caveats import Caveat, Severity, wordings
 from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
 from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
 from pgdyno.report.document import (
@@ -55,25 +55,6 @@ from pgdyno.units import (
 
 CAVEATS_PER_CODE_MAX = 3
 """Maximum number of caveats shown per code; the rest are counted."""
-
-
-MERGED_OVER_ARMS = frozenset(
-    {
-        Code.WINDOW_WITHOUT_CHECKPOINT,
-        Code.SERVER_NOT_RESTARTED,
-        Code.DATA_NOT_RESTORED,
-        Code.DEBUG_SERVER,
-        Code.UNSAFE_ARM,
-        Code.FEW_BLOCKS,
-        Code.STEAL,
-        Code.DRIVER_BUSY,
-        Code.DRIVER_LATE,
-        Code.CHECKPOINT_IN_SLICES,
-        Code.AUTOVACUUM_IN_SLICES,
-        Code.PROBE_UNAVAILABLE,
-    }
-)
-"""Codes of caveats that are merged over the arms of a block or of the study."""
 
 
 INSTRUCTIONS = ("hardware.instructions_per_tx", "hardware.user_instructions_per_tx")
@@ -446,7 +427,7 @@ def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
 
 def _merge_key(caveat: Caveat, blocks: Mapping[int, int]) -> object:
     """Return the key by which caveats are merged."""
-    if caveat.code not in MERGED_OVER_ARMS:
+    if not wordings()[caveat.code].merged_over_arms:
         return id(caveat)
     place = blocks.get(caveat.trial) if caveat.trial is not None else None
     return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != "arm"))

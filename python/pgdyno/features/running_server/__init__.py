@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature(__name__, running_servers=("arms:RUNNING_SERVERS",))
+FEATURE = Feature(__name__, running_servers=("arms:RUNNING_SERVERS",), caveats=("caveats.toml",))

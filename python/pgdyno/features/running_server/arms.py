@@ -11,11 +11,12 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 
 import psycopg
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import DatasetError, DiskFullError, ServerError, UsageError
 from pgdyno.features.running_server.databases import list_databases, prune_databases
 from pgdyno.features.running_server.remote import (
@@ -44,6 +45,14 @@ from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_size
 from pgdyno.workloads.workload import workload_of
+
+
+class Code(StrEnum):
+    """Codes of caveats about running servers."""
+
+    SERVER_NOT_RESTARTED = "server-not-restarted"
+    DATA_NOT_RESTORED = "data-not-restored"
+    ONE_SERVER = "one-server"
 
 
 @dataclass
