@@ -1,10 +1,10 @@
 """The examination of a machine: sources of noise in CPU, memory and disks.
 
-- Result of one check of the machine.
-- Checks of the clock, CPU limits, other load, cores and their frequency.
-- Checks of memory, swap, huge pages for shared buffers, and the preemption model.
-- Checks of the disk and the file system of the data.
-- All checks of the machine in their order, and their caveats, before and after a study.
+- Checks of the machine: properties that do not change, those that can, and counters.
+- Checks of huge pages for shared buffers, and of the preemption model.
+- Check of the time of a flush.
+- Checks of the engine and of servers.
+- The examination before and after a study.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Literal
 
 from pgdyno.caveats import Caveat, Parameter
@@ -21,19 +20,14 @@ from pgdyno.caveats import Code as CoreCode
 from pgdyno.errors import UsageError
 from pgdyno.features.doctor.machine_state import (
     PRESSURES,
-    Clock,
     Disk,
-    FlushTimes,
-    Kernel,
     MachineLoad,
     MachineState,
     Memory,
-    Processor,
     examine_machine,
     load_between,
 )
 from pgdyno.measure.arms import Prepared
-from pgdyno.measure.machine import Limits
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
 from pgdyno.measure.study_runner import EndOfExamination
 from pgdyno.results.records import StudyEnd
@@ -75,11 +69,6 @@ class Code(StrEnum):
     FLUSH_UNEVEN = "flush-uneven"
 
 
-# ----------------------------------------------------------------------
-# Result of one check of the machine.
-# ----------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Checked:
     """Result of a check. ``about``: its subject. ``text``: the value if it is fine, the reason if it is
@@ -92,287 +81,282 @@ class Checked:
     caveat: Caveat | None = None
 
 
-def fine(about: str, text: str) -> Checked:
-    """Return the result without a finding."""
-    return Checked(about, "fine", text)
+NOT_REPORTED = "not reported by this machine"
 
 
-def not_reported(about: str, text: str = "not reported by this machine") -> Checked:
-    """Return the result for an unknown property, which is neither fine nor a finding."""
-    return Checked(about, "unknown", text)
-
-
-def disturbs(about: str, code: str, **parameters: Parameter) -> Checked:
-    """Return a finding."""
+def _check(
+    about: str,
+    disturbs: bool | None,
+    code: str,
+    fine: str,
+    *,
+    unknown: str = NOT_REPORTED,
+    **parameters: Parameter,
+) -> Checked:
+    """Return a finding with a caveat, or ``fine``. ``disturbs``: None if the property is unknown, which is
+    neither.
+    """
+    if disturbs is None:
+        return Checked(about, "unknown", unknown)
+    if not disturbs:
+        return Checked(about, "fine", fine)
     caveat = Caveat(code, parameters)
     return Checked(about, "disturbs", caveat.text, caveat)
 
 
+def _exceeds(value: float | None, limit: float) -> bool | None:
+    return None if value is None else value > limit
+
+
 # ----------------------------------------------------------------------
-# Checks of the clock, CPU limits, other load, cores and their frequency.
+# Checks of the machine: properties that do not change, those that can, and counters.
 # ----------------------------------------------------------------------
 
-READ_NS_MAX = 250
-"""Maximum time of a clock reading. From the processor it takes 20 to 80 ns, including Python; by a system
-call at least 200 ns, and from a device (hpet, acpi_pm) 1000 ns."""
-
-STEP_S_MAX = 0.1
-"""Minimum step of a clock that was set. Slewing changes a clock by at most 0.5 ms per second."""
-
-
-def reading(clock: Clock) -> Checked:
-    """Check the time of a clock reading. The name of the source is not sufficient: kvm-clock is as fast as
-    tsc."""
-    about = "clock"
-    if clock.read_ns > READ_NS_MAX:
-        source = clock.source or "unknown"
-        return disturbs(
-            about, Code.SLOW_CLOCK, read_ns=round(clock.read_ns), source=source, limit_ns=READ_NS_MAX
-        )
-    if clock.source is None:
-        return not_reported(about, f"unknown source; a reading takes {clock.read_ns:.0f} ns")
-    return fine(about, f"{clock.source}, a reading takes {clock.read_ns:.0f} ns")
+NOW = "now"
+BEFORE = "before the study"
+RESUMED = "before the study was resumed"
+DURING = "during the study"
+AFTER = "after the study"
 
 
-def steps(load: MachineLoad, when: str) -> Checked:
-    """Check that the time of day was not set. Slewing during a long study is not a step."""
-    about = "time of day"
-    slewed_s = STEP_S_MAX + 0.0005 * load.elapsed_s
-    if abs(load.clock_step_s) > slewed_s:
-        return disturbs(about, Code.CLOCK_SET, step=format_duration(load.clock_step_s), when=when)
-    return fine(about, f"not set {when}")
-
-
-WITHHELD_SHARE_MAX = 0.01
-"""Maximum withheld CPU time as a share of the elapsed time: half of the default margin of a verdict."""
-
-FILES_MIN = 1024
-"""Minimum limit of open files. A backend opens up to max_files_per_process files, by default 1000."""
-
-
-def cpu_limit(limits: Limits, cores: int) -> Checked:
-    """Check that no quota is below the number of cores."""
-    about = "limit of CPU time"
-    if limits.cpu_cores is not None and limits.cpu_cores < cores:
-        return disturbs(about, Code.CPU_LIMITED, cores=f"{limits.cpu_cores:g}", of=cores)
-    return fine(about, "none below the cores")
-
-
-def withheld(load: MachineLoad, when: str) -> Checked:
-    """Check that no quota was exhausted."""
-    about = "CPU withheld by a limit"
-    if load.limited_s is None:
-        return not_reported(about)
-    if load.limited_s > WITHHELD_SHARE_MAX * load.elapsed_s:
-        return disturbs(about, Code.CPU_THROTTLED, withheld=format_duration(load.limited_s), when=when)
-    return fine(about, f"none {when}")
-
-
-def memory_limit(limits: Limits, total_bytes: int | None) -> Checked:
-    """Check that no limit is below the memory of the machine."""
-    about = "limit of memory"
-    limit = limits.memory_bytes
-    if limit is not None and (total_bytes is None or limit < total_bytes):
-        of = "unknown size" if total_bytes is None else format_size(total_bytes)
-        return disturbs(about, Code.MEMORY_LIMITED, limit=format_size(limit), of=of)
-    return fine(about, "none below that of the machine")
-
-
-def files(limits: Limits) -> Checked:
-    """Check the maximum number of open files of a process."""
-    about = "open files of a process"
-    if limits.files < FILES_MIN:
-        return disturbs(about, Code.FILES_LIMITED, files=limits.files, limit=FILES_MIN)
-    return fine(about, f"up to {limits.files}")
-
-
-STEAL_MAX = 0.02
-"""Maximum steal as a share of the requested CPU time. An idle hypervisor takes less than 1%."""
-
-OTHERS_MAX = 0.05
-"""Maximum CPU time of other processes as a share of all cores. An idle desktop takes less, and studies look
-for effects of 5%."""
-
-PRESSURE_MAX = {"cpu": 0.10, "io": 0.05, "memory": 0.01}
-"""Maximum pressure as a share of the elapsed time. Short waits for a CPU are normal; waits for memory are
-not."""
-
-
-def cpu_steal(load: MachineLoad, when: str) -> Checked:
-    """Check steal. On an idle machine there is no steal: it occurs under load."""
-    about = "stolen CPU time"
-    if load.steal > STEAL_MAX:
-        return disturbs(
-            about,
-            Code.MACHINE_STEAL,
-            share=percent_text(load.steal, 1),
-            limit=given_percent(STEAL_MAX),
-            when=when,
-        )
-    return fine(about, f"{percent_text(load.steal, 1)} {when}")
-
-
-def other_processes(load: MachineLoad, when: str) -> Checked:
-    """Check the load of other processes."""
-    about = "other load"
-    if load.others > OTHERS_MAX:
-        names = (
-            ", ".join(f"{name} {percent_text(share, 1)}" for name, share in load.busiest)
-            or "short-lived processes"
-        )
-        parameters = {
-            "share": percent_text(load.others, 1),
-            "limit": given_percent(OTHERS_MAX),
-            "names": names,
-            "when": when,
-        }
-        return disturbs(about, Code.OTHER_LOAD, **parameters)
-    return fine(about, f"{percent_text(load.others, 1)} of the CPU {when}")
-
-
-def pressure(load: MachineLoad, of: str, when: str) -> Checked:
-    """Check the pressure on a resource. ``of``: cpu, io or memory."""
-    about = f"waiting for {WANTED[of]}"
-    share, limit = load.pressure.get(of), PRESSURE_MAX[of]
-    if share is None:
-        return not_reported(about)
-    if share > limit:
-        parameters = {
-            "what": WANTED[of],
-            "share": percent_text(share, 1),
-            "limit": given_percent(limit),
-            "when": when,
-        }
-        return disturbs(about, Code.PRESSURE, **parameters)
-    return fine(about, f"{percent_text(share, 1)} of the time {when}")
-
-
-WANTED = {"cpu": "CPU", "io": "the disk", "memory": "memory"}
-"""Names of the resources for output."""
+def check_machine(state: MachineState, when: str = NOW, servers: Sequence[Together] = ()) -> list[Checked]:
+    """Return all checks of a machine, for the servers of a study if they are known."""
+    return [*_standing(state, servers), *passing(state, when), *_counted(state.load, when)]
 
 
 STEADY_GOVERNOR = "performance"
 """The governor that always keeps a core at its highest frequency."""
 
+FILES_MIN = 1024
+"""Minimum limit of open files. A backend opens up to max_files_per_process files, by default 1000."""
 
-def governor(processor: Processor) -> Checked:
-    """Check the governors of all cores: a core that saves power slows down the processes on it."""
-    about = "CPU frequency governor"
-    if not processor.governors:
-        return not_reported(about)
-    if processor.governors != (STEADY_GOVERNOR,):
-        return disturbs(about, Code.GOVERNOR, governor=", ".join(processor.governors))
-    return fine(about, STEADY_GOVERNOR)
+READ_NS_MAX = 250
+"""Maximum time of a clock reading. From the processor it takes 20 to 80 ns, including Python; by a system
+call at least 200 ns, and from a device (hpet, acpi_pm) 1000 ns."""
 
-
-def boost(processor: Processor) -> Checked:
-    """Check that the frequency is constant under load."""
-    about = "CPU boost"
-    if processor.boost is None:
-        return not_reported(about)
-    return disturbs(about, Code.BOOST) if processor.boost else fine(about, "off")
-
-
-def heat(load: MachineLoad, when: str) -> Checked:
-    """Check that there was no throttling: it halves the speed of a core."""
-    about = "thermal throttling"
-    if load.throttled is None:
-        return not_reported(about)
-    if load.throttled > 0:
-        return disturbs(about, Code.THERMAL_THROTTLING, times=load.throttled, when=when)
-    return fine(about, f"none {when}")
+CONSEQUENCES = {
+    **dict.fromkeys(("tmpfs", "ramfs"), "it is in memory: flushes have no effect, and data are not durable"),
+    **dict.fromkeys(("overlay", "aufs"), "the first change of a file copies it from a lower layer"),
+    **dict.fromkeys(("btrfs", "zfs", "bcachefs"), "it is copy-on-write: files become fragmented"),
+    **dict.fromkeys(
+        ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs"), "the load of another machine affects it"
+    ),
+}
+"""Consequences of file systems that differ from a local one on a disk. Those of FUSE have many names."""
 
 
-def smt(processor: Processor) -> Checked:
-    """Check that each CPU is a separate core."""
-    about = "threads per core (SMT)"
-    if processor.smt is None:
-        return not_reported(about)
-    return disturbs(about, Code.SMT) if processor.smt else fine(about, "one per core")
-
-
-def virtual(processor: Processor) -> Checked:
-    """Check whether the machine is virtual, with other virtual machines on the same host."""
-    about = "virtual machine"
-    if processor.hypervisor is None:
-        return not_reported(about)
-    if processor.hypervisor:
-        return disturbs(about, Code.VIRTUAL_MACHINE, hypervisor=processor.hypervisor)
-    return fine(about, "no")
-
-
-def nodes(processor: Processor, memory: Memory) -> Checked:
-    """Check for several NUMA nodes; the finding includes the settings of the kernel."""
-    about = "NUMA nodes"
-    if processor.nodes is None:
-        return not_reported(about)
-    if processor.nodes == 1:
-        return fine(about, "one")
+def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Checked]:
+    """Yield checks of properties that do not change by themselves."""
+    cpu, memory, limits, clock = state.processor, state.memory, state.limits, state.clock
+    # A core that saves power slows down the processes on it.
+    yield _check(
+        "CPU frequency governor",
+        cpu.governors != (STEADY_GOVERNOR,) if cpu.governors else None,
+        Code.GOVERNOR,
+        STEADY_GOVERNOR,
+        governor=", ".join(cpu.governors),
+    )
+    yield _check("CPU boost", cpu.boost, Code.BOOST, "off")
+    yield _check("threads per core (SMT)", cpu.smt, Code.SMT, "one per core")
+    guest = None if cpu.hypervisor is None else bool(cpu.hypervisor)
+    yield _check("virtual machine", guest, Code.VIRTUAL_MACHINE, "no", hypervisor=cpu.hypervisor or "")
     known = {"numa_balancing": memory.numa_balancing, "zone_reclaim_mode": memory.zone_reclaim}
     settings = ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
-    return disturbs(about, Code.NUMA, nodes=processor.nodes, settings=settings or "settings unknown")
+    yield _check(
+        "NUMA nodes",
+        _exceeds(cpu.nodes, 1),
+        Code.NUMA,
+        "one",
+        nodes=cpu.nodes or 0,
+        settings=settings or "settings unknown",
+    )
+    # With madvise only programs that request them get them; PostgreSQL does not.
+    always = None if memory.huge_pages is None else memory.huge_pages == "always"
+    yield _check("transparent huge pages", always, Code.HUGE_PAGES, memory.huge_pages or "")
+    if servers:
+        yield _huge_pages(memory, servers)
+    yield _preemption(state, servers)
+    yield _check(
+        "limit of CPU time",
+        limits.cpu_cores is not None and limits.cpu_cores < cpu.cores,
+        Code.CPU_LIMITED,
+        "none below the cores",
+        cores=f"{limits.cpu_cores or 0:g}",
+        of=cpu.cores,
+    )
+    limit, total = limits.memory_bytes, memory.total_bytes
+    yield _check(
+        "limit of memory",
+        limit is not None and (total is None or limit < total),
+        Code.MEMORY_LIMITED,
+        "none below that of the machine",
+        limit=format_size(limit or 0),
+        of="unknown size" if total is None else format_size(total),
+    )
+    yield _check(
+        "open files of a process",
+        limits.files < FILES_MIN,
+        Code.FILES_LIMITED,
+        f"up to {limits.files}",
+        files=limits.files,
+        limit=FILES_MIN,
+    )
+    # The name of the source is not sufficient: kvm-clock is as fast as tsc.
+    yield _check(
+        "clock",
+        clock.read_ns > READ_NS_MAX or (None if clock.source is None else False),
+        Code.SLOW_CLOCK,
+        f"{clock.source}, a reading takes {clock.read_ns:.0f} ns",
+        unknown=f"unknown source; a reading takes {clock.read_ns:.0f} ns",
+        read_ns=round(clock.read_ns),
+        source=clock.source or "unknown",
+        limit_ns=READ_NS_MAX,
+    )
+    if state.disk is not None:
+        kind = state.disk.file_system
+        passes = "every call passes through another program"
+        consequence = passes if (kind or "").startswith("fuse") else CONSEQUENCES.get(kind or "", "")
+        yield _check(
+            "file system of the data",
+            None if kind is None else bool(consequence),
+            Code.FILE_SYSTEM,
+            kind or "",
+            file_system=kind or "",
+            consequence=consequence,
+        )
 
 
-def battery(processor: Processor) -> Checked:
-    """Check that the machine does not run on battery."""
-    about = "power"
-    if processor.on_battery is None:
-        return not_reported(about)
-    return disturbs(about, Code.ON_BATTERY) if processor.on_battery else fine(about, "not from a battery")
+OTHERS_MAX = 0.05
+"""Maximum CPU time of other processes as a share of all cores. An idle desktop takes less, and studies look
+for effects of 5%."""
 
+STEAL_MAX = 0.02
+"""Maximum steal as a share of the requested CPU time. An idle hypervisor takes less than 1%, and on an idle
+machine there is no steal: it occurs under load."""
 
-# ----------------------------------------------------------------------
-# Checks of memory, swap, huge pages for shared buffers, and the preemption model.
-# ----------------------------------------------------------------------
+PRESSURE_MAX = {"cpu": 0.10, "io": 0.05, "memory": 0.01}
+"""Maximum pressure as a share of the elapsed time. Short waits for a CPU are normal; waits for memory are
+not."""
+
+WANTED = {"cpu": "CPU", "io": "the disk", "memory": "memory"}
+"""Names of the resources for output."""
 
 SWAP_USED_SHARE_MAX = 0.01
 """Maximum used swap as a share of memory. Kernels swap out small amounts of sleeping programs."""
 
+FREE_BYTES_MIN = 2 * 2**30
+FREE_SHARE_MIN = 0.05
+"""Minimum free space. Below it, ext4 and xfs allocate space less efficiently; the last 5% are reserved for
+root."""
+
+
+def passing(state: MachineState, when: str) -> Iterator[Checked]:
+    """Yield checks of properties that can change within a minute."""
+    load, memory, disk = state.load, state.memory, state.disk
+    yield _check("power", state.processor.on_battery, Code.ON_BATTERY, "not from a battery")
+    names = ", ".join(f"{name} {percent_text(share, 1)}" for name, share in load.busiest)
+    yield _check(
+        "other load",
+        load.others > OTHERS_MAX,
+        Code.OTHER_LOAD,
+        f"{percent_text(load.others, 1)} of the CPU {when}",
+        share=percent_text(load.others, 1),
+        limit=given_percent(OTHERS_MAX),
+        names=names or "short-lived processes",
+        when=when,
+    )
+    yield _check(
+        "stolen CPU time",
+        load.steal > STEAL_MAX,
+        Code.MACHINE_STEAL,
+        f"{percent_text(load.steal, 1)} {when}",
+        share=percent_text(load.steal, 1),
+        limit=given_percent(STEAL_MAX),
+        when=when,
+    )
+    for of in PRESSURES:
+        share = load.pressure.get(of)
+        yield _check(
+            f"waiting for {WANTED[of]}",
+            _exceeds(share, PRESSURE_MAX[of]),
+            Code.PRESSURE,
+            f"{percent_text(share or 0.0, 1)} of the time {when}",
+            what=WANTED[of],
+            share=percent_text(share or 0.0, 1),
+            limit=given_percent(PRESSURE_MAX[of]),
+            when=when,
+        )
+    used, total = memory.swap_used_bytes, memory.total_bytes
+    yield _check(
+        "swap",
+        None if total is None else _exceeds(used, SWAP_USED_SHARE_MAX * total),
+        Code.SWAP_USED,
+        f"{format_size(used or 0)} used" if memory.swap_bytes else "no swap",
+        used=format_size(used or 0),
+    )
+    if disk is not None:
+        share = disk.free_bytes / disk.size_bytes if disk.size_bytes else 0.0
+        yield _check(
+            "free space for the data",
+            disk.free_bytes < FREE_BYTES_MIN or share < FREE_SHARE_MIN,
+            Code.SPACE_SHORT,
+            f"{format_size(disk.free_bytes)}, {percent_text(share, 1)}",
+            free=format_size(disk.free_bytes),
+            share=percent_text(share, 1),
+            limit_size=format_size(FREE_BYTES_MIN),
+            limit=given_percent(FREE_SHARE_MIN),
+        )
+        yield _flush(disk)
+
+
 SWAPPED_BYTES_MAX = 2**20
 """Maximum swap traffic. More means that memory is short."""
 
+WITHHELD_SHARE_MAX = 0.01
+"""Maximum withheld CPU time as a share of the elapsed time: half of the default margin of a verdict."""
 
-def transparent_huge_pages(memory: Memory) -> Checked:
-    """Check transparent huge pages. With madvise only programs that request them get them; PostgreSQL does
-    not."""
-    about = "transparent huge pages"
-    if memory.huge_pages is None:
-        return not_reported(about)
-    return (
-        disturbs(about, Code.HUGE_PAGES) if memory.huge_pages == "always" else fine(about, memory.huge_pages)
+STEP_S_MAX = 0.1
+SLEWED_S_PER_S = 0.0005
+"""Minimum step of a clock that was set, and the maximum by which slewing changes a clock."""
+
+
+def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
+    """Yield checks of counters between two times."""
+    none = f"none {when}"
+    times = grown.throttled, grown.oom_kills
+    heat, killed = (_exceeds(n, 0) for n in times)  # throttling halves the speed of a core
+    yield _check("thermal throttling", heat, Code.THERMAL_THROTTLING, none, times=times[0] or 0, when=when)
+    moved = grown.swapped_bytes
+    yield _check(
+        "swapping",
+        _exceeds(moved, SWAPPED_BYTES_MAX),
+        Code.SWAPPING,
+        none,
+        moved=format_size(moved or 0),
+        when=when,
+    )
+    yield _check("OOM-killed processes", killed, Code.OUT_OF_MEMORY, none, times=times[1] or 0, when=when)
+    yield _check(
+        "CPU withheld by a limit",
+        _exceeds(grown.limited_s, WITHHELD_SHARE_MAX * grown.elapsed_s),
+        Code.CPU_THROTTLED,
+        none,
+        withheld=format_duration(grown.limited_s or 0.0),
+        when=when,
+    )
+    yield _check(
+        "time of day",
+        abs(grown.clock_step_s) > STEP_S_MAX + SLEWED_S_PER_S * grown.elapsed_s,
+        Code.CLOCK_SET,
+        f"not set {when}",
+        step=format_duration(grown.clock_step_s),
+        when=when,
     )
 
 
-def swap_used(memory: Memory) -> Checked:
-    """Check the swap in use."""
-    about = "swap"
-    used, total = memory.swap_used_bytes, memory.total_bytes
-    if used is None or total is None:
-        return not_reported(about)
-    if used > SWAP_USED_SHARE_MAX * total:
-        return disturbs(about, Code.SWAP_USED, used=format_size(used))
-    return fine(about, f"{format_size(used)} used" if memory.swap_bytes else "no swap")
-
-
-def swapping(load: MachineLoad, when: str) -> Checked:
-    """Check that no pages are swapped in or out."""
-    about = "swapping"
-    if load.swapped_bytes is None:
-        return not_reported(about)
-    if load.swapped_bytes > SWAPPED_BYTES_MAX:
-        return disturbs(about, Code.SWAPPING, moved=format_size(load.swapped_bytes), when=when)
-    return fine(about, f"none {when}")
-
-
-def out_of_memory(load: MachineLoad, when: str) -> Checked:
-    """Check that the kernel killed no processes for lack of memory."""
-    about = "OOM-killed processes"
-    if load.oom_kills is None:
-        return not_reported(about)
-    if load.oom_kills > 0:
-        return disturbs(about, Code.OUT_OF_MEMORY, times=load.oom_kills, when=when)
-    return fine(about, f"none {when}")
-
+# ----------------------------------------------------------------------
+# Checks of huge pages for shared buffers, and of the preemption model.
+# ----------------------------------------------------------------------
 
 PAGE_TABLES_BYTES_MAX = 64 * 2**20
 """Maximum size of the page tables of all backends: 32 clients with 1 GB, 256 with 128 MB. Larger ones fill
@@ -417,53 +401,53 @@ Together = Sequence[ServerMemory]
 """Servers that run at the same time."""
 
 
-def huge_pages(memory: Memory, asked: Sequence[Together]) -> Checked:
+def _huge_pages(memory: Memory, asked: Sequence[Together]) -> Checked:
     """Check whether the shared buffers of the servers will be in huge pages, if they are large."""
     about = "huge pages for shared buffers"
     every = [server for together in asked for server in together]
     needing = [server for server in every if server.page_tables_bytes > PAGE_TABLES_BYTES_MAX]
     if not needing:
         most = max((server.page_tables_bytes for server in every), default=0)
-        return fine(about, f"not needed: page tables of at most {format_size(most)}")
+        return Checked(about, "fine", f"not needed: page tables of at most {format_size(most)}")
     reasons = {server: _why_small(memory, server, together) for together in asked for server in together}
     lacking = [server for server in needing if reasons[server]]
-    if lacking:
-        return disturbs(
-            about,
-            Code.SMALL_PAGES,
-            arms=", ".join(dict.fromkeys(server.arm for server in lacking)),
-            reason="; ".join(dict.fromkeys(str(reasons[server]) for server in lacking)),
-            clients=max(server.clients for server in lacking),
-            tables=format_size(max(server.page_tables_bytes for server in lacking)),
-            pages=pages_to_reserve(memory, asked),
-        )
-    if any(reasons[server] is None for server in needing):
-        return not_reported(about)
-    return fine(about, "enough are free")
+    is_unknown = any(reasons[server] is None for server in needing)
+    return _check(
+        about,
+        True if lacking else None if is_unknown else False,
+        Code.SMALL_PAGES,
+        "enough are free",
+        arms=", ".join(dict.fromkeys(server.arm for server in lacking)),
+        reason="; ".join(dict.fromkeys(str(reasons[server]) for server in lacking)),
+        clients=max((server.clients for server in lacking), default=0),
+        tables=format_size(max((server.page_tables_bytes for server in lacking), default=0)),
+        pages=_pages_to_reserve(memory, asked),
+    )
 
 
-def preemption(kernel: Kernel, memory: Memory, asked: Sequence[Together], cores: int) -> Checked:
+def _preemption(state: MachineState, asked: Sequence[Together]) -> Checked:
     """Check whether the kernel can preempt a backend while others wait for it.
 
     In a study this matters only with more clients than cores, and servers without huge pages.
     """
-    about = "preemption by the kernel"
-    if kernel.preemption is None:
-        return not_reported(about)
-    if kernel.preemption not in FULLY_PREEMPTIBLE:
-        return fine(about, kernel.preemption)
+    model = state.kernel.preemption
     exposed = [
         server
         for together in asked
         for server in together
-        if server.clients > cores and _why_small(memory, server, together) != ""
+        if server.clients > state.processor.cores and _why_small(state.memory, server, together) != ""
     ]
-    if asked and not exposed:
-        return fine(about, f"{kernel.preemption}, but few clients or huge pages")
-    return disturbs(about, Code.PREEMPTION, model=kernel.preemption)
+    is_full = model in FULLY_PREEMPTIBLE
+    return _check(
+        "preemption by the kernel",
+        None if model is None else is_full and (bool(exposed) or not asked),
+        Code.PREEMPTION,
+        f"{model}, but few clients or huge pages" if is_full else str(model),
+        model=str(model),
+    )
 
 
-def pages_to_reserve(memory: Memory, asked: Sequence[Together]) -> int:
+def _pages_to_reserve(memory: Memory, asked: Sequence[Together]) -> int:
     """Return the value for vm.nr_hugepages: pages in use, and the largest need of concurrent servers."""
     in_use = (memory.huge_pages_total or 0) - (memory.huge_pages_free or 0)
     return in_use + max((_needed(memory, together) for together in asked), default=0)
@@ -492,23 +476,8 @@ def _why_small(memory: Memory, server: ServerMemory, together: Together) -> str 
 
 
 # ----------------------------------------------------------------------
-# Checks of the disk and the file system of the data.
+# Check of the time of a flush.
 # ----------------------------------------------------------------------
-
-CONSEQUENCES = {
-    **dict.fromkeys(("tmpfs", "ramfs"), "it is in memory: flushes have no effect, and data are not durable"),
-    **dict.fromkeys(("overlay", "aufs"), "the first change of a file copies it from a lower layer"),
-    **dict.fromkeys(("btrfs", "zfs", "bcachefs"), "it is copy-on-write: files become fragmented"),
-    **dict.fromkeys(
-        ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "virtiofs"), "the load of another machine affects it"
-    ),
-}
-"""Consequences of file systems that differ from a local one on a disk. See ``file_system`` for FUSE."""
-
-FREE_BYTES_MIN = 2 * 2**30
-FREE_SHARE_MIN = 0.05
-"""Minimum free space. Below it, ext4 and xfs allocate space less efficiently; the last 5% are reserved for
-root."""
 
 FLUSH_S_MIN = {"rotational": 1e-3, "ssd": 20e-6, "nvme": 10e-6}
 """Minimum plausible flush time. A disk with 7200 rpm takes 4 ms on average, the fastest flash with capacitors
@@ -525,162 +494,85 @@ SYNCS_MIN = 100
 """Minimum number of flushes for a 99th percentile."""
 
 
-def file_system(disk: Disk) -> Checked:
-    """Check that it behaves like a local file system on a disk."""
-    about = "file system of the data"
-    if disk.file_system is None:
-        return not_reported(about)
-    consequence = CONSEQUENCES.get(disk.file_system)
-    if disk.file_system.startswith("fuse"):
-        consequence = "every call passes through another program"
-    if consequence:
-        return disturbs(about, Code.FILE_SYSTEM, file_system=disk.file_system, consequence=consequence)
-    return fine(about, disk.file_system)
+def _flush(disk: Disk) -> Checked:
+    """Check that the flush of a commit is not too fast, too slow or too uneven.
 
-
-def space(disk: Disk) -> Checked:
-    """Check the free space."""
-    about = "free space for the data"
-    share = disk.free_bytes / disk.size_bytes if disk.size_bytes else 0.0
-    if disk.free_bytes < FREE_BYTES_MIN or share < FREE_SHARE_MIN:
-        return disturbs(
-            about,
-            Code.SPACE_SHORT,
-            free=format_size(disk.free_bytes),
-            share=percent_text(share, 1),
-            limit_size=format_size(FREE_BYTES_MIN),
-            limit=given_percent(FREE_SHARE_MIN),
-        )
-    return fine(about, f"{format_size(disk.free_bytes)}, {percent_text(share, 1)}")
-
-
-def flush(disk: Disk) -> Checked:
-    """Check that the flush of a commit is not too fast, too slow or too uneven."""
+    It is uneven if the 99th percentile exceeds both limits, the relative and the absolute one.
+    """
+    syncs, least_s = disk.syncs, FLUSH_S_MIN.get(disk.kind, FLUSH_S_MIN["ssd"])
     about = "flush of a page (write and fdatasync)"
-    syncs = disk.syncs
     if syncs is None:
-        return not_reported(about, "could not be measured")
-    least_s = FLUSH_S_MIN.get(disk.kind, FLUSH_S_MIN["ssd"])
+        return Checked(about, "unknown", "could not be measured")
     median = format_duration(syncs.median_s)
+    uneven_s = max(UNEVEN_S_MIN, UNEVEN_TIMES * syncs.median_s)
     if syncs.median_s < least_s:
-        return disturbs(about, Code.FLUSH_TOO_FAST, median=median, limit=format_duration(least_s))
+        return _check(about, True, Code.FLUSH_TOO_FAST, "", median=median, limit=format_duration(least_s))
     if syncs.median_s > FLUSH_S_MAX:
-        return disturbs(about, Code.FLUSH_SLOW, median=median, limit=format_duration(FLUSH_S_MAX))
-    if is_uneven(syncs):
-        limit = format_duration(max(UNEVEN_S_MIN, UNEVEN_TIMES * syncs.median_s))
-        p99 = format_duration(syncs.p99_s)
-        return disturbs(about, Code.FLUSH_UNEVEN, median=median, p99=p99, limit=limit)
-    return fine(
-        about, f"median {median}, worst of {syncs.n} {format_duration(syncs.worst_s)}{_beneath(disk)}"
+        return _check(about, True, Code.FLUSH_SLOW, "", median=median, limit=format_duration(FLUSH_S_MAX))
+    beneath = f"; the cache of the disk is {disk.write_cache}" if disk.write_cache else ""
+    if (disk.device or "").startswith(("vd", "xvd")):
+        beneath = "; a virtual disk: whether its host makes confirmed flushes durable is unknown"
+    return _check(
+        about,
+        syncs.n >= SYNCS_MIN and syncs.p99_s > uneven_s,
+        Code.FLUSH_UNEVEN,
+        f"median {median}, worst of {syncs.n} {format_duration(syncs.worst_s)}{beneath}",
+        median=median,
+        p99=format_duration(syncs.p99_s),
+        limit=format_duration(uneven_s),
     )
 
 
-def is_uneven(syncs: FlushTimes) -> bool:
-    """Return whether the 99th percentile exceeds both limits, the relative and the absolute one."""
-    limit_s = max(UNEVEN_S_MIN, UNEVEN_TIMES * syncs.median_s)
-    return syncs.n >= SYNCS_MIN and syncs.p99_s > limit_s
-
-
-def _beneath(disk: Disk) -> str:
-    if disk.device is not None and disk.device.startswith(("vd", "xvd")):
-        return "; a virtual disk: whether its host makes confirmed flushes durable is unknown"
-    return f"; the cache of the disk is {disk.write_cache}" if disk.write_cache else ""
-
-
 # ----------------------------------------------------------------------
-# All checks of the machine in their order, and their caveats, before and after a study.
-#
-# The results file has the state of the machine in ``study.host`` under ``states``, and findings as caveats of
-# every case.
+# Checks of the engine and of servers.
 # ----------------------------------------------------------------------
 
 
 def engine(profile: str | None) -> Checked:
     """Check the build profile of the engine."""
-    about = "engine of pgdyno"
-    if profile is None:
-        return not_reported(about, "unknown build profile")
-    return disturbs(about, CoreCode.DEBUG_ENGINE) if profile == "debug" else fine(about, f"a {profile} build")
-
-
-def server(label: str, catalogue: Catalogue | None) -> Checked:
-    """Check that a server is not a debug build. Its catalogue is cached after its first use."""
-    about = f"server {label}"
-    if catalogue is None:
-        return not_reported(about, "compile options unknown before its first use")
-    words = catalogue.compiled.get("CFLAGS", "").split()
-    flags = [word for word in words if word in ("-O0", "-Og")]
-    if catalogue.initial.get("debug_assertions") == "on":
-        flags.append("--enable-cassert")
-    if flags:
-        return disturbs(about, CoreCode.DEBUG_SERVER, arm=label, flags=" ".join(flags))
-    return fine(about, "not built for debugging")
+    return _check(
+        "engine of pgdyno",
+        None if profile is None else profile == "debug",
+        CoreCode.DEBUG_ENGINE,
+        f"a {profile} build",
+        unknown="unknown build profile",
+    )
 
 
 def server_checks(known: Mapping[str, Catalogue | None]) -> list[Checked]:
-    """Check all servers: one result per debug build, and one for the others."""
-    every = [server(label, catalogue) for label, catalogue in known.items()]
-    found = [one for one in every if one.caveat is not None]
-    good = sum(one.found == "fine" for one in every)
-    unasked = len(every) - len(found) - good
+    """Check that no server is a debug build: one result per debug build, and one for the others.
+
+    A catalogue is cached after the first use of a server.
+    """
+    found, good = [], 0
+    for label, catalogue in known.items():
+        if catalogue is None:
+            continue
+        flags = [word for word in catalogue.compiled.get("CFLAGS", "").split() if word in ("-O0", "-Og")]
+        if catalogue.initial.get("debug_assertions") == "on":
+            flags.append("--enable-cassert")
+        if flags:
+            code = CoreCode.DEBUG_SERVER
+            found.append(_check(f"server {label}", True, code, "", arm=label, flags=" ".join(flags)))
+        else:
+            good += 1
     about = "installed and cached servers"
-    text = f"{good} not built for debugging" + (f", {unasked} unknown" if unasked else "")
-    if not good and not found:
-        return [not_reported(about, f"{unasked} with unknown compile options" if unasked else "none")]
-    return [*found, *([fine(about, text)] if good else [])]
+    unknown = len(known) - len(found) - good
+    if good:
+        text = f"{good} not built for debugging" + (f", {unknown} unknown" if unknown else "")
+        found.append(Checked(about, "fine", text))
+    elif not found:
+        text = f"{unknown} with unknown compile options" if unknown else "none"
+        found.append(Checked(about, "unknown", text))
+    return found
 
 
-NOW = "now"
-BEFORE = "before the study"
-RESUMED = "before the study was resumed"
-DURING = "during the study"
-AFTER = "after the study"
-
-
-def check_machine(state: MachineState, when: str = NOW, servers: Sequence[Together] = ()) -> list[Checked]:
-    """Return all checks of a machine, for the servers of a study if they are known."""
-    return [*_standing(state, servers), *passing(state, when), *_counted(state.load, when)]
-
-
-def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Checked]:
-    """Yield checks of properties that do not change by themselves."""
-    yield governor(state.processor)
-    yield boost(state.processor)
-    yield smt(state.processor)
-    yield virtual(state.processor)
-    yield nodes(state.processor, state.memory)
-    yield transparent_huge_pages(state.memory)
-    if servers:
-        yield huge_pages(state.memory, servers)
-    yield preemption(state.kernel, state.memory, servers, state.processor.cores)
-    yield cpu_limit(state.limits, state.processor.cores)
-    yield memory_limit(state.limits, state.memory.total_bytes)
-    yield files(state.limits)
-    yield reading(state.clock)
-    if state.disk is not None:
-        yield file_system(state.disk)
-
-
-def passing(state: MachineState, when: str) -> Iterator[Checked]:
-    """Yield checks of properties that can change within a minute."""
-    yield battery(state.processor)
-    yield other_processes(state.load, when)
-    yield cpu_steal(state.load, when)
-    for of in PRESSURES:
-        yield pressure(state.load, of, when)
-    yield swap_used(state.memory)
-    if state.disk is not None:
-        yield space(state.disk)
-        yield flush(state.disk)
-
-
-def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
-    """Yield checks of counters between two times."""
-    yield heat(grown, when)
-    yield swapping(grown, when)
-    yield out_of_memory(grown, when)
-    yield withheld(grown, when)
-    yield steps(grown, when)
+# ----------------------------------------------------------------------
+# The examination before and after a study.
+#
+# The results file has the state of the machine in ``study.host`` under ``states``, and findings as caveats of
+# every case.
+# ----------------------------------------------------------------------
 
 
 def caveats_after(
@@ -704,81 +596,53 @@ WATCH_S_MIN, WATCH_S_MAX = 0.2, 2.0
 """Duration of the observation, as a share of the measuring time of the study and in seconds."""
 
 
-@dataclass(frozen=True)
-class StudyExamination:
-    """Examination of the machine before and after a study.
-
-    ``data_path``: None if all arms are running servers. ``known``: codes of caveats of the study.
-    """
-
-    writer: Writer
-    cases: int
-    watch_s: float
-    data_path: Path | None
-    watch: Watch
-    state: MachineState | None
-    known: frozenset[str]
-    servers: Sequence[Together] = ()
-
-    @classmethod
-    def begin(
-        cls,
-        writer: Writer,
-        studies: Sequence[Study],
-        data_path: Path,
-        watch: Watch,
-        known: frozenset[str] | None = None,
-        servers: Sequence[Together] = (),
-    ) -> StudyExamination:
-        """Examine the machine, and report at once findings that the user can still change.
-
-        ``known``: codes of the caveats of a resumed study, which are not repeated; None for a new study.
-        ``servers``: the servers of its arms on this machine.
-        """
-        watch(PreparationStep("checking the machine"))
-        watch_s = watch_s_of(studies)
-        ours = any(not arm.is_dsn for study in studies for arm in study.arms)
-        place = data_path if ours else None
-        state = _examined(watch_s, place, watch)
-        if state is None:
-            return cls(writer, len(studies), watch_s, place, watch, None, frozenset())
-        when = BEFORE if known is None else RESUMED
-        checked = check_machine(state, when, servers)
-        found = [caveat for caveat in caveats_of(checked) if caveat.code not in (known or ())]
-        codes = frozenset(caveat.code for caveat in found) | (known or frozenset())
-        examination = cls(writer, len(studies), watch_s, place, watch, state, codes, servers)
-        examination.note(when, state, checked, found)
-        for caveat in caveats_of(passing(state, when)):
-            watch(Warned(caveat.text))
-        return examination
-
-    def end(self, *, promptly: bool = False) -> None:
-        """Examine the machine again: only changes are caveats. ``promptly``: use a short observation."""
-        watch_s = WATCH_S_MIN if promptly else self.watch_s
-        state = None if self.state is None else _examined(watch_s, self.data_path, self.watch)
-        if self.state is not None and state is not None:
-            caveats = caveats_after(self.state, state, self.known, self.servers)
-            self.note(AFTER, state, check_machine(state, AFTER, self.servers), caveats)
-
-    def note(
-        self, when: str, state: MachineState, checked: Sequence[Checked], caveats: Sequence[Caveat]
-    ) -> None:
-        """Write the state and the caveats to the results file."""
-        checks = [{"about": one.about, "found": one.found, "text": one.text} for one in checked]
-        self.writer.add_machine_state({"when": when, **state.as_json(), "checks": checks})
-        for case in range(self.cases):
-            for caveat in caveats:
-                self.writer.add_caveat(caveat, case)
-
-
 def examine(
     writer: Writer, ready: Sequence[Prepared], watch: Watch, known: frozenset[str] | None
 ) -> EndOfExamination:
-    """See ``measure.study_runner.Examine``."""
+    """Examine the machine, and report at once findings that the user can still change.
+
+    See ``measure.study_runner.Examine``. The result examines it again: then only changes are caveats.
+    """
     studies = [prepared.study for prepared in ready]
     servers = [together for prepared in ready for together in servers_of(prepared)]
-    examination = StudyExamination.begin(writer, studies, ready[0].data_path, watch, known, servers)
-    return lambda ending: examination.end(promptly=ending is StudyEnd.INTERRUPTED)
+    watch(PreparationStep("checking the machine"))
+    watch_s = watch_s_of(studies)
+    ours = any(not arm.is_dsn for study in studies for arm in study.arms)
+    data_path = ready[0].data_path if ours else None
+
+    def examined(watch_s: float) -> MachineState | None:
+        try:
+            return examine_machine(watch_s, data_path, watch_s / 2)
+        except Exception as error:  # noqa: BLE001 - must not fail the study
+            watch(Warned(f"cannot check this machine: {type(error).__name__}: {error}"))
+            return None
+
+    def note(when: str, state: MachineState, caveats: Sequence[Caveat]) -> None:
+        """Write the state and the caveats to the results file."""
+        checked = check_machine(state, when, servers)
+        checks = [{"about": one.about, "found": one.found, "text": one.text} for one in checked]
+        writer.add_machine_state({"when": when, **state.as_json(), "checks": checks})
+        for case in range(len(ready)):
+            for caveat in caveats:
+                writer.add_caveat(caveat, case)
+
+    before = examined(watch_s)
+    if before is None:
+        return lambda _: None
+    when = BEFORE if known is None else RESUMED
+    known = known or frozenset()
+    found = [one for one in caveats_of(check_machine(before, when, servers)) if one.code not in known]
+    note(when, before, found)
+    for caveat in caveats_of(passing(before, when)):
+        watch(Warned(caveat.text))
+    codes = known | {caveat.code for caveat in found}
+
+    def end(ending: StudyEnd) -> None:
+        after = examined(WATCH_S_MIN if ending is StudyEnd.INTERRUPTED else watch_s)
+        if after is not None:
+            note(AFTER, after, caveats_after(before, after, codes, servers))
+
+    return end
 
 
 def servers_of(prepared: Prepared) -> list[list[ServerMemory]]:
@@ -803,16 +667,6 @@ def servers_of(prepared: Prepared) -> list[list[ServerMemory]]:
         )
         found.append(server)
     return [found] if prepared.study.is_together else [[server] for server in found]
-
-
-def _examined(watch_s: float, place: Path | None, watch: Watch) -> MachineState | None:
-    """Return the state of the machine; None with a warning if it fails, because this must not fail the
-    study."""
-    try:
-        return examine_machine(watch_s, place, watch_s / 2)
-    except Exception as error:  # noqa: BLE001
-        watch(Warned(f"cannot check this machine: {type(error).__name__}: {error}"))
-        return None
 
 
 def watch_s_of(studies: Sequence[Study]) -> float:

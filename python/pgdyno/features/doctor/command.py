@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from pgdyno.caveats import Caveat
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, Quiet
 from pgdyno.errors import EngineError
@@ -61,20 +60,13 @@ def doctor(
 def lines(found: Sequence[Checked]) -> list[str]:
     """Return one line per check: problems with their remedies first, then passed and unknown checks."""
     caveats = [one.caveat for one in found if one.caveat is not None]
-    texts = [_text_of(caveat) for caveat in caveats]
-    rest = [
-        (heading, [one for one in found if one.found == kind])
-        for heading, kind in (("ok", "fine"), ("unknown", "unknown"))
-    ]
     problems = counted(len(caveats), "problem") if caveats else "no problems"
-    parts = [f"{problems} found in {len(found)} checks", *texts]
-    for heading, ones in rest:
-        parts += ["", heading, *(f"  {one.about}: {one.text}" for one in ones)] if ones else []
+    parts = [f"{problems} found in {len(found)} checks"]
+    parts += [f"- {caveat.code}: {caveat.text}\n  {caveat.remedy}" for caveat in caveats]
+    for heading, kind in (("ok", "fine"), ("unknown", "unknown")):
+        if ones := [f"  {one.about}: {one.text}" for one in found if one.found == kind]:
+            parts += ["", heading, *ones]
     return parts
-
-
-def _text_of(caveat: Caveat) -> str:
-    return f"- {caveat.code}: {caveat.text}\n  {caveat.remedy}"
 
 
 def _programs(cache: Cache) -> list[Checked]:
@@ -88,17 +80,15 @@ def _programs(cache: Cache) -> list[Checked]:
 
 
 def _as_json(state: MachineState, found: Sequence[Checked]) -> dict[str, object]:
-    return {
-        "checks": [
-            {
-                "about": one.about,
-                "found": one.found,
-                "text": one.text,
-                "code": one.caveat.code if one.caveat else None,
-                "remedy": one.caveat.remedy if one.caveat else None,
-                "link": (one.caveat.link or None) if one.caveat else None,
-            }
-            for one in found
-        ],
-        "machine": state.as_json(),
-    }
+    def shown(one: Checked) -> dict[str, str | None]:
+        facts = {"about": one.about, "found": one.found, "text": one.text}
+        if one.caveat is None:
+            return {**facts, "code": None, "remedy": None, "link": None}
+        return {
+            **facts,
+            "code": one.caveat.code,
+            "remedy": one.caveat.remedy,
+            "link": one.caveat.link or None,
+        }
+
+    return {"checks": [shown(one) for one in found], "machine": state.as_json()}

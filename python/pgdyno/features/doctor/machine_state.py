@@ -12,11 +12,12 @@ import re
 import shutil
 import tempfile
 import time
+import timeit
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pgdyno.measure.host_counters import TICK_S, Tree, disk_of
 from pgdyno.measure.machine import Limits, places, read_limits
@@ -70,20 +71,9 @@ class Clock:
 
 def read_clock(tree: Tree) -> Clock:
     """Read the clock source, and measure a reading."""
+    batches_s = timeit.repeat(time.monotonic_ns, repeat=BATCHES, number=READS)
     path = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-    return Clock(source=tree.text(path), read_ns=min(_batch_ns() for _ in range(BATCHES)))
-
-
-def _batch_ns() -> float:
-    begun_ns = time.monotonic_ns()
-    for _ in range(READS):
-        time.monotonic_ns()
-    return (time.monotonic_ns() - begun_ns) / (READS + 1)
-
-
-def wall_ahead_s() -> float:
-    """Return wall clock − monotonic clock, which changes when the time of day is set."""
-    return time.time() - time.monotonic()
+    return Clock(source=tree.text(path), read_ns=min(batches_s) / READS * 1e9)
 
 
 NONE_OR_VOLUNTARY = "none or voluntary"
@@ -105,50 +95,39 @@ class Kernel:
 
 
 def read_kernel(tree: Tree) -> Kernel:
-    """Read version and preemption model. Only root can read the debug file; other files have the boot
-    state."""
+    """Read the version, and the preemption model: the current one, else that of the boot, else of the build.
+
+    Only root can read the current one.
+    """
     release = tree.text("/proc/sys/kernel/osrelease")
-    config = gzipped(tree, "/proc/config.gz") or tree.text(f"/boot/config-{release}")
-    return Kernel(
-        release=release,
-        preemption=preemption_model(
-            debug=tree.text("/sys/kernel/debug/sched/preempt"),
-            version=tree.text("/proc/sys/kernel/version"),
-            command_line=tree.text("/proc/cmdline"),
-            config=config,
-            release=release,
-        ),
-    )
+    return Kernel(release, _preemption_model(tree, release or ""))
 
 
-def preemption_model(
-    *,
-    debug: str | None,
-    version: str | None,
-    command_line: str | None,
-    config: str | None,
-    release: str | None,
-) -> str | None:
-    """Return the model: the current one, else that of the boot parameters, else that of the build."""
-    if now := re.search(r"\((\w+)\)", debug or ""):
+def _preemption_model(tree: Tree, release: str) -> str | None:
+    if now := re.search(r"\((\w+)\)", tree.text("/sys/kernel/debug/sched/preempt") or ""):
         return now[1]
-    words = (version or "").split()
+    words = (tree.text("/proc/sys/kernel/version") or "").split()
     if "PREEMPT_RT" in words:
         return "rt"
-    booted = re.findall(r"(?:^|\s)preempt=(none|voluntary|lazy|full)(?=\s|$)", command_line or "")
+    command_line = tree.text("/proc/cmdline") or ""
+    booted = re.findall(r"(?:^|\s)preempt=(none|voluntary|lazy|full)(?=\s|$)", command_line)
     if "PREEMPT_DYNAMIC" in words and booted:
         return str(booted[-1])
-    configured = [_MODELS[name] for name in _CONFIGURED.findall(config or "")]
+    config = gzipped(tree, "/proc/config.gz") or tree.text(f"/boot/config-{release}") or ""
+    configured = [_MODELS[name] for name in _CONFIGURED.findall(config)]
     if configured:
         return "rt" if "rt" in configured else configured[0]
     if "PREEMPT" in words:
-        number = re.match(r"(\d+)\.(\d+)", release or "")
+        number = re.match(r"(\d+)\.(\d+)", release)
         is_older = number is not None and (int(number[1]), int(number[2])) < LAZY_SINCE
         return "full" if is_older else None
     return None if not words or "PREEMPT_DYNAMIC" in words else NONE_OR_VOLUNTARY
 
 
-KILOBYTE = 1024
+def numbers(text: str | None) -> dict[str, int]:
+    """Return the numbers of a file with a name and a number per line; those with the unit kB in bytes."""
+    found = re.findall(r"^(\w+):?\s+(\d+)( kB)?$", text or "", re.MULTILINE)
+    return {name: int(number) * (1024 if unit else 1) for name, number, unit in found}
 
 
 @dataclass(frozen=True)
@@ -172,45 +151,24 @@ class Memory:
 
 
 def read_memory(tree: Tree) -> Memory:
-    """Read memory, swap and huge pages."""
-    text = tree.text("/proc/meminfo") or ""
-    sizes = meminfo(text)
+    """Read memory, swap and huge pages. The kernel counts mapped huge pages without an access as free."""
+    sizes = numbers(tree.text("/proc/meminfo"))
     swap, free = sizes.get("SwapTotal"), sizes.get("SwapFree")
+    pages_free = sizes.get("HugePages_Free")
+    mode = re.search(r"\[(\w+)\]", tree.text("/sys/kernel/mm/transparent_hugepage/enabled") or "")
     return Memory(
         total_bytes=sizes.get("MemTotal"),
         available_bytes=sizes.get("MemAvailable"),
         swap_bytes=swap,
         swap_used_bytes=None if swap is None or free is None else swap - free,
-        huge_pages=chosen(tree.text("/sys/kernel/mm/transparent_hugepage/enabled")),
+        huge_pages=mode[1] if mode else None,
         overcommit=tree.number("/proc/sys/vm/overcommit_memory"),
         numa_balancing=tree.number("/proc/sys/kernel/numa_balancing"),
         zone_reclaim=tree.number("/proc/sys/vm/zone_reclaim_mode"),
         huge_page_bytes=sizes.get("Hugepagesize"),
-        huge_pages_total=_count(text, "HugePages_Total"),
-        huge_pages_free=_unreserved(_count(text, "HugePages_Free"), _count(text, "HugePages_Rsvd")),
+        huge_pages_total=sizes.get("HugePages_Total"),
+        huge_pages_free=None if pages_free is None else max(0, pages_free - sizes.get("HugePages_Rsvd", 0)),
     )
-
-
-def meminfo(text: str) -> dict[str, int]:
-    """Return the sizes in /proc/meminfo in bytes."""
-    found = re.findall(r"^(\w+):\s*(\d+) kB$", text, re.MULTILINE)
-    return {name: int(kilobytes) * KILOBYTE for name, kilobytes in found}
-
-
-def _count(text: str, name: str) -> int | None:
-    found = re.search(rf"^{name}:\s*(\d+)$", text, re.MULTILINE)
-    return int(found[1]) if found else None
-
-
-def _unreserved(free: int | None, promised: int | None) -> int | None:
-    """Return free − promised pages: the kernel counts mapped pages without an access as free."""
-    return None if free is None else max(0, free - (promised or 0))
-
-
-def chosen(text: str | None) -> str | None:
-    """Return the selected word: ``always [madvise] never`` → ``madvise``."""
-    found = re.search(r"\[(\w+)\]", text or "")
-    return found[1] if found else None
 
 
 CPU = "/sys/devices/system/cpu"
@@ -234,52 +192,41 @@ class Processor:
 
 
 def read_processor(tree: Tree) -> Processor:
-    """Read the state of the processor."""
+    """Read the state of the processor. The setting of intel_pstate counts if that driver is active."""
     smt = tree.number(f"{CPU}/smt/active")
+    boost, no_turbo = tree.text(f"{CPU}/cpufreq/boost"), tree.text(f"{CPU}/intel_pstate/no_turbo")
     nodes = [name for name in names(tree, "/sys/devices/system/node/node*") if name[4:].isdigit()]
     return Processor(
         cores=len(os.sched_getaffinity(0)),
         governors=tuple(sorted(set(texts(tree, f"{CPU}/cpu[0-9]*/cpufreq/scaling_governor")))),
-        boost=boost_state(tree.text(f"{CPU}/cpufreq/boost"), tree.text(f"{CPU}/intel_pstate/no_turbo")),
+        boost=no_turbo == "0" if no_turbo in ("0", "1") else boost == "1" if boost in ("0", "1") else None,
         smt=None if smt is None else smt == 1,
-        hypervisor=hypervisor(
-            tree.text("/proc/cpuinfo"),
-            tree.text("/sys/hypervisor/type"),
-            tree.text("/sys/class/dmi/id/product_name"),
-        ),
+        hypervisor=_hypervisor(tree),
         nodes=len(nodes) or None,
-        on_battery=on_battery(_supplies(tree)),
+        on_battery=_is_on_battery(tree),
     )
 
 
-def boost_state(generic: str | None, no_turbo: str | None) -> bool | None:
-    """Return whether boost is enabled, from acpi-cpufreq and amd-pstate, or from intel_pstate."""
-    if no_turbo in ("0", "1"):
-        return no_turbo == "0"
-    return generic == "1" if generic in ("0", "1") else None
-
-
-def hypervisor(cpuinfo: str | None, kind: str | None, product: str | None) -> str | None:
+def _hypervisor(tree: Tree) -> str | None:
     """Return the name of the hypervisor, or ``unnamed``; empty on a physical machine. None if unknown, for
     example without CPU flags (ARM).
     """
-    if kind:
+    if kind := tree.text("/sys/hypervisor/type"):
         return kind
-    flags = re.search(r"^flags\s*:(.*)$", cpuinfo or "", re.MULTILINE)
+    flags = re.search(r"^flags\s*:(.*)$", tree.text("/proc/cpuinfo") or "", re.MULTILINE)
     if flags is None:
         return None
-    return (product or "unnamed") if "hypervisor" in flags[1].split() else ""
+    product = tree.text("/sys/class/dmi/id/product_name") or "unnamed"
+    return product if "hypervisor" in flags[1].split() else ""
 
 
-def _supplies(tree: Tree) -> list[tuple[str, str]]:
+def _is_on_battery(tree: Tree) -> bool:
     folder = "/sys/class/power_supply"
-    paths = [f"{folder}/{name}" for name in names(tree, f"{folder}/*")]
-    return [(tree.text(f"{path}/type") or "", tree.text(f"{path}/status") or "") for path in paths]
-
-
-def on_battery(supplies: list[tuple[str, str]]) -> bool:
-    """Return whether a battery is discharging, from (type, status) of each supply."""
-    return any(kind == "Battery" and status == "Discharging" for kind, status in supplies)
+    of = [
+        [tree.text(f"{folder}/{name}/{fact}") for fact in ("type", "status")]
+        for name in names(tree, f"{folder}/*")
+    ]
+    return ["Battery", "Discharging"] in of
 
 
 PAGE = bytes(8192)
@@ -367,6 +314,8 @@ BUSIEST_MAX = 3
 
 PRESSURES = ("cpu", "io", "memory")
 
+Number = TypeVar("Number", int, float)
+
 
 @dataclass(frozen=True)
 class Counters:
@@ -414,21 +363,26 @@ class MachineLoad:
 
 def read_counters(tree: Tree) -> Counters:
     """Read all counters."""
-    total_s, busy_s, steal_s = cpu_times(tree.text("/proc/stat") or "")
-    vmstat = _numbers(tree.text("/proc/vmstat") or "")
+    ticks = (tree.text("/proc/stat") or "cpu" + " 0" * 8).split()[1:9]
+    user, nice, system, idle, iowait, irq, softirq, steal = (int(n) * TICK_S for n in ticks)
+    busy_s = user + nice + system + irq + softirq + steal
+    vmstat = numbers(tree.text("/proc/vmstat"))
     swapped = [vmstat[name] for name in ("pswpin", "pswpout") if name in vmstat]
     heat = texts(tree, "/sys/devices/system/cpu/cpu[0-9]*/thermal_throttle/core_throttle_count")
-    pressures = {of: pressure_s(tree.text(f"/proc/pressure/{of}")) for of in PRESSURES}
+    stalled = {
+        of: re.search(r"^some .*total=(\d+)", tree.text(f"/proc/pressure/{of}") or "", re.MULTILINE)
+        for of in PRESSURES
+    }
     return Counters(
         at_s=time.monotonic(),
-        total_s=total_s,
+        total_s=busy_s + idle + iowait,
         busy_s=busy_s,
-        steal_s=steal_s,
-        wall_ahead_s=wall_ahead_s(),
-        pressure_s={of: seconds for of, seconds in pressures.items() if seconds is not None},
+        steal_s=steal,
+        wall_ahead_s=time.time() - time.monotonic(),
+        pressure_s={of: int(found[1]) / 1e6 for of, found in stalled.items() if found},
         swapped_bytes=sum(swapped) * PAGE_BYTES if swapped else None,
         oom_kills=vmstat.get("oom_kill"),
-        throttled=sum(int(count) for count in heat) if heat else None,
+        throttled=sum(map(int, heat)) if heat else None,
         limited_s=throttled_s(tree),
         processes=_processes(tree),
     )
@@ -436,15 +390,20 @@ def read_counters(tree: Tree) -> Counters:
 
 def load_between(before: Counters, after: Counters, own: int | None = None) -> MachineLoad:
     """Return the load between two readings. ``own``: process that does not count as others, by default this
-    one."""
+    one. Processes that did not exist at both times only count in the use of the whole machine.
+    """
     elapsed_s = after.at_s - before.at_s
     total_s = max(after.total_s - before.total_s, 1e-9)
-    busy_s = after.busy_s - before.busy_s
-    stolen_s = after.steal_s - before.steal_s
+    busy_s, stolen_s = after.busy_s - before.busy_s, after.steal_s - before.steal_s
     own = os.getpid() if own is None else own
-    used = used_by_others(before, after, own)
-    own_s = _used_by(own, before, after)
-    busiest = sorted(used.items(), key=lambda item: -item[1])[:BUSIEST_MAX]
+    own_s, used_s = 0.0, dict[str, float]()
+    for pid, (name, cpu_s) in after.processes.items():
+        grown_s = cpu_s - before.processes.get(pid, (name, cpu_s))[1]
+        if pid == own:
+            own_s = grown_s
+        else:
+            used_s[name] = used_s.get(name, 0.0) + max(0.0, grown_s)
+    busiest = sorted(used_s.items(), key=lambda item: -item[1])[:BUSIEST_MAX]
     return MachineLoad(
         elapsed_s=elapsed_s,
         steal=stolen_s / busy_s if busy_s > 0 else 0.0,
@@ -458,85 +417,30 @@ def load_between(before: Counters, after: Counters, own: int | None = None) -> M
         swapped_bytes=_grown(before.swapped_bytes, after.swapped_bytes),
         oom_kills=_grown(before.oom_kills, after.oom_kills),
         throttled=_grown(before.throttled, after.throttled),
-        limited_s=None
-        if before.limited_s is None or after.limited_s is None
-        else after.limited_s - before.limited_s,
+        limited_s=_grown(before.limited_s, after.limited_s),
         clock_step_s=after.wall_ahead_s - before.wall_ahead_s,
     )
 
 
-def used_by_others(before: Counters, after: Counters, own: int) -> dict[str, float]:
-    """Return CPU seconds by program name, of processes that existed at both times. The use of others is only
-    included in that of the whole machine.
-    """
-    used: dict[str, float] = {}
-    for pid, (name, cpu_s) in after.processes.items():
-        if pid != own and pid in before.processes:
-            used[name] = used.get(name, 0.0) + max(0.0, cpu_s - before.processes[pid][1])
-    return used
-
-
-def _used_by(pid: int, before: Counters, after: Counters) -> float:
-    if pid not in before.processes or pid not in after.processes:
-        return 0.0
-    return after.processes[pid][1] - before.processes[pid][1]
-
-
-def cpu_times(text: str) -> tuple[float, float, float]:
-    """Return total, busy and steal time of /proc/stat; busy includes steal."""
-    found = re.search(r"^cpu\s+(.*)$", text, re.MULTILINE)
-    if found is None:
-        return 0.0, 0.0, 0.0
-    times = [int(ticks) * TICK_S for ticks in found[1].split()[:8]]
-    times += [0.0] * (8 - len(times))
-    idle_s = times[3] + times[4]
-    return sum(times), sum(times) - idle_s, times[7]
+def _grown(before: Number | None, after: Number | None) -> Number | None:
+    return None if before is None or after is None else after - before
 
 
 def throttled_s(tree: Tree) -> float | None:
     """Return the CPU time that limits of control groups have withheld so far; None if unknown."""
-    found = [
-        _throttled_s(tree.text(f"{place}/cpu.stat") or "") for place in dict.fromkeys(places(tree, "cpu"))
-    ]
-    known = [seconds for seconds in found if seconds is not None]
-    return max(known) if known else None
-
-
-def _throttled_s(text: str) -> float | None:
-    counts = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
-    if "throttled_usec" in counts:
-        return int(counts["throttled_usec"]) / 1e6
-    return int(counts["throttled_time"]) / 1e9 if "throttled_time" in counts else None
-
-
-def pressure_s(text: str | None) -> float | None:
-    """Return the seconds with some stalled tasks, from a file of /proc/pressure."""
-    found = re.search(r"^some .*total=(\d+)", text or "", re.MULTILINE)
-    return int(found[1]) / 1e6 if found else None
-
-
-def process_of(stat: str) -> tuple[str, float] | None:
-    """Return name and CPU seconds from /proc/PID/stat. A name may contain blanks and parentheses."""
-    name, _, rest = stat.partition("(")[2].rpartition(")")
-    fields = rest.split()
-    return (name, (int(fields[11]) + int(fields[12])) * TICK_S) if len(fields) > 12 else None
+    counts = [numbers(tree.text(f"{place}/cpu.stat")) for place in dict.fromkeys(places(tree, "cpu"))]
+    units = {"throttled_usec": 1e6, "throttled_time": 1e9}  # of cgroup versions 2 and 1
+    return max((of[name] / unit for of in counts for name, unit in units.items() if name in of), default=None)
 
 
 def _processes(tree: Tree) -> dict[int, tuple[str, float]]:
+    """Return name and CPU seconds by process. A name may contain blanks and parentheses."""
     found = {}
     for pid in names(tree, "/proc/[0-9]*"):
-        if (stat := tree.text(f"/proc/{pid}/stat")) and (process := process_of(stat)):
-            found[int(pid)] = process
+        name, _, rest = (tree.text(f"/proc/{pid}/stat") or "").partition("(")[2].rpartition(")")
+        if len(fields := rest.split()) > 12:
+            found[int(pid)] = name, (int(fields[11]) + int(fields[12])) * TICK_S
     return found
-
-
-def _numbers(text: str) -> dict[str, int]:
-    pairs = (line.split() for line in text.splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
-
-
-def _grown(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None else after - before
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,7 +27,6 @@ from pgdyno.features.doctor.checks import (
     RESUMED,
     Code,
     ServerMemory,
-    StudyExamination,
     caveats_after,
     caveats_of,
     check_machine,
@@ -51,6 +50,7 @@ from pgdyno.measure.arms import Prepared
 from pgdyno.measure.progress import Progress, Warned
 from pgdyno.report.background import machine_check_table
 from pgdyno.results.reader import Evidence
+from pgdyno.results.records import StudyEnd
 from pgdyno.results.writer import Writer
 from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.study.arm_spec import ArmSpec
@@ -172,72 +172,49 @@ MANY = ServerMemory("17", clients=100, shared_buffers_bytes=8 * GB, huge_pages="
 FULL = {"preemption": "full"}
 
 
-def reserved(total: int, free: int) -> dict[str, int]:
-    return {"huge_page_bytes": 2 * 2**20, "huge_pages_total": total, "huge_pages_free": free}
+def reserved(total: int, free: int, preemption: str = "voluntary") -> MachineState:
+    pages = {"huge_page_bytes": 2 * 2**20, "huge_pages_total": total, "huge_pages_free": free}
+    return like(memory=pages, kernel={"preemption": preemption})
 
 
-STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[str], str]] = [
+def other(**changed: Any) -> ServerMemory:
+    return replace(MANY, **changed)
+
+
+NONE, FULL = reserved(0, 0), reserved(0, 0, "full")
+SMALL = {Code.SMALL_PAGES}
+STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[Code], str]] = [
     # no pages at all; the remedy contains the number for the servers that run at the same time
-    (like(memory=reserved(0, 0)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
-    (like(memory=reserved(0, 0)), [[MANY, MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8600)"),
-    (like(memory=reserved(0, 0)), [[MANY], [MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=4300)"),
+    (NONE, [[MANY]], SMALL, "vm.nr_hugepages=4300)"),
+    (NONE, [[MANY, MANY]], SMALL, "vm.nr_hugepages=8600)"),
+    (NONE, [[MANY], [MANY]], SMALL, "vm.nr_hugepages=4300)"),
     # pages used by others remain theirs
-    (like(memory=reserved(5000, 1000)), [[MANY]], {Code.SMALL_PAGES}, "vm.nr_hugepages=8300)"),
+    (reserved(5000, 1000), [[MANY]], SMALL, "vm.nr_hugepages=8300)"),
+    (reserved(5000, 4299), [[MANY]], SMALL, "4300 huge pages are needed, 4299 are free"),
+    (reserved(5000, 4300), [[MANY]], set(), ""),
+    (reserved(5000, 5000), [[MANY, other(arm="18")]], SMALL, "17, 18"),
     (
-        like(memory=reserved(5000, 4299)),
-        [[MANY]],
-        {Code.SMALL_PAGES},
-        "4300 huge pages are needed, 4299 are free",
-    ),
-    (like(memory=reserved(5000, 4300)), [[MANY]], set(), ""),
-    (
-        like(memory=reserved(5000, 5000)),
-        [[MANY, replace(MANY, arm="18")]],
-        {Code.SMALL_PAGES},
-        "17, 18",
-    ),
-    (
-        like(memory=reserved(5000, 5000)),
-        [[MANY, replace(MANY, arm="18", huge_pages="off")]],
-        {Code.SMALL_PAGES},
-        "shared buffers of 18 are not in huge pages (huge_pages is off)",
+        reserved(5000, 5000),
+        [[MANY, other(arm="18", huge_pages="off")]],
+        SMALL,
+        "18 are not in huge pages (huge_pages is off)",
     ),
     # a server that does not report its pages: 10% above its shared buffers
-    (
-        like(memory=reserved(0, 0)),
-        [[replace(MANY, pages=None)]],
-        {Code.SMALL_PAGES},
-        "vm.nr_hugepages=4506)",
-    ),
-    (like(memory=reserved(9, 9)), [[replace(MANY, huge_pages="on")]], set(), ""),
-    (like(memory=reserved(9, 9)), [[replace(MANY, runs=True, status="on")]], set(), ""),
-    (
-        like(memory=reserved(9999, 9999)),
-        [[replace(MANY, runs=True, status="off")]],
-        {Code.SMALL_PAGES},
-        "found no huge pages when it started",
-    ),
-    (like(memory=reserved(9999, 9999)), [[replace(MANY, runs=True)]], set(), ""),  # up to 16: not reported
+    (NONE, [[other(pages=None)]], SMALL, "vm.nr_hugepages=4506)"),
+    (reserved(9, 9), [[other(huge_pages="on")]], set(), ""),
+    (reserved(9, 9), [[other(runs=True, status="on")]], set(), ""),
+    (reserved(9999, 9999), [[other(runs=True, status="off")]], SMALL, "found no huge pages when it started"),
+    (reserved(9999, 9999), [[other(runs=True)]], set(), ""),  # up to 16: not reported
     # small buffers or few clients: at most 64 MB of page tables
-    (like(memory=reserved(0, 0)), [[replace(MANY, clients=4)]], set(), ""),
-    (like(memory=reserved(0, 0)), [[replace(MANY, clients=5)]], {Code.SMALL_PAGES}, "grow to 80 MB"),
-    (like(memory=reserved(0, 0)), [[replace(MANY, shared_buffers_bytes=GB // 8)]], set(), ""),
+    (NONE, [[other(clients=4)]], set(), ""),
+    (NONE, [[other(clients=5)]], SMALL, "grow to 80 MB"),
+    (NONE, [[other(shared_buffers_bytes=GB // 8)]], set(), ""),
     # preemption in a study matters with more clients than cores and without huge pages
-    (like(memory=reserved(0, 0), kernel=FULL), [[replace(MANY, clients=2)]], set(), ""),
-    (
-        like(memory=reserved(0, 0), kernel=FULL),
-        [[replace(MANY, clients=3)]],
-        {Code.PREEMPTION},
-        "half",
-    ),
-    (like(memory=reserved(5000, 5000), kernel=FULL), [[MANY]], set(), ""),
-    (
-        like(memory=reserved(0, 0), kernel=FULL),
-        [[MANY]],
-        {Code.PREEMPTION, Code.SMALL_PAGES},
-        "preempt=lazy",
-    ),
-    (like(memory=reserved(0, 0), kernel={"preemption": "lazy"}), [[MANY]], {Code.SMALL_PAGES}, "4300"),
+    (FULL, [[other(clients=2)]], set(), ""),
+    (FULL, [[other(clients=3)]], {Code.PREEMPTION}, "half"),
+    (reserved(5000, 5000, "full"), [[MANY]], set(), ""),
+    (FULL, [[MANY]], {Code.PREEMPTION, Code.SMALL_PAGES}, "preempt=lazy"),
+    (reserved(0, 0, "lazy"), [[MANY]], SMALL, "4300"),
 ]
 
 
@@ -251,7 +228,7 @@ def test_huge_pages_and_preemption_are_checked_for_the_servers_of_a_study(
 
 
 def test_a_running_server_that_does_not_report_huge_pages_is_unknown() -> None:
-    found = {one.about: one.found for one in check_machine(QUIET, servers=[[replace(MANY, runs=True)]])}
+    found = {one.about: one.found for one in check_machine(QUIET, servers=[[other(runs=True)]])}
     assert found["huge pages for shared buffers"] == "unknown"
 
 
@@ -268,7 +245,7 @@ def test_the_servers_of_a_study_come_with_its_settings_and_clients(
     found = servers_of(prepared)
     assert [[server.arm for server in together] for together in found] == groups
     every = [server for together in found for server in together]
-    assert every == [MANY, replace(MANY, arm="18", pages=None)]
+    assert every == [MANY, other(arm="18", pages=None)]
 
 
 BARELY_FINE = [
@@ -297,35 +274,30 @@ def test_a_value_at_its_limit_passes(state: MachineState) -> None:
 
 
 def test_an_unreported_fact_is_unknown_and_neither_passed_nor_a_finding() -> None:
+    processor = dict.fromkeys(("boost", "smt", "hypervisor", "nodes", "on_battery"))
+    load = dict.fromkeys(("swapped_bytes", "oom_kills", "throttled", "limited_s"))
     silent = like(
-        processor={"governors": (), "boost": None, "smt": None, "hypervisor": None, "nodes": None}
-        | {"on_battery": None},
+        processor={"governors": (), **processor},
         memory={"huge_pages": None, "swap_used_bytes": None},
         kernel={"preemption": None},
         clock={"source": None},
-        load={"pressure": {}, "swapped_bytes": None, "oom_kills": None, "throttled": None, "limited_s": None},
+        load={"pressure": {}, **load},
         disk={"file_system": None, "syncs": None},
     )
-    by_kind = {
-        kind: {c.about for c in check_machine(silent) if c.found == kind} for kind in ("fine", "unknown")
-    }
-    assert len(by_kind["unknown"]) == 19
-    assert by_kind["fine"] == {
+    checked = check_machine(silent)
+    assert sum(one.found == "unknown" for one in checked) == 19
+    assert {one.about for one in checked if one.found != "unknown"} == {
         *("limit of CPU time", "limit of memory", "open files of a process"),
         *("other load", "stolen CPU time", "free space for the data", "time of day"),
     }
-    assert not caveats_of(check_machine(silent))
+    assert not caveats_of(checked)
 
 
-def test_a_virtual_disk_is_fine_with_a_word_on_its_host() -> None:
+def test_disks_are_checked_with_local_data_only() -> None:
     told = {one.about: one.text for one in check_machine(like(disk={"device": "vda"}))}
     assert "durable is unknown" in told["flush of a page (write and fdatasync)"]
-
-
-def test_disks_are_not_checked_without_local_data() -> None:
-    assert not [
-        one for one in check_machine(replace(QUIET, disk=None)) if "data" in one.about or "flush" in one.about
-    ]
+    without = [one.about for one in check_machine(replace(QUIET, disk=None))]
+    assert not [about for about in without if "data" in about or "flush" in about]
 
 
 def test_after_a_study_only_what_changed_is_a_caveat() -> None:
@@ -351,87 +323,87 @@ def test_after_a_study_only_what_changed_is_a_caveat() -> None:
     assert load.parameters["when"] == AFTER
 
 
+Examine = Callable[..., list[str]]
+
+
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    """A results file of a study."""
-    write_study(tmp_path / "study.sqlite", Synthetic(blocks=2))
-    return tmp_path / "study.sqlite"
+def examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Examine:
+    """Return a function that examines the machine around a study, and returns the warnings."""
+
+    def run(
+        examine: Callable[..., MachineState],
+        known: frozenset[str] | None = None,
+        ending: StudyEnd = StudyEnd.BUDGET,
+        **changed: Any,
+    ) -> list[str]:
+        write_study(tmp_path / "e", Synthetic(blocks=2), Synthetic(blocks=2, levels={"clients": "8"}))
+        monkeypatch.setattr(checks, "examine_machine", examine)
+        seen: list[Progress] = []
+        with Writer.resume(tmp_path / "e") as writer:
+            ready = [Prepared(study(**changed), [], [], [], tmp_path, in_effect={})] * 2
+            checks.examine(writer, ready, seen.append, known)(ending)
+        return [one.text for one in seen if isinstance(one, Warned)]
+
+    return run
 
 
-def test_the_doctor_writes_into_the_evidence_before_and_after(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "study.sqlite"
-    write_study(path, Synthetic(blocks=2), Synthetic(blocks=2, levels={"clients": "8"}))
+def test_the_doctor_writes_into_the_evidence_before_and_after(tmp_path: Path, examined: Examine) -> None:
     states = [like(load={"others": 0.3}), like(disk={"free_bytes": GB})]
-    asked: list[tuple[float, Path | None, float]] = []
+    asked: list[tuple[object, ...]] = []
 
-    def given(watch_s: float, data_path: Path | None, sync_s: float) -> MachineState:
-        asked.append((watch_s, data_path, sync_s))
+    def given(*of: object) -> MachineState:
+        asked.append(of)
         return states[len(asked) - 1]
 
-    monkeypatch.setattr(checks, "examine_machine", given)
-    seen: list[Progress] = []
-    with Writer.resume(path) as writer:
-        doctor = StudyExamination.begin(writer, [study(), study()], tmp_path, seen.append)
-        doctor.end()
+    assert examined(given) == [caveat.text for caveat in caveats_of(passing(states[0], BEFORE))]
     assert asked == [(pytest.approx(0.6), tmp_path, pytest.approx(0.3))] * 2
-    assert [one.text for one in seen if isinstance(one, Warned)] == [
-        caveat.text for caveat in caveats_of(passing(states[0], BEFORE))
-    ]
-    with Evidence(path) as evidence:
+    with Evidence(tmp_path / "e") as evidence:
         for case in (0, 1):
             stored = [caveat.code for caveat in evidence.caveats(case)]
             assert stored == [Code.OTHER_LOAD, Code.SPACE_SHORT]
         noted = evidence.study(0).host["states"]
     assert [state["when"] for state in noted] == [BEFORE, AFTER]
     assert noted[0]["load"]["others"] == 0.3
-    assert {check["about"] for check in noted[1]["checks"]} == {one.about for one in check_machine(QUIET)}
+    assert {check["about"] for check in noted[1]["checks"]} == {
+        one.about for one in check_machine(QUIET, servers=[[]])
+    }
 
 
-def test_a_resumed_study_reports_only_new_messages(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_study_reports_only_new_messages(tmp_path: Path, examined: Examine) -> None:
     busy = like(load={"others": 0.3}, processor={"smt": True})
-    monkeypatch.setattr(checks, "examine_machine", lambda *_: busy)
-    with Writer.resume(path) as writer:
-        known = frozenset({Code.SMT})
-        StudyExamination.begin(writer, [study()], path.parent, lambda _: None, known).end()
-    with Evidence(path) as evidence:
+    examined(lambda *_: busy, frozenset({Code.SMT}))
+    with Evidence(tmp_path / "e") as evidence:
         (caveat,) = evidence.caveats(0)
         states = evidence.study(0).host["states"]
     assert (caveat.code, caveat.parameters["when"]) == (Code.OTHER_LOAD, RESUMED)
     assert [state["when"] for state in states] == [RESUMED, AFTER]
 
 
-def test_an_unreadable_machine_does_not_fail_a_study(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_machine_does_not_fail_a_study(tmp_path: Path, examined: Examine) -> None:
     def fails(*_: object) -> MachineState:
         raise ValueError("a line of /proc that nobody knows")
 
-    monkeypatch.setattr(checks, "examine_machine", fails)
-    seen: list[Progress] = []
-    with Writer.resume(path) as writer:
-        StudyExamination.begin(writer, [study()], path.parent, seen.append).end()
-    with Evidence(path) as evidence:
+    (said,) = examined(fails)
+    assert said.endswith("ValueError: a line of /proc that nobody knows")
+    with Evidence(tmp_path / "e") as evidence:
         assert "states" not in evidence.study(0).host
         assert not evidence.caveats(0)
-    (said,) = [one.text for one in seen if isinstance(one, Warned)]
-    assert said.endswith("ValueError: a line of /proc that nobody knows")
 
 
-def test_stopping_a_study_does_not_wait_for_the_doctor(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_a_study_does_not_wait_for_the_doctor(examined: Examine) -> None:
     asked: list[float] = []
 
     def given(watch_s: float, *_: object) -> MachineState:
         asked.append(watch_s)
         return QUIET
 
-    monkeypatch.setattr(checks, "examine_machine", given)
-    with Writer.resume(path) as writer:
-        of = [study(budget_s=3600.0)]
-        StudyExamination.begin(writer, of, path.parent, lambda _: None).end(promptly=True)
+    examined(given, ending=StudyEnd.INTERRUPTED, budget_s=3600.0)
     assert asked == [2.0, 0.2]
 
 
-def test_the_table_of_the_machine_has_no_repeated_sentence(path: Path) -> None:
+def test_the_table_of_the_machine_has_no_repeated_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "e"
+    write_study(path, Synthetic(blocks=2))
     checks = [{"about": one.about, "found": one.found, "text": one.text} for one in check_machine(DISTURBED)]
     with Writer.resume(path) as writer:
         for when in (BEFORE, AFTER, RESUMED, AFTER):
@@ -468,73 +440,59 @@ def test_the_doctor_takes_little_of_a_studys_time(changed: dict[str, Any], watch
 
 
 @pytest.fixture
-def swift(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found(monkeypatch, tmp_path, like(load={"others": 0.3}))
-
-
-def found(monkeypatch: pytest.MonkeyPatch, cache: Path, state: MachineState) -> None:
-    """Findings of a command that does not inspect a machine and has no cache."""
-    place = SimpleNamespace(root=cache)
-    monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: place))
+def told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., str]:
+    """Return a function that runs the command, which inspects no machine and has no cache."""
+    monkeypatch.setattr(command, "Cache", SimpleNamespace(open=lambda: SimpleNamespace(root=tmp_path)))
     monkeypatch.setattr(command, "_programs", lambda _: [checks.engine("release")])
-    monkeypatch.setattr(command, "examine_machine", lambda *_: state)
+
+    def run(state: MachineState, status: int, *options: str) -> str:
+        monkeypatch.setattr(command, "examine_machine", lambda *_: state)
+        assert run_command(["doctor", *options]) == status
+        return capsys.readouterr().out
+
+    return run
 
 
-@pytest.mark.usefixtures("swift")
-def test_findings_come_first_and_passed_checks_take_one_line_each(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["doctor"]) == 0
-    told = capsys.readouterr().out
-    assert re.match(r"1 problem found in \d+ checks\n- other-load: Other programs used", told)
-    assert "Stop these programs, or measure while they do not run." in told
-    assert "\nok\n  CPU frequency governor: performance\n" in told
-    assert "unknown" not in told
+BUSY = like(load={"others": 0.3})
 
 
-@pytest.mark.usefixtures("swift")
-def test_strict_makes_findings_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command(["doctor", "--strict", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    finding = next(check for check in told["checks"] if check["found"] == "disturbs")
-    assert (finding["code"], finding["remedy"]) == (
-        Code.OTHER_LOAD,
-        wordings()[Code.OTHER_LOAD].remedy,
-    )
-    assert told["machine"]["clock"] == {"source": "tsc", "read_ns": 45.0}
+def test_findings_come_first_and_passed_checks_take_one_line_each(told: Callable[..., str]) -> None:
+    text = told(BUSY, 0)
+    assert re.match(r"1 problem found in \d+ checks\n- other-load: Other programs used", text)
+    assert "Stop these programs, or measure while they do not run." in text
+    assert "\nok\n  CPU frequency governor: performance\n" in text
+    assert "unknown" not in text
 
 
-def test_strict_passes_on_a_quiet_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    found(monkeypatch, tmp_path, QUIET)
-    assert run_command(["doctor", "--strict"]) == 0
+def test_strict_makes_findings_a_failure(told: Callable[..., str]) -> None:
+    found = json.loads(told(BUSY, 1, "--strict", "--json"))
+    finding = next(check for check in found["checks"] if check["found"] == "disturbs")
+    assert (finding["code"], finding["remedy"]) == (Code.OTHER_LOAD, wordings()[Code.OTHER_LOAD].remedy)
+    assert found["machine"]["clock"] == {"source": "tsc", "read_ns": 45.0}
+    told(QUIET, 0, "--strict")
 
 
-@pytest.mark.parametrize(
-    ("cflags", "assertions", "flags"),
-    [
-        ("-g -O2", "off", None),
-        ("-O0 -ggdb", "off", "-O0"),
-        ("-Og", "on", "-Og --enable-cassert"),
-        ("-O2", "on", "--enable-cassert"),
-        ("", None, None),
-    ],
-)
-def test_a_server_reports_whether_it_was_built_for_debugging(
-    cflags: str, assertions: str | None, flags: str | None
-) -> None:
+def catalogue(cflags: str, assertions: str | None = None) -> Catalogue:
     initial = {} if assertions is None else {"debug_assertions": assertions}
-    checked = checks.server("17.5 (system)", Catalogue("PostgreSQL 17.5", {"CFLAGS": cflags}, {}, initial))
-    assert (checked.caveat.parameters["flags"] if checked.caveat else None) == flags
+    return Catalogue("PostgreSQL 17.5", {"CFLAGS": cflags}, {}, initial)
 
 
-def test_servers_are_reported_together_except_for_those_with_findings() -> None:
-    good = Catalogue("", {"CFLAGS": "-O2"}, {}, {})
-    bad = Catalogue("", {"CFLAGS": "-O0"}, {}, {})
-    found = checks.server_checks({"17": good, "18": good, "19": bad, "20": None})
-    assert [(one.found, one.about) for one in found] == [
-        ("disturbs", "server 19"),
-        ("fine", "installed and cached servers"),
-    ]
-    assert found[1].text == "2 not built for debugging, 1 unknown"
-    assert [one.found for one in checks.server_checks({"20": None})] == ["unknown"]
+def test_debug_builds_are_reported_one_by_one_and_the_other_servers_together() -> None:
+    known = {
+        **{"17": catalogue("-g -O2", "off"), "18": catalogue(""), "unused": None},
+        **{"19": catalogue("-O0 -ggdb", "off"), "20": catalogue("-Og", "on"), "21": catalogue("-O2", "on")},
+    }
+    *bad, good = checks.server_checks(known)
+    flags = {one.about: one.caveat and one.caveat.parameters["flags"] for one in bad}
+    assert flags == {
+        "server 19": "-O0",
+        "server 20": "-Og --enable-cassert",
+        "server 21": "--enable-cassert",
+    }
+    assert (good.found, good.text) == ("fine", "2 not built for debugging, 1 unknown")
+    assert [one.found for one in checks.server_checks({"unused": None})] == ["unknown"]
     assert checks.engine("debug").caveat == Caveat(CoreCode.DEBUG_ENGINE)
     assert checks.engine(None).found == "unknown"
 

@@ -16,6 +16,7 @@ from pgdyno.features.doctor.machine_state import (
     measure_flushes,
     percentile_summary,
     read_counters,
+    read_kernel,
     read_memory,
     read_processor,
     throttled_s,
@@ -24,6 +25,8 @@ from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import machine_resources, places, read_limits
 
 CPU = "sys/devices/system/cpu"
+POWER = "sys/class/power_supply"
+PRODUCT = "sys/class/dmi/id/product_name"
 
 
 def tree(root: Path, files: dict[str, str]) -> Tree:
@@ -35,38 +38,44 @@ def tree(root: Path, files: dict[str, str]) -> Tree:
 
 
 @pytest.mark.parametrize(
-    ("generic", "no_turbo", "boost"),
+    ("facts", "files", "expected"),
     [
-        ("1\n".strip(), None, True),
-        ("0", None, False),
-        (None, "0", True),
-        (None, "1", False),
-        ("1", "1", False),  # intel_pstate decides if it is active
-        (None, None, None),
-        ("?", None, None),
+        ("boost", {f"{CPU}/cpufreq/boost": "1\n"}, True),
+        ("boost", {f"{CPU}/cpufreq/boost": "0"}, False),
+        ("boost", {f"{CPU}/intel_pstate/no_turbo": "0"}, True),
+        (
+            "boost",
+            {f"{CPU}/cpufreq/boost": "1", f"{CPU}/intel_pstate/no_turbo": "1"},
+            False,
+        ),  # the active one
+        ("boost", {f"{CPU}/cpufreq/boost": "?"}, None),
+        ("hypervisor", {"proc/cpuinfo": "flags\t\t: fpu vme hypervisor sse\n"}, "unnamed"),
+        ("hypervisor", {"proc/cpuinfo": "flags : hypervisor\n", PRODUCT: "KVM"}, "KVM"),
+        ("hypervisor", {"proc/cpuinfo": "processor : 0\nflags\t: fpu vme\n", PRODUCT: "ThinkPad"}, ""),
+        ("hypervisor", {"proc/cpuinfo": "flags : fpu\n", "sys/hypervisor/type": "xen"}, "xen"),
+        ("hypervisor", {"proc/cpuinfo": "Features : fp asimd\n"}, None),
+        (
+            "on_battery",
+            {f"{POWER}/AC/type": "Mains", f"{POWER}/B/type": "Battery", f"{POWER}/B/status": "Discharging"},
+            True,
+        ),
+        ("on_battery", {f"{POWER}/B/type": "Battery", f"{POWER}/B/status": "Charging"}, False),
+        ("smt", {f"{CPU}/smt/active": "1\n"}, True),
+        ("nodes", {"sys/devices/system/node/node0/x": "", "sys/devices/system/node/node1/x": ""}, 2),
+        (
+            "governors",
+            {
+                f"{CPU}/cpu{n}/cpufreq/scaling_governor": of
+                for n, of in enumerate(("powersave", "performance"))
+            },
+            ("performance", "powersave"),
+        ),
     ],
 )
-def test_the_state_of_boost_comes_from_the_active_driver(
-    generic: str | None, no_turbo: str | None, boost: bool | None
+def test_a_processor_is_read_from_the_files_of_the_kernel(
+    tmp_path: Path, facts: str, files: dict[str, str], expected: object
 ) -> None:
-    assert machine_state.boost_state(generic, no_turbo) is boost
-
-
-@pytest.mark.parametrize(
-    ("cpuinfo", "kind", "product", "name"),
-    [
-        ("flags\t\t: fpu vme hypervisor sse\n", None, None, "unnamed"),
-        ("flags\t\t: fpu vme hypervisor sse\n", None, "KVM", "KVM"),
-        ("flags\t\t: fpu vme sse\n", None, "ThinkPad", ""),
-        ("flags : fpu\n", "xen", None, "xen"),
-        ("Features : fp asimd\n", None, None, None),
-        (None, None, None, None),
-    ],
-)
-def test_a_hypervisor_shows_in_the_flags_of_the_processor(
-    cpuinfo: str | None, kind: str | None, product: str | None, name: str | None
-) -> None:
-    assert machine_state.hypervisor(cpuinfo, kind, product) == name
+    assert getattr(read_processor(tree(tmp_path, files)), facts) == expected
 
 
 CONFIG = "CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_{}=y\nCONFIG_PREEMPT_COUNT=y\n"
@@ -92,78 +101,50 @@ CONFIG = "CONFIG_PREEMPT_BUILD=y\n# CONFIG_PREEMPT is not set\nCONFIG_PREEMPT_{}
     ],
 )
 def test_the_preemption_model_comes_from_the_running_kernel_its_boot_or_its_build(
-    told: dict[str, str], model: str | None
+    tmp_path: Path, told: dict[str, str], model: str | None
 ) -> None:
-    parts = dict.fromkeys(("debug", "version", "command_line", "config", "release"))
-    assert machine_state.preemption_model(**{**parts, **told}) == model
-
-
-def test_a_kernels_configuration_is_read_from_proc_or_boot(tmp_path: Path) -> None:
-    files = {"proc/sys/kernel/osrelease": "6.1.0\n", "proc/sys/kernel/version": "#1 SMP PREEMPT_DYNAMIC\n"}
-    machine = tree(tmp_path, {**files, "boot/config-6.1.0": CONFIG.format("VOLUNTARY")})
-    assert machine_state.read_kernel(machine) == machine_state.Kernel("6.1.0", "voluntary")
-    (tmp_path / "proc/config.gz").write_bytes(gzip.compress(CONFIG.format("NONE").encode()))
-    assert machine_state.read_kernel(machine).preemption == "none"
-    (tmp_path / "proc/config.gz").write_bytes(b"no archive")
-    assert machine_state.read_kernel(machine).preemption == "voluntary"
-
-
-def test_huge_pages_that_are_promised_are_not_free(tmp_path: Path) -> None:
-    text = "HugePages_Total: 100\nHugePages_Free: 60\nHugePages_Rsvd: 25\nHugepagesize:    2048 kB\n"
-    read = read_memory(tree(tmp_path, {"proc/meminfo": text}))
-    assert (read.huge_pages_total, read.huge_pages_free, read.huge_page_bytes) == (100, 35, 2 * 2**20)
-    silent = read_memory(tree(tmp_path / "silent", {}))
-    assert (silent.huge_pages_total, silent.huge_pages_free, silent.huge_page_bytes) == (None, None, None)
-
-
-def test_a_battery_counts_while_it_is_emptied() -> None:
-    assert machine_state.on_battery([("Mains", ""), ("Battery", "Discharging")])
-    assert not machine_state.on_battery([("Battery", "Charging"), ("Mains", "")])
-    assert not machine_state.on_battery([])
-
-
-def test_a_processor_is_read_core_by_core(tmp_path: Path) -> None:
-    files = {
-        f"{CPU}/cpu0/cpufreq/scaling_governor": "performance\n",
-        f"{CPU}/cpu1/cpufreq/scaling_governor": "powersave\n",
-        f"{CPU}/cpufreq/boost": "1\n",
-        f"{CPU}/smt/active": "1\n",
-        "sys/devices/system/node/node0/x": "",
-        "sys/devices/system/node/node1/x": "",
-        "proc/cpuinfo": "processor : 0\nflags : fpu\n",
+    release = told.get("release", "6.1.0")
+    places = {
+        "debug": "sys/kernel/debug/sched/preempt",
+        "version": "proc/sys/kernel/version",
+        "command_line": "proc/cmdline",
+        "config": f"boot/config-{release}",
+        "release": "proc/sys/kernel/osrelease",
     }
-    found = read_processor(tree(tmp_path, files))
-    assert found.governors == ("performance", "powersave")
-    assert (found.boost, found.smt, found.nodes, found.hypervisor) == (True, True, 2, "")
+    files = {places[name]: text for name, text in {"release": release, **told}.items()}
+    assert read_kernel(tree(tmp_path, files)).preemption == model
+
+
+def test_a_configuration_in_proc_comes_before_that_in_boot(tmp_path: Path) -> None:
+    version = {"proc/sys/kernel/osrelease": "6.1.0\n", "proc/sys/kernel/version": "#1 SMP PREEMPT_DYNAMIC\n"}
+    machine = tree(tmp_path, {**version, "boot/config-6.1.0": CONFIG.format("VOLUNTARY")})
+    (tmp_path / "proc/config.gz").write_bytes(gzip.compress(CONFIG.format("NONE").encode()))
+    assert read_kernel(machine) == machine_state.Kernel("6.1.0", "none")
+    (tmp_path / "proc/config.gz").write_bytes(b"no archive")
+    assert read_kernel(machine).preemption == "voluntary"
 
 
 def test_facts_that_a_machine_does_not_report_are_unknown(tmp_path: Path) -> None:
     silent = Tree(tmp_path)
-    found = read_processor(silent)
-    assert (found.governors, found.boost, found.smt, found.nodes, found.hypervisor) == (
-        (),
-        None,
-        None,
-        None,
-        None,
-    )
+    of = read_processor(silent)
+    assert (of.governors, of.boost, of.smt, of.nodes, of.hypervisor) == ((), None, None, None, None)
     assert set(vars(read_memory(silent)).values()) == {None}
     counters = read_counters(silent)
     assert (counters.throttled, counters.limited_s, counters.oom_kills, counters.swapped_bytes) == (None,) * 4
-    assert not counters.pressure_s
+    assert not counters.pressure_s and counters.total_s == 0
 
 
-def test_memory_is_read_in_bytes(tmp_path: Path) -> None:
+def test_memory_is_read_in_bytes_and_huge_pages_that_are_promised_are_not_free(tmp_path: Path) -> None:
     files = {
-        "proc/meminfo": "MemTotal:  4000 kB\nMemAvailable: 3000 kB\nSwapTotal: 100 kB\n"
-        "SwapFree: 40 kB\nHugePages_Total: 0\n",
+        "proc/meminfo": "MemTotal:  4000 kB\nMemAvailable: 3000 kB\nSwapTotal: 100 kB\nSwapFree: 40 kB\n"
+        "HugePages_Total: 100\nHugePages_Free: 60\nHugePages_Rsvd: 25\nHugepagesize:    2048 kB\n",
         "sys/kernel/mm/transparent_hugepage/enabled": "[always] madvise never\n",
         "proc/sys/vm/zone_reclaim_mode": "1\n",
     }
     found = read_memory(tree(tmp_path, files))
     assert (found.total_bytes, found.swap_bytes, found.swap_used_bytes) == (4096000, 102400, 61440)
     assert (found.huge_pages, found.zone_reclaim, found.overcommit) == ("always", 1, None)
-    assert machine_state.chosen("always madvise never") is None
+    assert (found.huge_pages_total, found.huge_pages_free, found.huge_page_bytes) == (100, 35, 2 * 2**20)
 
 
 V1 = "4:memory:/a/b\n3:cpu,cpuacct:/a\n0::/\n"
@@ -295,8 +276,6 @@ def test_this_machine_counts_this_process() -> None:
     counters = read_counters(Tree())
     assert os.getpid() in counters.processes
     assert 0 <= counters.steal_s <= counters.busy_s <= counters.total_s
-    assert machine_state.cpu_times("intr 5\n") == (0.0, 0.0, 0.0)
-    assert machine_state.process_of("") is None
     assert TICK_S > 0
 
 
