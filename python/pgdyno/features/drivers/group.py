@@ -16,7 +16,7 @@ import queue
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -336,20 +336,18 @@ class EventMerge:
         return {**event, **{key: event[key] + shift_ns for key in INSTANTS if key in event}}
 
     def _merged(self, parts: Sequence[Event]) -> list[Event]:
-        match parts[0]["event"]:
-            case "started":
-                return [started(parts, self._epoch_unix_ns)]
-            case "connected":
-                return [connected(parts)]
-            case "barrier":
-                return [barrier(parts)]
+        first = parts[0]
+        if (rules := RULES.get(first["event"])) is None:
+            return [first]
+        merged = {**first, **_by_rules(parts, rules)}
+        match first["event"]:
+            case "started":  # by several processes: a process ID and a clock of one would mislead
+                kept = {key: merged[key] for key in ("event", *rules)}
+                return [{**kept, "epoch_unix_ns": self._epoch_unix_ns}]
             case "slice":
-                rest = self._rest_of_intervals(parts[0]["slice"], parts[0]["target"])
-                return [*rest, merged_slice(parts)]
-            case "result":
-                return [result(parts)]
+                return [*self._rest_of_intervals(first["slice"], first["target"]), merged]
             case _:
-                return [parts[0]]
+                return [merged]
 
     def _add_interval(self, engine: int, event: Event) -> list[Event]:
         """Return the interval that all engines have reached. Its bounds are multiples of the interval since
@@ -391,36 +389,85 @@ class EventMerge:
             raise PartsDifferError(f"the slices of load generator {engine + 1} do not add up to its result")
 
 
-def started(parts: Sequence[Event], epoch_unix_ns: int) -> Event:
-    """Return the start of the run. It has no process ID, because it has several processes."""
-    _require_equal(parts, "io")
-    return {
-        "event": "started",
-        "epoch_unix_ns": epoch_unix_ns,
-        "threads": sum(part["threads"] for part in parts),
-        "io": parts[0]["io"],
-    }
+def added(parts: Sequence[Any]) -> Any:
+    """Return the sum of numbers, of histograms, of lists by place, or of mappings by key, at any depth."""
+    first = parts[0]
+    if isinstance(first, np.ndarray):
+        return added_bins(parts).tolist()
+    if isinstance(first, Mapping):
+        keys = dict.fromkeys(key for part in parts for key in part)
+        rules = {key: _equal(key) if key == CONSTANTS else added for key in keys}
+        return {key: rule([part[key] for part in parts if key in part]) for key, rule in rules.items()}
+    if isinstance(first, list):
+        return [added(of) for of in zip(*parts, strict=True)]
+    return sum(parts)
 
 
-def connected(parts: Sequence[Event]) -> Event:
-    """Return the connection of all clients. The round trip is that of the node with the longest one."""
-    _require_equal(parts, "server_version")
-    return {
-        **parts[0],
-        "clients": sum(part["clients"] for part in parts),
-        "connect_s": max(part["connect_s"] for part in parts),
-        "round_trip_ns": max((part["round_trip_ns"] for part in parts), key=lambda one: one["p50"]),
-    }
+CONSTANTS = "nurand_c"
+"""The part of the tally of tpcc that is equal in all engines: constants of the run."""
+
+Rule = Callable[[Sequence[Any]], Any]
+"""How the values of several engines become one."""
 
 
-def barrier(parts: Sequence[Event]) -> Event:
-    """Return the barrier that all engines have reached."""
-    totals = [part["totals"] for part in parts]
-    return {
-        **parts[0],
-        "at_ns": max(part["at_ns"] for part in parts),
-        "totals": [added(of) for of in zip(*totals, strict=True)],
-    }
+def _equal(key: str) -> Rule:
+    def rule(values: Sequence[Any]) -> Any:
+        for value in values:
+            if value != values[0]:
+                raise PartsDifferError(f"the load generators differ in {key}: {values[0]!r} and {value!r}")
+        return values[0]
+
+    return rule
+
+
+def _first_of(*ordered: str) -> Rule:
+    return lambda values: next(value for value in ordered if value in values)
+
+
+def _union(lists: Sequence[Sequence[int]]) -> list[int]:
+    return sorted(set().union(*lists))
+
+
+def _by_rules(parts: Sequence[Mapping[str, Any]], rules: Mapping[str, Rule]) -> Event:
+    return {key: rule([part[key] for part in parts]) for key, rule in rules.items()}
+
+
+OF_DRIVER: Mapping[str, Rule] = {
+    "cpu_ns": added,
+    "memory_peak_bytes": sum,
+    # of the worst node
+    "wake_late_ns": lambda nodes: _by_rules(nodes, dict.fromkeys(("p50", "p99", "max"), max)),
+    "threads": sum,
+    "io": _equal("io"),
+}
+
+RULES: Mapping[str, Mapping[str, Rule]] = {
+    "started": {"threads": sum, "io": _equal("io")},
+    "connected": {
+        "server_version": _equal("server_version"),
+        "clients": sum,
+        "connect_s": max,
+        "round_trip_ns": lambda nodes: max(nodes, key=lambda one: one["p50"]),
+    },
+    "barrier": {"at_ns": max, "totals": added},
+    # A slice closes and is drained when it is for all engines. A command reaches the engines at different
+    # times: one may have ended by time already.
+    "slice": {
+        "opened_ns": _equal("opened_ns"),
+        **dict.fromkeys(("closed_ns", "drained_ns", "swap_ns"), max),
+        "ended_by": _first_of("stop", "measure", "time", "transactions"),
+        **dict.fromkeys(("kinds", "driver_cpu_ns", "abandoned"), added),
+    },
+    "result": {
+        "stopped": _first_of("failed", "server-lost", "stop", "done"),
+        "lost": lambda values: next((value for value in values if value is not None), None),
+        "unfinished": _union,
+        "left_out": _union,
+        "targets": added,
+        "driver": lambda nodes: _by_rules(nodes, OF_DRIVER),
+    },
+}
+"""Rules by event. What has no rule is that of the first engine."""
 
 
 def interval(parts: Sequence[Sequence[Event]]) -> Event:
@@ -440,102 +487,6 @@ def interval(parts: Sequence[Sequence[Event]]) -> Event:
         "kinds": added([event["kinds"] for event in every]),
         "latency_ns": {**quantiles, "max": int(bins[-1, 0]) if len(bins) else 0},
     }
-
-
-def merged_slice(parts: Sequence[Event]) -> Event:
-    """Return the slice. It closes and is drained when it is for all engines."""
-    latest = {key: max(part[key] for part in parts) for key in ("closed_ns", "drained_ns", "swap_ns")}
-    ended_by = {part["ended_by"] for part in parts}
-    # A command reaches the engines at different times: one may have ended by time already.
-    first = next((reason for reason in ("stop", "measure", "time") if reason in ended_by), "transactions")
-    _require_equal(parts, "opened_ns")
-    return {
-        **parts[0],
-        **latest,
-        "ended_by": first,
-        "kinds": added([part["kinds"] for part in parts]),
-        "driver_cpu_ns": added([part["driver_cpu_ns"] for part in parts]),
-        "abandoned": sum(part["abandoned"] for part in parts),
-    }
-
-
-SEVERITY = ("failed", "server-lost", "stop", "done")
-
-
-def result(parts: Sequence[Event]) -> Event:
-    """Return the result. Memory and lateness are those of the node with most of it."""
-    drivers = [part["driver"] for part in parts]
-    return {
-        "event": "result",
-        "stopped": next(reason for reason in SEVERITY if any(part["stopped"] == reason for part in parts)),
-        "lost": next((part["lost"] for part in parts if part["lost"] is not None), None),
-        "unfinished": sorted({number for part in parts for number in part["unfinished"]}),
-        "left_out": sorted({number for part in parts for number in part["left_out"]}),
-        "targets": [_target(of) for of in zip(*(part["targets"] for part in parts), strict=True)],
-        "driver": {
-            "cpu_ns": added([one["cpu_ns"] for one in drivers]),
-            "memory_peak_bytes": sum(one["memory_peak_bytes"] for one in drivers),
-            "wake_late_ns": {key: max(one["wake_late_ns"][key] for one in drivers) for key in WAKE_LATE},
-            "threads": sum(one["threads"] for one in drivers),
-            "io": drivers[0]["io"],
-        },
-    }
-
-
-WAKE_LATE = ("p50", "p99", "max")
-
-
-def _target(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    kinds = {
-        kind: {
-            "counts": added([part["kinds"][kind]["counts"] for part in parts]),
-            "failures": added([part["kinds"][kind]["failures"] for part in parts]),
-            "histograms": {
-                measure: added_bins(part["kinds"][kind]["histograms"][measure] for part in parts).tolist()
-                for measure in parts[0]["kinds"][kind]["histograms"]
-            },
-        }
-        for kind in parts[0]["kinds"]
-    }
-    return {
-        "kinds": kinds,
-        "totals": added([part["totals"] for part in parts]),
-        "counters": added([part["counters"] for part in parts]),
-        "connections_lost": sum(part["connections_lost"] for part in parts),
-        "tally": _added_tally([part["tally"] for part in parts]),
-    }
-
-
-CONSTANTS = "nurand_c"
-"""The part of the tally of tpcc that is equal in all engines: constants of the run."""
-
-
-def _added_tally(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    counts: dict[str, Any] = added(
-        [{key: value for key, value in part.items() if key != CONSTANTS} for part in parts]
-    )
-    if CONSTANTS in parts[0]:
-        _require_equal(parts, CONSTANTS)
-        counts[CONSTANTS] = parts[0][CONSTANTS]
-    return counts
-
-
-def added(parts: Sequence[Any]) -> Any:
-    """Return the sum of numbers, of lists by place, or of mappings by key, at any depth."""
-    first = parts[0]
-    if isinstance(first, Mapping):
-        keys = dict.fromkeys(key for part in parts for key in part)
-        return {key: added([part[key] for part in parts if key in part]) for key in keys}
-    if isinstance(first, list):
-        return [added(of) for of in zip(*parts, strict=True)]
-    return sum(parts)
-
-
-def _require_equal(parts: Sequence[Mapping[str, Any]], key: str) -> None:
-    values = [part[key] for part in parts]
-    for value in values:
-        if value != values[0]:
-            raise PartsDifferError(f"the load generators differ in {key}: {values[0]!r} and {value!r}")
 
 
 # ----------------------------------------------------------------------

@@ -63,17 +63,17 @@ def node_caveats(trial: int, arm: str, driver: DriverFacts) -> Iterator[Caveat]:
         if node.clock_spread_s > CLOCK_SPREAD_S_MAX:
             spread = {"spread_ms": round(node.clock_spread_s * 1e3, 1), "limit_ms": CLOCK_SPREAD_S_MAX * 1e3}
             yield Caveat(Code.DRIVER_CLOCKS, {**names, **spread}, trial)
-        if (share := node.retransmitted_share or 0.0) > RETRANSMITTED_SHARE_MAX:
-            lost = {"share": percent_text(share, 1), "limit": given_percent(RETRANSMITTED_SHARE_MAX)}
-            yield Caveat(Code.DRIVER_NETWORK, {**names, **lost}, trial)
-        if (busy_share := node.driver_cpu_share or 0.0) > NODE_CPU_SHARE_MAX:
-            busy = {"share": percent_text(busy_share, 0), "limit": given_percent(NODE_CPU_SHARE_MAX)}
-            yield Caveat(Code.DRIVER_NODE_BUSY, {**names, **busy}, trial)
-        if not node.ceiling_per_s:
+        used = node.executed_per_s / node.ceiling_per_s if node.ceiling_per_s else None
+        for code, share, most, decimals in (
+            (Code.DRIVER_NETWORK, node.retransmitted_share, RETRANSMITTED_SHARE_MAX, 1),
+            (Code.DRIVER_NODE_BUSY, node.driver_cpu_share, NODE_CPU_SHARE_MAX, 0),
+            (Code.DRIVER_NEAR_CEILING, used, CEILING_SHARE_MAX, 0),
+        ):
+            if share is not None and share > most:
+                shares = {"share": percent_text(share, decimals), "limit": given_percent(most)}
+                yield Caveat(code, {**names, **shares}, trial)
+        if used is None:
             yield Caveat(Code.DRIVER_CEILING_UNKNOWN, names, trial)
-        elif (used := node.executed_per_s / node.ceiling_per_s) > CEILING_SHARE_MAX:
-            near = {"share": percent_text(used, 0), "limit": given_percent(CEILING_SHARE_MAX)}
-            yield Caveat(Code.DRIVER_NEAR_CEILING, {**names, **near}, trial)
 
 
 def repeat_void_block(
