@@ -41,7 +41,6 @@ from pgdyno.features.crash import command as crash_command
 from pgdyno.features.crash import run as crash_run
 from pgdyno.features.crash_disk.plan import CrashPlan
 from pgdyno.features.fleet import command as fleet_command
-from pgdyno.features.fleet import coordinator
 from pgdyno.features.hosts.fleet_record import FleetRecord
 from pgdyno.measure import study_runner
 from pgdyno.measure.study_runner import Request, _read_progress
@@ -391,8 +390,8 @@ def _machine(folder: Path) -> Iterator[None]:
             patch.object(crash_command, "run_crash_test", plans.crash),
             patch.object(bisect_command, "read_commits", lambda *_: COMMITS),
             patch.object(bisect_command, "run_bisect", plans.bisect),
-            patch.object(fleet_command, "_connected", lambda _: FakeCluster()),
-            patch.object(coordinator, "run_fleet", plans.fleet),
+            patch.object(fleet_command, "RayCluster", lambda _: FakeCluster()),
+            patch.object(fleet_command, "run_fleet", plans.fleet),
             contextlib.chdir(folder / "work"),
         ):
             stack.enter_context(patched)

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.cli.console import require_writable, require_writable_page, say
-from pgdyno.cli.options import Added, Output, RunCall
+from pgdyno.cli.options import Added, RunCall
 from pgdyno.cli.report import publish, status_of
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import FleetError, UsageError
+from pgdyno.features.cluster.ray import RayCluster
 from pgdyno.features.fitting.options import ANYWAY, FitOptions
+from pgdyno.features.fleet.coordinator import hosts_of, new_works, paths_of, require_new, resumed, run_fleet
+from pgdyno.features.fleet.view import FleetView
 from pgdyno.features.hosts.fleet_record import SUFFIX, FleetRecord, HostState, StudyChoices, read_fleet
 from pgdyno.features.hosts.sections import read_fleet_report
 from pgdyno.features.own_data.options import OtherData
 from pgdyno.interruption import Interruption
 from pgdyno.study.cases import Case, has_password
 from pgdyno.units import counted
-
-if TYPE_CHECKING:
-    from pgdyno.features.cluster.ray import RayCluster
-    from pgdyno.features.fleet.coordinator import Hosts
-
 
 RESUMED_BY = "pgdyno run --fleet --resume"
 
@@ -48,17 +44,15 @@ def require_own_servers(cases: Sequence[Case]) -> None:
 
 def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: bool) -> int:
     """Run a new study on the hosts of the cluster, and report it. Return the exit status."""
-    from pgdyno.features.fleet.coordinator import new_works, paths_of, require_new  # noqa: PLC0415
-
     assert call.study is not None
-    fit, data = call.added.of(FitOptions), call.added.of(OtherData).data
+    study, fit, data = call.study, call.added.of(FitOptions), call.added.of(OtherData).data
     others = Added(one for one in call.added if one is not fit)
     # Each host fits the study to itself.
     plain = replace(call, minutes=None, added=others) if fit.is_fitted else call
     asked = requested_study(plain)
     if fit.is_fitted:
         fit.require_fittable(asked.fitted.file, call.minutes)
-    cases, output = asked.request.cases, call.output
+    cases = asked.request.cases
     require_own_servers(cases)
     if cases[0].study.drivers is not None:
         raise UsageError(
@@ -73,16 +67,13 @@ def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: b
         raise UsageError("--spread cases requires a study of several cases (got 1): remove --spread")
     path, stem = paths_of(call.results)
     require_writable(path)
-    html = output.html or path.with_name(f"{stem}.html")
-    require_writable_page(html, path, force=output.force)
-    call.added.check_judging(path)
-    with _connected(address) as cluster:
-        hosts = _hosts(cluster, share_machines=share_machines)
-        works = new_works(list(hosts.nodes), stem, [case.name for case in cases] if spread else ())
+
+    def new_record(hosts: Sequence[str]) -> FleetRecord:
+        works = new_works(hosts, stem, [case.name for case in cases] if spread else ())
         require_new(path, works)
-        record = FleetRecord(
+        return FleetRecord(
             title=asked.request.title,
-            study=call.study.name,
+            study=study.name,
             text=asked.request.file,
             choices=StudyChoices(
                 fit=fit.is_fitted,
@@ -95,65 +86,52 @@ def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: b
             command=call.command,
             works=works,
         )
-        return _run(cluster, hosts, path, record, html, output, call.added)
+
+    return _run(call, address, path, new_record, share_machines=share_machines)
 
 
 def resume_on_fleet(call: RunCall, address: str, *, share_machines: bool) -> int:
     """Continue a fleet study on its hosts, and report it. Return the exit status."""
-    from pgdyno.features.fleet.coordinator import resumed  # noqa: PLC0415
-
-    path, more_minutes, output = call.results, call.minutes, call.output
+    path = call.results
     if not path.name.endswith(SUFFIX):
         raise UsageError(
             f"--fleet --resume continues a file NAME{SUFFIX} (got {path}): name that of the study"
         )
     record = read_fleet(path)
-    html = output.html or path.with_name(f"{path.name.removesuffix(SUFFIX)}.html")
-    require_writable_page(html, path, force=output.force)
-    call.added.check_judging(path)
-    with _connected(address) as cluster:
-        hosts = _hosts(cluster, share_machines=share_machines)
-        record = resumed(record, list(hosts.nodes), more_minutes)
-        return _run(
-            cluster, hosts, path, record, html, output, call.added, resume=True, more_minutes=more_minutes
-        )
-
-
-def _connected(address: str) -> AbstractContextManager[RayCluster]:
-    from pgdyno.features.cluster.ray import RayCluster  # noqa: PLC0415 - imports Ray
-
-    return RayCluster(address)
-
-
-def _hosts(cluster: RayCluster, *, share_machines: bool) -> Hosts:
-    """Return the hosts of a cluster after the checks of all nodes. Raises FleetError."""
-    from pgdyno.features.fleet.coordinator import hosts_of  # noqa: PLC0415
-
-    nodes = cluster.nodes()
-    hosts = hosts_of(nodes, cluster.check(nodes), share_machines=share_machines)
-    for sentence in hosts.unused:
-        say(f"! {sentence}; --share-machines uses it, too", wrap=True)
-    return hosts
+    return _run(
+        call,
+        address,
+        path,
+        lambda hosts: resumed(record, hosts, call.minutes),
+        share_machines=share_machines,
+    )
 
 
 def _run(
-    cluster: RayCluster,
-    hosts: Hosts,
+    call: RunCall,
+    address: str,
     path: Path,
-    record: FleetRecord,
-    html: Path,
-    output: Output,
-    added: Added,
+    record_on: Callable[[Sequence[str]], FleetRecord],
     *,
-    resume: bool = False,
-    more_minutes: float | None = None,
+    share_machines: bool,
 ) -> int:
-    from pgdyno.features.fleet.coordinator import run_fleet  # noqa: PLC0415
-    from pgdyno.features.fleet.view import FleetView  # noqa: PLC0415
-
-    with Interruption() as interruption:
+    """Run the works of the record on the hosts of the cluster, and report them."""
+    output, is_resumed = call.output, call.study is None
+    html = output.html or path.with_name(f"{path.name.removesuffix(SUFFIX)}.html")
+    require_writable_page(html, path, force=output.force)
+    call.added.check_judging(path)
+    with RayCluster(address) as cluster:
+        nodes = cluster.nodes()
+        hosts = hosts_of(nodes, cluster.check(nodes), share_machines=share_machines)
+        for sentence in hosts.unused:
+            say(f"! {sentence}; --share-machines uses it, too", wrap=True)
+        record = record_on(list(hosts.nodes))
         many = counted(len({work.host for work in record.works}), "host")
-        with FleetView(f"{record.title}: {many}", output.quiet) as view:
+        with (
+            Interruption() as interruption,
+            FleetView(f"{record.title}: {many}", output.quiet) as view,
+        ):
+            more_minutes = call.minutes if is_resumed else None
             record = run_fleet(
                 cluster,
                 hosts,
@@ -161,7 +139,7 @@ def _run(
                 record,
                 view,
                 interruption,
-                is_resumed=resume,
+                is_resumed=is_resumed,
                 more_minutes=more_minutes,
             )
     again = shlex.join([*RESUMED_BY.split(), str(path)])
@@ -171,7 +149,7 @@ def _run(
             raise interruption.interrupted(f"interrupted before the first results; to continue: {again}")
         reasons = "; ".join(dict.fromkeys(work.reason for work in record.works if work.reason))
         raise FleetError(f"no host has results: {reasons}")
-    judgements = publish(read_fleet_report(path), path, html, output, added)
+    judgements = publish(read_fleet_report(path), path, html, output, call.added)
     rest = sum(not work.is_moved and work.state is not HostState.DONE for work in record.works)
     if rest and interruption.requested:
         say(f"interrupted; to continue: {again}")

@@ -313,13 +313,11 @@ def new_works(hosts: Sequence[str], stem: str, spread: Sequence[str] = ()) -> tu
 
     Hosts without a case have no work.
     """
-    if not spread:
-        return tuple(HostWork(host=host, file=f"{stem}-{host}.sqlite") for host in hosts)
-    shares = {host: tuple(spread[place :: len(hosts)]) for place, host in enumerate(hosts)}
+    shares = [tuple(spread[place :: len(hosts)]) for place in range(len(hosts))]
     return tuple(
         HostWork(host=host, file=f"{stem}-{host}.sqlite", cases=cases)
-        for host, cases in shares.items()
-        if cases
+        for host, cases in zip(hosts, shares, strict=True)
+        if cases or not spread
     )
 
 

@@ -24,7 +24,7 @@ import time
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
+from hashlib import blake2b, file_digest
 from pathlib import Path
 from typing import IO, Any, BinaryIO, Protocol
 
@@ -204,12 +204,10 @@ class SnapshotReceiver:
             self._finish(part)
 
     def _finish(self, end: SnapshotEnd) -> None:
-        whole = blake2b()
         with self._part.open("r+b") as file:
             file.truncate(end.size_bytes)
-            while data := file.read(CHUNK_BYTES):
-                whole.update(data)
-        if whole.digest() != end.digest:
+            digest = file_digest(file, blake2b).digest()
+        if digest != end.digest:
             self._part.unlink()
             raise EvidenceError("the digest of the collected results file does not match")
         ready = self.path.with_name(f".{self.path.name}.ready")

@@ -82,11 +82,6 @@ def _stop_on_request() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def _warn_of_niceness(niceness: int) -> None:
-    if niceness:
-        write_line({"warning": f"niceness {niceness}, set by Ray: start Ray with RAY_worker_niceness=0"})
-
-
 def run_task(task: HostTask) -> str:
     """Run or resume the study. Return its StudyEnd. Raises PgdynoError, psycopg.Error, OSError."""
     files = HostFiles(task.name)
@@ -117,7 +112,8 @@ def main() -> None:
     """Run the task of the first line. An error becomes the last line of the output."""
     features()
     task = HostTask.model_validate_json(sys.stdin.readline())
-    _warn_of_niceness(undo_limits_of_ray())
+    if niceness := undo_limits_of_ray():
+        write_line({"warning": f"niceness {niceness}, set by Ray: start Ray with RAY_worker_niceness=0"})
     if task.password is not None:
         os.environ["PGPASSWORD"] = task.password
     try:

@@ -56,8 +56,8 @@ class FleetOptions(StudyOptions):
     def run_elsewhere(self, call: RunCall) -> int | None:
         """Run or resume the study on the hosts. Raises UsageError, FleetError."""
         if self.fleet is None:
-            if self.spread is not None or self.share_machines:
-                option = "--spread" if self.spread is not None else "--share-machines"
+            option = "--spread" if self.spread else "--share-machines" if self.share_machines else None
+            if option:
                 raise UsageError(f"{option} requires --fleet: add --fleet, or remove {option}")
             return None
         if self.fleet.startswith("ray://"):
