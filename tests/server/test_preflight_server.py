@@ -25,11 +25,11 @@ from pgdyno.measure.preflight import (
     require_working_scripts,
 )
 from pgdyno.measure.progress import PreparationStep
-from pgdyno.server.build_catalogue import empty_cluster
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import server_account
 from pgdyno.server.processes import Cluster, InitOptions
+from pgdyno.server.settings_catalogue import empty_cluster
 from pgdyno.study.workload_parameters import Workload
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 from pgdyno.workloads.tpcc.parameters import TpccParameters

@@ -33,10 +33,10 @@ from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
-from pgdyno.server.build_catalogue import Catalogue
 from pgdyno.server.build_store import Resolved
 from pgdyno.server.builds import Build, Version
 from pgdyno.server.settings import Definition, MachineResources
+from pgdyno.server.settings_catalogue import Catalogue
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.plan import Study
 

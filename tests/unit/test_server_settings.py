@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from example_studies import STUDY_FILE, read_study
 from pgdyno.errors import UsageError
-from pgdyno.server.build_catalogue import Catalogue, compiled_differences, lacks_jit
 from pgdyno.server.builds import Version
 from pgdyno.server.settings import (
     Definition,
@@ -26,6 +25,7 @@ from pgdyno.server.settings import (
     safety,
     validate,
 )
+from pgdyno.server.settings_catalogue import Catalogue, compiled_differences, lacks_jit
 from pgdyno.study.arm_spec import parse_arm, parse_arms, read_settings_file
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file_reader import examine_text, text_with_files

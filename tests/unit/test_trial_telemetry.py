@@ -35,7 +35,6 @@ from pgdyno.analysis.telemetry.metrics import (
     OF_STATEMENTS,
     OF_TRIALS,
     TEXTS,
-    find_metric,
     keyed,
     read_metrics,
     split_key,
@@ -475,23 +474,6 @@ def test_an_invalid_definition_is_rejected(line: dict, message: str) -> None:
     whole = {"name": "n", "unit": "MiB", "better": "less", **line}
     with pytest.raises(ValueError, match=message):
         list(read_metrics({LATENCY: {}, "wal": {"x": whole}}))
-
-
-@pytest.mark.parametrize(
-    ("key", "unit"),
-    [
-        ("nopm", "NOPM"),
-        ("median_latency", "ms"),
-        ("latency.all.p99", "ms"),
-        ("relation.bytes:accounts", "MiB"),
-        ("latency.all.p99.9", None),  # not compared
-        ("latency.all.p42", None),
-        ("wal.unknown", None),
-    ],
-)
-def test_one_function_finds_every_compared_metric(key: str, unit: str | None) -> None:
-    found = find_metric(key)
-    assert (found.unit if found else None) == unit
 
 
 @pytest.mark.parametrize("probe", sorted(COUNTERS.keys() - {"hardware"}))  # which runs no query

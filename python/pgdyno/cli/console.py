@@ -237,20 +237,15 @@ def require_writable_page(path: Path, evidence: Path | None = None, *, force: bo
 
     ``evidence`` is a file about to be created, whose name is taken. ``force`` allows replacing regular files.
     """
-    if _descriptor(path) is not None:
+    if descriptor_of(path) is not None:
         return
-    _require_regular(path, evidence)
+    require_regular(path, evidence)
     if not force and not _may_be_replaced(path):
         raise UsageError(f"{path} exists and was not written by pgdyno: name another file, or add --force")
 
 
-def require_summary(path: Path, evidence: Path | None = None) -> None:
-    """Check that text can be appended to a file, also of other programs. Raises UsageError."""
-    if _descriptor(path) is None:
-        _require_regular(path, evidence)
-
-
-def _require_regular(path: Path, evidence: Path | None) -> None:
+def require_regular(path: Path, evidence: Path | None) -> None:
+    """Check that a file is absent, or a regular one that may be written. Raises UsageError."""
     _require_directory(path)
     if (evidence is not None and path.resolve() == evidence.resolve()) or _starts_with(path, _SQLITE):
         raise UsageError(f"{path} is a results file, which is never overwritten: name another file")
@@ -280,7 +275,7 @@ def _require_directory(path: Path) -> None:
         ) from None
 
 
-def _descriptor(path: Path) -> int | None:
+def descriptor_of(path: Path) -> int | None:
     """Return the descriptor behind ``/dev/stdout``, ``/dev/fd/3`` and the like; None for a file."""
     text = str(path)
     numbered = re.fullmatch(r"/(?:dev|proc/self)/fd/([0-9]{1,9})", text)
@@ -327,8 +322,8 @@ def write_text(path: Path, text: str, *, force: bool = False) -> None:
     Repeats the checks, because minutes may have passed since the first ones. Raises PgdynoError.
     """
     try:
-        if (number := _descriptor(path)) is not None:
-            _write_through(number, text)
+        if (number := descriptor_of(path)) is not None:
+            write_through(number, text)
             return
         require_writable_page(path, force=force)
         _remove_parts_of_the_dead(path)
@@ -354,23 +349,7 @@ def _put(part: Path, path: Path) -> None:
     part.replace(path)
 
 
-def append_text(path: Path, text: str) -> None:
-    """Append to a regular file or an open descriptor. Raises PgdynoError."""
-    try:
-        if (number := _descriptor(path)) is not None:
-            _write_through(number, text)
-            return
-        # Without O_NONBLOCK, opening a pipe that replaced the file would block.
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        with os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise PgdynoError(f"cannot write the summary to {path}: it is not a regular file")
-            file.write(text)
-    except OSError as error:
-        raise PgdynoError(f"cannot write the summary to {path}: {error.strerror}") from error
-
-
-def _write_through(number: int, text: str) -> None:
+def write_through(number: int, text: str) -> None:
     """Write to an open descriptor at its position; opening the path again would truncate the file."""
     with os.fdopen(os.dup(number), "w", encoding="utf-8") as file:
         file.write(text)

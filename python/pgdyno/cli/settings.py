@@ -12,7 +12,6 @@ from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, complete_profile, complete_server
 from pgdyno.errors import UsageError
 from pgdyno.measure.machine import machine_resources
-from pgdyno.server.build_catalogue import Catalogue, catalogue
 from pgdyno.server.build_store import resolve_build, system_builds
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
@@ -27,6 +26,7 @@ from pgdyno.server.settings import (
     safety,
     validate,
 )
+from pgdyno.server.settings_catalogue import Catalogue, catalogue
 from pgdyno.study.arm_spec import read_files
 
 app = typer.Typer(help="Show settings profiles and explain settings.", no_args_is_help=True)

@@ -29,18 +29,18 @@ from pgdyno.measure.dataset_loading import (
 from pgdyno.measure.engine_runs import drive_specification, run_drive
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
 from pgdyno.measure.server_probes import EXTENSIONS, NEEDS_PRELOAD
-from pgdyno.server.build_catalogue import (
+from pgdyno.server.build_store import resolve_all
+from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions, parse_version_spec
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.processes import Cluster, InitOptions, LiveDirectory
+from pgdyno.server.settings import MachineResources, ProfileInput, Requested, request
+from pgdyno.server.settings_catalogue import (
     Catalogue,
     catalogue,
     compiled_differences,
     empty_cluster,
     lacks_jit,
 )
-from pgdyno.server.build_store import resolve_all
-from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions, parse_version_spec
-from pgdyno.server.cache_directory import Cache
-from pgdyno.server.processes import Cluster, InitOptions, LiveDirectory
-from pgdyno.server.settings import MachineResources, ProfileInput, Requested, request
 from pgdyno.server.snapshots import Snapshot, restore, take
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Driving, Study

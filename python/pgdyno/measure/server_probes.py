@@ -30,7 +30,7 @@ import psycopg
 from psycopg import sql
 from psycopg.rows import dict_row
 
-from pgdyno.errors import PgdynoError, ServerError, in_one_line
+from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.measure.host_counters import process_cpu_s, server_cpu
 from pgdyno.server.builds import OLDEST_MAJOR
 from pgdyno.server.connections import set_limit
@@ -767,7 +767,7 @@ _SERVER_ENDS = "57P"
 """SQLSTATE class of a server that shuts down or has crashed: the connection is lost."""
 
 
-class _Missing(Exception):
+class MissingObject(Exception):
     """A missing requirement of a probe: the reason and its code."""
 
     def __init__(self, reason: str, absence: Absence = Absence.OTHER) -> None:
@@ -788,7 +788,7 @@ def read_probe(connection: Connection, probe: str) -> ProbeReading:
         prepare_probe_session(connection)
         rows = _rows(connection, wanted)
         reason = _all_hidden(connection, wanted, rows)
-    except _Missing as missing:
+    except MissingObject as missing:
         reason, absence = str(missing), missing.absence
     except psycopg.Error as error:
         if connection.closed or error.sqlstate is None or error.sqlstate.startswith(_SERVER_ENDS):
@@ -800,10 +800,12 @@ def read_probe(connection: Connection, probe: str) -> ProbeReading:
 def _rows(connection: Connection, probe: Probe) -> list[Row]:
     major = connection.info.server_version // 10000
     if major < probe.since:
-        raise _Missing(f"requires PostgreSQL {probe.since} or later; the server is {major}", Absence.VERSION)
+        raise MissingObject(
+            f"requires PostgreSQL {probe.since} or later; the server is {major}", Absence.VERSION
+        )
     schema = ""
     if probe.extension:
-        version, schema = _extension(connection, probe)
+        version, schema = installed_extension(connection, probe)
         if probe.name == "statements":
             major = statements_major(version)
     text = sql.SQL(probe.statement(major)).format(
@@ -821,7 +823,7 @@ def _rows(connection: Connection, probe: Probe) -> list[Row]:
             set_statement_timeout(connection, STATEMENT_TIMEOUT_S)
 
 
-def _extension(connection: Connection, probe: Probe) -> tuple[str, str]:
+def installed_extension(connection: Connection, probe: Probe) -> tuple[str, str]:
     """Return version and schema of the extension that a probe requires.
 
     Without this check, the server log would contain errors.
@@ -830,21 +832,13 @@ def _extension(connection: Connection, probe: Probe) -> tuple[str, str]:
     preload = f"add {probe.extension} to shared_preload_libraries and restart the server"
     if not found:
         also = f"; {preload} if it is not preloaded" if probe.preloaded else ""
-        raise _Missing(
+        raise MissingObject(
             f"requires an extension in the database {connection.info.dbname}: "
             f"CREATE EXTENSION {probe.extension}{also}"
         )
     if probe.preloaded and not found[0]["preloaded"]:
-        raise _Missing(f"{probe.extension} is not preloaded: {preload}")
+        raise MissingObject(f"{probe.extension} is not preloaded: {preload}")
     return str(found[0]["version"]), str(found[0]["schema"])
-
-
-def extension_of_statements(connection: Connection) -> tuple[str, str]:
-    """Return version and schema of pg_stat_statements. Raises ServerError with the remedy."""
-    try:
-        return _extension(connection, PROBES["statements"])
-    except _Missing as missing:
-        raise ServerError(f"reading the statements: {missing}") from None
 
 
 def statements_major(version: str) -> int:

@@ -233,7 +233,7 @@ class Build:
     def configure(self) -> str | None:
         """Configure options according to pg_config; None without it.
 
-        ``build_catalogue`` reads the same from the running server, for every build.
+        ``settings_catalogue`` reads the same from the running server, for every build.
         """
         if not self.has("pg_config"):
             return None

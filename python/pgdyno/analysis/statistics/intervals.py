@@ -420,10 +420,6 @@ class LogRatioSummary:
     p_value: float | None
     method: Method = Method.STUDENT
 
-    def p_value_at(self, log_ratio: float) -> float | None:
-        """Return the two-sided p-value for mean d = ``log_ratio``."""
-        return with_error(self.mean - log_ratio, self.sd, self.n, self.confidence, self.method).p_value
-
     def mirrored(self) -> LogRatioSummary:
         """Return the result of the baseline against the arm."""
         low, high = (None if end is None else -end for end in (self.high, self.low))

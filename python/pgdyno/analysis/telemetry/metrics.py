@@ -458,14 +458,6 @@ def is_tail(key: str) -> bool:
     return is_latency(key) and not key.endswith(".p50")
 
 
-def find_metric(key: str) -> Metric | None:
-    """Return the definition of a compared metric, also for one kind of transactions or one object."""
-    for percentile in PERCENTILES_COMPARED if is_latency(key) else ():
-        if key.endswith(f".{percentile}"):
-            return latency_metric(key.removeprefix(f"{LATENCY}.").removesuffix(f".{percentile}"), percentile)
-    return METRICS.get(split_key(key)[0])
-
-
 def of_plan(plan: Study, latencies: TrialLatencies) -> Sequence[Metric]:
     """Return the metrics of a study, the primary one (of the verdict) first.
 

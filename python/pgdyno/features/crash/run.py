@@ -68,7 +68,6 @@ from pgdyno.features.running_server.remote import Remote
 from pgdyno.interruption import Interruption, stopping
 from pgdyno.measure.machine import describe_host, machine_resources
 from pgdyno.results.records import Guarantee, Kept
-from pgdyno.server.build_catalogue import Catalogue, catalogue, empty_cluster
 from pgdyno.server.build_store import resolve_all
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
@@ -77,6 +76,7 @@ from pgdyno.server.directories import free_bytes
 from pgdyno.server.engine import build_info
 from pgdyno.server.processes import Cluster, Connection, Server, keep_idle
 from pgdyno.server.settings import ProfileInput, request, safety
+from pgdyno.server.settings_catalogue import Catalogue, catalogue, empty_cluster
 from pgdyno.units import format_size, parse_duration_s
 from pgdyno.workloads.server_log import DISK_FULL
 

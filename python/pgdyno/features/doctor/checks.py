@@ -32,7 +32,7 @@ from pgdyno.measure.progress import PreparationStep, Warned, Watch
 from pgdyno.measure.study_runner import EndOfExamination
 from pgdyno.results.records import StudyEnd
 from pgdyno.results.writer import Writer
-from pgdyno.server.build_catalogue import Catalogue
+from pgdyno.server.settings_catalogue import Catalogue
 from pgdyno.study.plan import Study
 from pgdyno.units import format_duration, format_size, given_percent, parse_size_bytes, percent_text
 

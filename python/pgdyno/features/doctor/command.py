@@ -14,10 +14,10 @@ from pgdyno.features.doctor import checks
 from pgdyno.features.doctor.checks import Checked, check_machine
 from pgdyno.features.doctor.machine_state import MachineState, examine_machine
 from pgdyno.measure.preflight import labels_of
-from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.build_store import system_builds
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.engine import build_info
+from pgdyno.server.settings_catalogue import known_catalogue
 from pgdyno.units import counted
 
 WATCH_S = 3.0

@@ -26,9 +26,19 @@ from typing import Annotated
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import ShownAs, about, in_json
-from pgdyno.analysis.statistics.intervals import holm_confidences
+from pgdyno.analysis.statistics.intervals import holm_confidences, with_error
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, Compared, MetricVerdict
-from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, find_metric, latency_key
+from pgdyno.analysis.telemetry.metrics import (
+    ALL_KINDS,
+    LATENCY,
+    METRICS,
+    PERCENTILES_COMPARED,
+    Metric,
+    is_latency,
+    latency_key,
+    latency_metric,
+    split_key,
+)
 from pgdyno.errors import UsageError
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
@@ -192,6 +202,14 @@ def parse_condition(text: str) -> GateCondition:
     return GateCondition(GateWord(word), key, text.strip(), limit)
 
 
+def find_metric(key: str) -> Metric | None:
+    """Return the definition of a compared metric, also for one kind of transactions or one object."""
+    for percentile in PERCENTILES_COMPARED if is_latency(key) else ():
+        if key.endswith(f".{percentile}"):
+            return latency_metric(key.removeprefix(f"{LATENCY}.").removesuffix(f".{percentile}"), percentile)
+    return METRICS.get(split_key(key)[0])
+
+
 def gate(findings: Compared, conditions: Sequence[GateCondition]) -> Gate:
     """Evaluate the conditions on a study."""
     found = {metric: findings.verdicts_on(metric) for metric in {of.metric for of in conditions}}
@@ -285,7 +303,10 @@ def _is_near(one: MetricVerdict, limit_percent: float) -> bool:
 
 def _p_value_at(one: MetricVerdict, limit_percent: float) -> float | None:
     """Return the p-value of the two-sided test of a change in percent."""
-    return one.summary.p_value_at(math.log1p(limit_percent / 100)) if one.summary else None
+    if (known := one.summary) is None:
+        return None
+    distance = known.mean - math.log1p(limit_percent / 100)
+    return with_error(distance, known.sd, known.n, known.confidence, known.method).p_value
 
 
 def _place(one: MetricVerdict) -> tuple[str, str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from pgdyno.cli.console import append_text, require_summary, say
+from pgdyno.cli.console import descriptor_of, require_regular, say, write_through
 from pgdyno.cli.options import StudyOptions
 from pgdyno.errors import CONDITION_MET, INCONCLUSIVE, PgdynoError, UsageError, naming
 
@@ -60,8 +61,8 @@ class ConditionOptions(StudyOptions):
     def check_judging(self, results: Path | None = None) -> bool:
         """Return whether an option is given. Raises UsageError before a long measurement."""
         _ = self.conditions
-        if self.summary_file is not None:
-            require_summary(self.summary_file, results)
+        if self.summary_file is not None and descriptor_of(self.summary_file) is None:
+            require_regular(self.summary_file, results)
         return bool(self.fail_if) or self.summary is not None
 
     @property
@@ -108,6 +109,22 @@ class ConditionOptions(StudyOptions):
         if self.summary_file is not None and built.findings is not None:
             verdicts = built.findings.verdicts_on()
             append_text(self.summary_file, to_summary(built, verdicts, found, [str(path) for path in files]))
+
+
+def append_text(path: Path, text: str) -> None:
+    """Append to a regular file or an open descriptor. Raises PgdynoError."""
+    try:
+        if (number := descriptor_of(path)) is not None:
+            write_through(number, text)
+            return
+        # Without O_NONBLOCK, opening a pipe that replaced the file would block.
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, 0o666), "w", encoding="utf-8") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise PgdynoError(f"cannot write the summary to {path}: it is not a regular file")
+            file.write(text)
+    except OSError as error:
+        raise PgdynoError(f"cannot write the summary to {path}: {error.strerror}") from error
 
 
 def _status(found: Gate | None, quiet: bool) -> int:

@@ -21,11 +21,11 @@ from pgdyno.features.planning.cost import (
 )
 from pgdyno.measure.machine import machine_resources
 from pgdyno.measure.preflight import settings_request
-from pgdyno.server.build_catalogue import known_catalogue
 from pgdyno.server.build_store import Store, nearest_version, system_builds
 from pgdyno.server.builds import Build, Version, VersionSpec, is_version, parse_version_spec, read_build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
+from pgdyno.server.settings_catalogue import known_catalogue
 from pgdyno.study.arm_spec import ArmSpec, extension_sources
 from pgdyno.study.cases import Case, cases_of
 from pgdyno.study.schedule import aa_arm_after, why_no_aa

@@ -51,7 +51,15 @@ from pgdyno.features.statement_parameters.parse import (
     parse_statement,
     table_of,
 )
-from pgdyno.measure.server_probes import Row, extension_of_statements, fetch, statement, statements_major
+from pgdyno.measure.server_probes import (
+    PROBES,
+    MissingObject,
+    Row,
+    fetch,
+    installed_extension,
+    statement,
+    statements_major,
+)
 from pgdyno.server.builds import OLDEST_MAJOR, version_of
 from pgdyno.server.connections import Dsn
 from pgdyno.server.processes import Connection
@@ -127,7 +135,10 @@ def reading_session(dsn: Dsn) -> Iterator[Connection]:
 
 def read_load(connection: Connection) -> RecordedLoad:
     """Return the statements of the current database. Raises ServerError with the remedy, psycopg.Error."""
-    version, schema = extension_of_statements(connection)
+    try:
+        version, schema = installed_extension(connection, PROBES["statements"])
+    except MissingObject as missing:
+        raise ServerError(f"reading the statements: {missing}") from None
     text = sql.SQL(statement("statement_texts", statements_major(version)))
     rows = fetch(connection, text.format(extension=sql.Identifier(schema), rows_max=ROWS_MAX))
     sums = {

@@ -52,7 +52,7 @@ from pgdyno.report.background import machine_check_table
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 from pgdyno.results.writer import Writer
-from pgdyno.server.build_catalogue import Catalogue
+from pgdyno.server.settings_catalogue import Catalogue
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters

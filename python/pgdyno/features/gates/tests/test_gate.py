@@ -184,6 +184,7 @@ def test_a_report_has_the_exit_status_of_its_gate(tmp_path: Path, wanted: Synthe
 INVALID = ("", "slow", "slower:", ":p99", "slower:nope", "slower:wal.bytes", "SLOWER", "slower:5")
 INVALID = (*INVALID, "slower:-5%", "slower:0%", "slower:100%", "slower:5%:p99", "undecided:5%")
 INVALID = (*INVALID, "slower:statement.calls")  # no direction of it is better
+INVALID = (*INVALID, "slower:latency.all.p99.9", "slower:latency.all.p42", "slower:wal.unknown")
 
 
 def shown_as(low: float, high: float, better: Better = Better.MORE, **more: object) -> MetricVerdict:
@@ -521,6 +522,10 @@ def test_the_summary_is_written_to_the_file_of_the_pipeline(
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "step.md"))
     assert run_command(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 0
     assert "| 18 vs. 17 | same |" in (tmp_path / "step.md").read_text()
+    with (tmp_path / "open.md").open("w") as open_file:
+        through = f"/dev/fd/{open_file.fileno()}"
+        assert run_command(["report", str(tmp_path / "e.sqlite"), "--summary", through]) == 0
+    assert (tmp_path / "open.md").read_text() == (tmp_path / "step.md").read_text()
     monkeypatch.delenv("GITHUB_STEP_SUMMARY")
     assert run_command(["report", str(tmp_path / "e.sqlite"), "--summary", "auto"]) == 2
     assert (
