@@ -52,6 +52,7 @@ class Feature:
     timeline_marks: Names = ()
     trial_values: Names = ()
     case_results: Names = ()
+    series_results: Names = ()
     results: Names = ()
     judgements: Names = ()
     sections: Names = ()

@@ -9,10 +9,9 @@ import pytest
 from small_study import run_small, small_study
 
 from ok_trial import ok_trial
-from pgdyno.analysis.telemetry.samples import Event, events_of
 from pgdyno.analysis.time_breakdown import TimeBreakdown
 from pgdyno.cli.report import read_report
-from pgdyno.features.dips.findings import find_dips, rates_of
+from pgdyno.features.dips.findings import Event, events_of, find_dips, rates_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import drive_specification, interval_from, run_drive
 from pgdyno.measure.server_probes import Sampler, Target, monotonic_of, sample, sample_waits

@@ -31,11 +31,10 @@ from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_
 
 from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.telemetry.samples import Event
 from pgdyno.caveats import Caveat, Code, wordings
 from pgdyno.cli.features import features
 from pgdyno.cli.report import read_report
-from pgdyno.features.dips.findings import ArmDips, Coincidence, Dip
+from pgdyno.features.dips.findings import ArmDips, Coincidence, Dip, Event
 from pgdyno.features.gates.conditions import gate, parse_condition
 from pgdyno.features.gates.section import outcome, reasons, to_summary
 from pgdyno.features.history.changes import group_files, histories

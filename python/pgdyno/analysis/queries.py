@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from sys import intern
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
@@ -30,13 +30,14 @@ from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, method
 from pgdyno.analysis.telemetry import trial_telemetry
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, OF_STATEMENTS, Metric, keyed, split_key
 from pgdyno.analysis.telemetry.percentiles import mean_us
-from pgdyno.analysis.telemetry.samples import HOST, SERVER, SERVER_CPU, Events, events_of
+from pgdyno.analysis.telemetry.samples import HOST, SERVER
 from pgdyno.analysis.telemetry.trial_telemetry import (
     ClientTime,
     TrialTelemetry,
     compared_metrics,
     telemetry_of_trial,
 )
+from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, SampleSeries, StudyRecord, Trial, TrialStatus
 from pgdyno.study.plan import Study
@@ -112,19 +113,34 @@ PER_CALL = {of.key for of in OF_STATEMENTS} - {
 
 
 @dataclass(frozen=True)
+class SeriesResult:
+    """A result of a feature about the series of each trial.
+
+    ``find`` takes the series by probe, the settings of the server, the number of clients, and the machine's
+    series of trials measured at the same time on servers that pgdyno started.
+    """
+
+    name: str
+    find: Callable[[Mapping[str, SampleSeries], Mapping[str, str], int, Sequence[SampleSeries]], Any]
+
+
+SERIES_RESULTS = Hooks[SeriesResult]("series_results")
+
+
+@dataclass(frozen=True)
 class CaseTelemetry:
     """Telemetry of a case.
 
-    ``by_trial``, ``series`` (of the server, columns SERVER_COLUMNS) and ``events`` are by trial ID.
-    Only trials that count are included. ``metrics`` are the compared metrics by key. ``levels`` (arm → key)
-    has every metric with a value in any block, also zero and less. ``effects`` has those with a ratio in
-    every block that has values of both arms. ``average`` is the geometric mean of an arm's effects on the
-    mean times of the statements.
+    ``by_trial`` and ``series`` (of the server, columns SERVER_COLUMNS) are by trial ID, and ``of_series`` by
+    name of a ``SeriesResult`` and trial ID. Only trials that count are included. ``metrics`` are the compared
+    metrics by key. ``levels`` (arm → key) has every metric with a value in any block, also zero and less.
+    ``effects`` has those with a ratio in every block that has values of both arms. ``average`` is the
+    geometric mean of an arm's effects on the mean times of the statements.
     """
 
     by_trial: Hidden[Mapping[int, TrialTelemetry]]
     series: Hidden[Mapping[int, SampleSeries]]
-    events: Hidden[Mapping[int, Events]]
+    of_series: Hidden[Mapping[str, Mapping[int, Any]]]
     metrics: Hidden[Mapping[str, Metric]]
     levels: Annotated[
         ByArm[Mapping[str, Estimate]],
@@ -155,23 +171,23 @@ def read_case(
     evidence: Evidence, study: StudyRecord, arms: Sequence[Arm], trials: Sequence[Trial]
 ) -> CaseTelemetry:
     """Read the telemetry of the ok trials. The caller holds a snapshot."""
-    by_trial, series, events = {}, {}, {}
+    by_trial, series = {}, {}
+    of_series: dict[str, dict[int, Any]] = {result.name: {} for result in SERIES_RESULTS}
     clients = {arm.arm: arm.clients for arm in arms}
     is_duet = study.plan.schedule is Schedule.DUET
     ok = [trial for trial in trials if trial.status is TrialStatus.OK]
     for together in _at_a_time(trials):
         sampled = {trial.trial: evidence.series(trial.trial) for trial in together}
-        servers = {
-            trial: _only(of[HOST], ("at_s", SERVER_CPU)) for trial, of in sampled.items() if HOST in of
-        }
         for trial in together:
             if trial.status is not TrialStatus.OK:
                 continue
             own = sampled[trial.trial]
             found = telemetry_of_trial(trial, evidence.readings(trial.trial), own, is_duet=is_duet)
             by_trial[trial.trial] = _shared(found)
-            beside = [of for other, of in servers.items() if other != trial.trial]
-            events[trial.trial] = events_of(own, trial.settings, clients[trial.arm], beside)
+            beside = [of[HOST] for other, of in sampled.items() if other != trial.trial and HOST in of]
+            for result in SERIES_RESULTS:
+                kept = result.find(own, trial.settings, clients[trial.arm], beside)
+                of_series[result.name][trial.trial] = kept
             if SERVER in own:
                 series[trial.trial] = _kept(own[SERVER])
     by_trial = {
@@ -186,7 +202,7 @@ def read_case(
     return CaseTelemetry(
         by_trial=by_trial,
         series=series,
-        events=events,
+        of_series=of_series,
         metrics=metrics,
         levels={
             arm.arm: trial_telemetry.telemetry_levels(
@@ -273,14 +289,9 @@ def _interned(of: ClientTime) -> ClientTime:
 
 
 def _kept(series: SampleSeries) -> SampleSeries:
-    return _only(series, SERVER_COLUMNS)
-
-
-def _only(series: SampleSeries, names: Sequence[str]) -> SampleSeries:
-    columns = [name for name in names if name in series.columns]
-    return SampleSeries(
-        series.probe, columns, series.points[:, [series.columns.index(name) for name in columns]]
-    )
+    columns = [name for name in SERVER_COLUMNS if name in series.columns]
+    places = [series.columns.index(name) for name in columns]
+    return SampleSeries(series.probe, columns, series.points[:, places])
 
 
 # ----------------------------------------------------------------------

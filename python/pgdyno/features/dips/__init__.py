@@ -7,6 +7,7 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     case_results=("findings:RESULT",),
+    series_results=("findings:EVENTS",),
     case_sections=("section:sections",),
     timeline_marks=("section:MARKS",),
     trial_values=("section:trial_values",),

@@ -13,14 +13,18 @@ from hypothesis import strategies as st
 from measured_trials import trial
 from synthetic_telemetry import MIB
 
-from pgdyno.analysis.telemetry.samples import Event, Events, events_of, merge_adjacent, overlapped
 from pgdyno.features.dips.findings import (
     POINTS_MIN,
     ArmDips,
     Dip,
+    Event,
+    Events,
     TrialRates,
     chances_of_coincidences,
+    events_of,
     find_dips,
+    merge_adjacent,
+    overlapped,
     overlapping_events,
     rates_of,
 )
