@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, total_ordering
 from pathlib import Path
@@ -237,7 +238,7 @@ class Build:
         """
         if not self.has("pg_config"):
             return None
-        return _output([str(self.program("pg_config")), "--configure"]) or None
+        return output_of([str(self.program("pg_config")), "--configure"]) or None
 
 
 def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
@@ -246,7 +247,7 @@ def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
     for name in ("postgres", "initdb"):
         if not (bin_dir / name).is_file():
             raise ServerError(f"{bin_dir} contains no PostgreSQL server: it has no program {name!r}")
-    text = _output([str(bin_dir / "postgres"), "--version"])
+    text = output_of([str(bin_dir / "postgres"), "--version"])
     version = reported_version(text or "")
     if text is None or version is None:
         raise ServerError(f"{bin_dir / 'postgres'} does not run: 'postgres --version' printed no version")
@@ -255,13 +256,16 @@ def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
 
 def read_tool_major(program: Path) -> int:
     """Return the major version of psql, pg_dump or pg_restore; 0 if it does not run."""
-    version = reported_version(_output([str(program), "--version"]) or "")
+    version = reported_version(output_of([str(program), "--version"]) or "")
     return version.major if version else 0
 
 
-def _output(command: list[str]) -> str | None:
+def output_of(command: Sequence[str]) -> str | None:
+    """Return what a program prints, without white space at its ends; None if it does not work."""
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False, errors="replace"
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout.strip() if done.returncode == 0 else None

@@ -16,9 +16,9 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from pgdyno.errors import BuildError, ServerError, UsageError
@@ -26,17 +26,16 @@ from pgdyno.features.builds.source import (
     Progress,
     SourceBuilds,
     SourceTree,
-    discard,
     extension_tree,
     jobs,
+    made_once,
     program,
     read_facts,
     require_makefile,
     run_step,
-    write_facts,
 )
-from pgdyno.server.builds import MARK, PROBE_TIMEOUT_S, Build, Extension, read_build
-from pgdyno.server.directories import locked, open_to_all, publish
+from pgdyno.server.builds import Build, Extension, output_of, read_build
+from pgdyno.server.directories import locked
 
 PREFIX = "extended-"
 LAYOUT = 2
@@ -83,14 +82,7 @@ class ExtendedBuilds:
         server = BaseServer.of(base)
         final = self.builds_dir / server.name_with(sources)
         with locked(self.builds_dir / f".{final.name}.lock"):
-            build = self._read(base, final)
-            if build is None:
-                self._make(server, sources, final)
-                build = self._read(base, final)
-                if build is None:
-                    raise BuildError(f"the copy in {final} does not run: delete that directory and try again")
-            os.utime(final / MARK)  # records the last use for `cache list` and `prune`
-        return build
+            return made_once(final, "copy", partial(self._read, base), partial(self._make, server, sources))
 
     def known(self, base: Build, extensions: Sequence[str]) -> Build | None:
         """Return the server with these extensions if they are cached. Raises UsageError."""
@@ -109,41 +101,27 @@ class ExtendedBuilds:
         except (OSError, ValueError, KeyError, TypeError, AssertionError, ServerError):
             return None
 
-    def _make(self, server: BaseServer, sources: Sequence[Source], final: Path) -> None:
-        part, log = self.builds_dir / f".{final.name}.part", self.builds_dir / f"{final.name}.log"
-        discard(part)
-        discard(final)
-        log.unlink(missing_ok=True)
-        part.mkdir(parents=True)
-        try:
-            copy = PrivateCopy.make(server, part)
-            extensions = []
-            for number, source in enumerate(sources):
-                self.progress(
-                    f"building the extension in {source.origin} for {server.build.label}; the log is {log}"
-                )
-                source.tree.extract(part / f"source-{number}")
-                inner, stage = part / f"source-{number}" / source.inner, part / f"stage-{number}"
-                steps = Steps(copy, inner, stage, log, with_bitcode=not server.missing_clang)
-                extensions += steps.extensions(source)
-            _refuse_twice(extensions)
-            facts = {
-                "bin_dir": str(copy.places["bindir"].relative_to(copy.root)),
-                "origin": server.origin_with(extensions),
-                "extensions": [asdict(one) for one in extensions],
-            }
-            write_facts(copy.root, facts)
-            log.rename(copy.root / "build.log")
-            open_to_all(copy.root)
-            publish(copy.root, final)
-        finally:
-            discard(part)
-
-
-def _refuse_twice(extensions: Sequence[Extension]) -> None:
-    names = [one.name for one in extensions if one.name]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise UsageError(f"two sources install the extension {twice[0]}: name one of them")
+    def _make(
+        self, server: BaseServer, sources: Sequence[Source], part: Path, log: Path
+    ) -> tuple[Path, Mapping[str, object]]:
+        copy = PrivateCopy.make(server, part)
+        extensions = []
+        for number, source in enumerate(sources):
+            self.progress(
+                f"building the extension in {source.origin} for {server.build.label}; the log is {log}"
+            )
+            source.tree.extract(part / f"source-{number}")
+            inner, stage = part / f"source-{number}" / source.inner, part / f"stage-{number}"
+            steps = Steps(copy, inner, stage, log, with_bitcode=not server.missing_clang)
+            extensions += steps.extensions(source)
+        names = [one.name for one in extensions if one.name]
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise UsageError(f"two sources install the extension {twice[0]}: name one of them")
+        return copy.root, {
+            "bin_dir": str(copy.places["bindir"].relative_to(copy.root)),
+            "origin": server.origin_with(extensions),
+            "extensions": [asdict(one) for one in extensions],
+        }
 
 
 @dataclass(frozen=True)
@@ -221,15 +199,9 @@ def _asked(pg_config: Path, name: str) -> str:
 
 
 def _first_line(command: Sequence[str]) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=PROBE_TIMEOUT_S, check=False, errors="replace"
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        done = None
-    if done is None or done.returncode != 0:
+    if (text := output_of(command)) is None:
         raise UsageError(f"`{' '.join(command)}` does not work: the server needs it to build extensions")
-    return done.stdout.partition("\n")[0].strip()
+    return text.partition("\n")[0].strip()
 
 
 @dataclass(frozen=True)

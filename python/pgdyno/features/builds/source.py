@@ -22,7 +22,6 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from pgdyno.errors import BuildError, FetchError, ServerError, UsageError, in_one_line
 from pgdyno.interruption import stopping
@@ -51,29 +50,6 @@ URL_TIMEOUT_S = 60.0
 
 ARCHIVE_BYTES_MAX = 2**29
 """Maximum size of a downloaded archive. Those of PostgreSQL have 20 to 30 MB."""
-
-
-class SourceTree(Protocol):
-    """The sources of one version. ``name`` is part of a file name, ``origin`` a description for reports."""
-
-    @property
-    def name(self) -> str:
-        """Short name, as part of a file name."""
-        ...
-
-    @property
-    def identity(self) -> str:
-        """Text that is equal for equal sources only."""
-        ...
-
-    @property
-    def origin(self) -> str:
-        """Description for reports."""
-        ...
-
-    def extract(self, into: Path) -> None:
-        """Write the files into a new directory. Raises BuildError, FetchError."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -179,6 +155,11 @@ class Directory:
     def extract(self, into: Path) -> None:
         """Copy the sources."""
         shutil.copytree(self.path, into, symlinks=True, ignore=shutil.ignore_patterns(*self.left_out))
+
+
+SourceTree = GitCommit | Archive | Directory
+"""The sources of one version. ``name`` is part of a file name, ``identity`` equal for equal sources only,
+``origin`` a description for reports. ``extract`` writes the files into a new directory."""
 
 
 def _is_left_out(path: Path, patterns: Sequence[str]) -> bool:
@@ -446,16 +427,13 @@ class SourceBuilds:
 
     def of_spec(self, spec: str) -> Build:
         """Return the server ``git:…``; make it if it is not cached. Raises UsageError, BuildError."""
-        return self.of_server(parse_git_server(spec))
+        server = parse_git_server(spec)
+        return self.build(server.tree(), server.options)
 
     def of_version(self, version: VersionSpec, source: str, options: str) -> Build:
         """Return the build of these sources, which must have this version, for arms that name it."""
         with opened_source(source) as tree:
             return self.build(tree, split_options(options), version)
-
-    def of_server(self, server: GitServer) -> Build:
-        """Return the build of an arm; make it if it is not cached. Raises UsageError, BuildError."""
-        return self.build(server.tree(), server.options)
 
     def build(
         self, tree: SourceTree, options: Sequence[str], for_version: VersionSpec | None = None
@@ -474,18 +452,15 @@ class SourceBuilds:
             if not free:
                 self.progress(f"waiting for another pgdyno that builds {tree.origin}")
         with locked(lock):
-            build = self._read(final)
-            if build is None:
-                self._make(tree, options, toolchain, final, for_version)
-                build = self._read(final)
-                if build is None:
-                    raise BuildError(
-                        f"the build in {final} does not run: delete that directory and try again"
-                    )
+
+            def make(part: Path, log: Path) -> tuple[Path, Mapping[str, object]]:
+                self.progress(f"building PostgreSQL from {tree.origin}; the log is {log}")
+                return _made(tree, Steps(part, final, options, toolchain, log), for_version)
+
+            build = made_once(final, "build", self._read, make)
             if for_version is not None:
                 _require_version(build, for_version, tree)
                 write_facts(final, {**read_facts(final), "for_version": True})
-            os.utime(final / MARK)  # records the last use for `cache list` and `prune`
         return build
 
     def _cached(self) -> list[tuple[Build, Mapping[str, object]]]:
@@ -503,45 +478,61 @@ class SourceBuilds:
         except (OSError, ValueError, KeyError, ServerError):
             return None
 
-    def _make(
-        self,
-        tree: SourceTree,
-        options: Sequence[str],
-        toolchain: Toolchain,
-        final: Path,
-        for_version: VersionSpec | None,
-    ) -> None:
-        part, log = self.builds_dir / f".{final.name}.part", self.builds_dir / f"{final.name}.log"
+
+def _made(
+    tree: SourceTree, steps: Steps, for_version: VersionSpec | None
+) -> tuple[Path, Mapping[str, object]]:
+    """Build the sources. Return the installed directory, and the facts about it."""
+    tree.extract(steps.part / "source")
+    system = build_system(steps.part / "source", steps.options)
+    installed = steps.with_configure() if system == "configure" else steps.with_meson()
+    build = read_build(installed / "bin", "source", "")
+    check_major(build.version.major, f"{build.version} of {tree.origin}")
+    if for_version is not None:
+        _require_version(build, for_version, tree)
+    words = " ".join([system, *(CONFIGURE_DEFAULTS if system == "configure" else ()), *steps.options])
+    compiler = steps.toolchain.version
+    return installed, {
+        "origin": f"{tree.origin}; {words}; {compiler}{', ccache' if steps.toolchain.ccache else ''}",
+        "directory": str(steps.final),
+        "identity": tree.identity,
+        "options": list(steps.options),
+        "compiler": compiler,
+        "for_version": False,
+    }
+
+
+def made_once(
+    final: Path,
+    what: str,
+    read: Callable[[Path], Build | None],
+    make: Callable[[Path, Path], tuple[Path, Mapping[str, object]]],
+) -> Build:
+    """Return the build in a directory of the cache; make it if it is not there. The caller holds its lock.
+
+    ``make`` gets a new directory and the path of a log, and returns the installed directory with the facts
+    about the build. After an error only the log is left.
+    """
+    build = read(final)
+    if build is None:
+        part, log = final.with_name(f".{final.name}.part"), final.with_name(f"{final.name}.log")
         discard(part)
         discard(final)
         log.unlink(missing_ok=True)
-        part.mkdir()
-        self.progress(f"building PostgreSQL from {tree.origin}; the log is {log}")
+        part.mkdir(parents=True)
         try:
-            tree.extract(part / "source")
-            system = build_system(part / "source", options)
-            steps = Steps(part, final, options, toolchain, log)
-            installed = steps.with_configure() if system == "configure" else steps.with_meson()
-            build = read_build(installed / "bin", "source", "")
-            check_major(build.version.major, f"{build.version} of {tree.origin}")
-            if for_version is not None:
-                _require_version(build, for_version, tree)
-            words = " ".join([system, *(CONFIGURE_DEFAULTS if system == "configure" else ()), *options])
-            with_ccache = ", ccache" if toolchain.ccache else ""
-            facts = {
-                "origin": f"{tree.origin}; {words}; {toolchain.version}{with_ccache}",
-                "directory": str(final),
-                "identity": tree.identity,
-                "options": list(options),
-                "compiler": toolchain.version,
-                "for_version": False,
-            }
+            installed, facts = make(part, log)
             write_facts(installed, facts)
             log.rename(installed / "build.log")
             open_to_all(installed)
             publish(installed, final)
         finally:
             discard(part)
+        build = read(final)
+        if build is None:
+            raise BuildError(f"the {what} in {final} does not run: delete that directory and try again")
+    os.utime(final / MARK)  # records the last use for `cache list` and `prune`
+    return build
 
 
 def unfinished(builds_dir: Path) -> dict[Path, Path]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -85,6 +87,15 @@ def builds(tmp_path: Path) -> ExtendedBuilds:
     return ExtendedBuilds(tmp_path / "cache" / "builds", print)
 
 
+Make = Callable[..., Build]
+
+
+@pytest.fixture
+def make(server: Build, builds: ExtendedBuilds) -> Make:
+    """Make the server with extensions from these sources."""
+    return lambda *sources: builds.of(server, [str(source) for source in sources])
+
+
 def test_an_extension_is_installed_into_a_copy_of_the_server_only(
     server: Build, extension: Path, builds: ExtendedBuilds, tmp_path: Path
 ) -> None:
@@ -106,19 +117,17 @@ def test_an_extension_is_installed_into_a_copy_of_the_server_only(
 
 
 def test_other_sources_are_another_server_and_files_of_other_builds_are_no_sources(
-    server: Build, extension: Path, builds: ExtendedBuilds
+    extension: Path, make: Make
 ) -> None:
-    first = builds.of(server, [str(extension)])
+    first = make(extension)
     (extension / "demo.o").touch()
     (extension / "pgdyno-20261125.sqlite").touch()
-    assert builds.of(server, [str(extension)]) == first
+    assert make(extension) == first
     (extension / "demo.lib").write_text("changed")
-    assert builds.of(server, [str(extension)]).build_id != first.build_id
+    assert make(extension).build_id != first.build_id
 
 
-def test_commits_of_a_clone_and_a_subdirectory_of_it_are_extensions(
-    server: Build, builds: ExtendedBuilds, tmp_path: Path
-) -> None:
+def test_commits_of_a_clone_and_a_subdirectory_of_it_are_extensions(make: Make, tmp_path: Path) -> None:
     clone = tmp_path / "clone"
     inner = write_extension(clone / "contrib" / "demo")
     git(clone, "init", "--quiet", "--initial-branch", "main")
@@ -126,55 +135,51 @@ def test_commits_of_a_clone_and_a_subdirectory_of_it_are_extensions(
         (inner / "demo.lib").write_text(content)
         git(clone, "add", "--all")
         git(clone, "commit", "--quiet", "--message", content)
-    found = [builds.of(server, [f"git:{inner}@{ref}"]) for ref in ("main~1", "main")]
+    found = [make(f"git:{inner}@{ref}") for ref in ("main~1", "main")]
     assert [(of.bin_dir.parent / "lib/demo.so").read_text() for of in found] == ["base", "head"]
     commit = git(clone, "rev-parse", "main")[:12]
     assert f"contrib/demo in commit {commit} of {clone}" in found[1].origin
     assert git(clone, "status", "--porcelain") == ""
 
 
-def test_a_library_that_asks_for_it_is_preloaded(
-    server: Build, extension: Path, builds: ExtendedBuilds
-) -> None:
-    assert builds.of(server, [str(extension)]).libraries == ()
+def test_a_library_that_asks_for_it_is_preloaded(extension: Path, make: Make) -> None:
+    assert make(extension).libraries == ()
     write_extension(extension, b"\0" + PRELOADED + b"\0")
-    assert builds.of(server, [str(extension)]).libraries == ("demo",)
+    assert make(extension).libraries == ("demo",)
     (extension / "demo.control").unlink()
-    alone = builds.of(server, [str(extension)])
+    alone = make(extension)
     assert (alone.libraries, alone.extensions[0].name) == (("demo",), "")
 
 
-def test_several_extensions_are_in_one_copy(
-    server: Build, extension: Path, builds: ExtendedBuilds, tmp_path: Path
-) -> None:
+def test_several_extensions_are_in_one_copy(extension: Path, make: Make, tmp_path: Path) -> None:
     other = write_extension(tmp_path / "other")
     (other / "demo.control").rename(other / "other.control")
-    both = builds.of(server, [str(extension), str(other)])
+    both = make(extension, other)
     assert [one.name for one in both.extensions] == ["demo", "other"]
     with pytest.raises(UsageError, match="two sources install the extension demo"):
-        builds.of(server, [str(extension), str(write_extension(tmp_path / "copy"))])
+        make(extension, write_extension(tmp_path / "copy"))
 
 
 @pytest.mark.parametrize(("clang", "is_there"), [("sh", True), ("clang-of-another-version", False)])
 def test_without_the_clang_of_the_server_an_extension_has_no_bitcode(
-    server: Build, extension: Path, builds: ExtendedBuilds, clang: str, is_there: bool
+    server: Build, extension: Path, make: Make, clang: str, is_there: bool
 ) -> None:
     settings = server.bin_dir.parent / "lib/pgxs/src/Makefile.global"
     settings.write_text(f"with_llvm\t= yes\nCLANG = {clang}\n")
     (extension / "Makefile").write_text(
         f"with_llvm ?= yes\n{MAKEFILE}\techo $(with_llvm) > {extension}/said\n"
     )
-    build = builds.of(server, [str(extension)])
+    build = make(extension)
     assert (extension / "said").read_text() == ("yes\n" if is_there else "no\n")
     assert (f"without LLVM bitcode ({clang} is not installed)" in build.origin) != is_there
 
 
 def test_a_failed_build_shows_the_end_of_its_log_and_leaves_nothing_else(
-    server: Build, extension: Path, builds: ExtendedBuilds
+    extension: Path, make: Make, builds: ExtendedBuilds
 ) -> None:
     (extension / "broken").touch()
     with pytest.raises(BuildError, match="error: it does not compile"):
-        builds.of(server, [str(extension)])
+        make(extension)
     assert {path.suffix for path in builds.builds_dir.iterdir()} == {".lock", ".log"}
 
 
@@ -187,50 +192,41 @@ def test_a_failed_build_shows_the_end_of_its_log_and_leaves_nothing_else(
     ],
 )
 def test_sources_that_are_no_extension_have_a_remedy(
-    server: Build, extension: Path, builds: ExtendedBuilds, file: str, content: str | None, words: str
+    extension: Path, make: Make, file: str, content: str | None, words: str
 ) -> None:
     (extension / "meson.build").touch()
     if content is None:
         (extension / file).unlink()
     else:
         (extension / file).write_text(content)
-    with pytest.raises((BuildError, UsageError)) as error:
-        builds.of(server, [str(extension)])
-    assert words in str(error.value)
+    with pytest.raises((BuildError, UsageError), match=re.escape(words)):
+        make(extension)
 
 
-@pytest.mark.parametrize(
-    ("source", "words"),
-    [
+def test_a_place_without_an_extension_is_refused(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for source, words in (
         ("nonexistent", "is not a directory"),
         ("git:main", "names no clone"),
         ("git:./@main", "is not a usable clone"),
-    ],
-)
-def test_a_place_without_an_extension_is_refused(
-    server: Build,
-    builds: ExtendedBuilds,
-    source: str,
-    words: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=words):
-        builds.of(server, [source])
+    ):
+        with pytest.raises(UsageError, match=words):
+            make(source)
 
 
 def test_a_server_for_which_no_extension_can_be_built_is_refused(
-    server: Build, extension: Path, builds: ExtendedBuilds, tmp_path: Path
+    server: Build, extension: Path, make: Make, builds: ExtendedBuilds, tmp_path: Path
 ) -> None:
     pgxs = server.bin_dir.parent / "lib/pgxs/src/makefiles/pgxs.mk"
     for missing in (tmp_path / "usr/include/postgres.h", pgxs):
         missing.unlink()
         with pytest.raises(UsageError, match=f"{missing} is missing.*Debian: postgresql-server-dev-18"):
-            builds.of(server, [str(extension)])
+            make(extension)
     server.program("pg_config").unlink()
     with pytest.raises(UsageError, match="has no pg_config"):
-        builds.of(server, [str(extension)])
+        make(extension)
     fixed = write_server(tmp_path / "opt", share=os.fspath(tmp_path / "opt/share/pg/18"))
     with pytest.raises(BuildError, match="cannot be copied"):
         builds.of(fixed, [str(extension)])

@@ -54,44 +54,35 @@ def visible(builds: SourceBuilds) -> list[str]:
 
 def test_a_commit_is_built_once_and_the_clone_is_only_read(clone: Path, builds: SourceBuilds) -> None:
     before = git(clone, "status", "--porcelain=v2", "--branch"), sorted((clone / ".git").iterdir())
-    server = parse_git_server(f"git:{clone}@v18.1")
-    assert builds.known(server) is None
-    build = builds.of_server(server)
+    spec = f"git:{clone}@v18.1"
+    assert builds.known(parse_git_server(spec)) is None
+    build = builds.of_spec(spec)
     assert (str(build.version), build.label) == ("18.1", "18.1 (source)")
     assert f"commit {git(clone, 'rev-parse', 'v18.1')[:12]} of {clone}" in build.origin
-    assert builds.of_server(server) == builds.known(server) == build
+    assert builds.of_spec(spec) == builds.known(parse_git_server(spec)) == build
     assert configured(clone) == 1
     assert (git(clone, "status", "--porcelain=v2", "--branch"), sorted((clone / ".git").iterdir())) == before
     assert git(clone, "worktree", "list").count("\n") == 0
 
 
-def test_programs_of_a_build_read_the_data_of_its_version(
+def test_programs_of_a_build_from_a_bare_clone_can_be_run_by_every_user(
     clone: Path, builds: SourceBuilds, tmp_path: Path
 ) -> None:
-    build = builds.of_server(parse_git_server(f"git:{clone}@master"))
-    clients = installed_clients(Store(builds.builds_dir, tmp_path / "lists"))
-    assert clients[0] == build  # the newest: 19devel
-
-
-def test_a_bare_clone_is_a_clone(clone: Path, builds: SourceBuilds, tmp_path: Path) -> None:
     git(clone, "clone", "--quiet", "--bare", str(clone), str(tmp_path / "bare.git"))
-    build = builds.of_server(parse_git_server(f"git:{tmp_path / 'bare.git'}@master"))
-    assert str(build.version) == "19devel"
-
-
-def test_the_installed_programs_can_be_run_by_every_user(clone: Path, builds: SourceBuilds) -> None:
     before = os.umask(0o077)
     try:
-        build = builds.of_server(parse_git_server(f"git:{clone}"))
+        build = builds.of_spec(f"git:{tmp_path / 'bare.git'}@master")
     finally:
         os.umask(before)
     assert build.program("postgres").stat().st_mode & 0o777 == 0o755
     assert build.bin_dir.parent.stat().st_mode & 0o777 == 0o755
+    clients = installed_clients(Store(builds.builds_dir, tmp_path / "lists"))
+    assert str(build.version) == "19devel" and clients[0] == build  # the newest reads data of its version
 
 
 def test_commit_options_and_compiler_identify_a_build(clone: Path, builds: SourceBuilds) -> None:
     specs = ["@v18.1", "@v18.1,build_options=--with-lz4", "@v18.1,build_options=CC=cc", "@v19devel"]
-    made = [builds.of_server(parse_git_server(f"git:{clone}{spec}")) for spec in specs]
+    made = [builds.of_spec(f"git:{clone}{spec}") for spec in specs]
     assert len({build.bin_dir for build in made}) == configured(clone) == len(specs)
     assert "--with-lz4" in made[1].origin
     facts = json.loads((made[1].bin_dir.parent / "build.json").read_text())
@@ -103,7 +94,7 @@ def test_a_failed_build_shows_the_end_of_its_log_and_leaves_only_the_log(
     clone: Path, builds: SourceBuilds
 ) -> None:
     with pytest.raises(BuildError, match=r"library 'missing' is required") as caught:
-        builds.of_server(parse_git_server(f"git:{clone},build_options=--with-missing"))
+        builds.of_spec(f"git:{clone},build_options=--with-missing")
     (log,) = visible(builds)
     assert log.endswith(".log")
     assert str(builds.builds_dir / log) in str(caught.value)
@@ -126,7 +117,7 @@ def test_an_interrupted_build_ends_its_processes_and_leaves_nothing_half(
     thread = threading.Thread(target=interrupt)
     thread.start()
     with pytest.raises(KeyboardInterrupt):
-        builds.of_server(parse_git_server(f"git:{clone},build_options=--with-delay"))
+        builds.of_spec(f"git:{clone},build_options=--with-delay")
     thread.join()
     with pytest.raises(ProcessLookupError):
         os.kill(pids[0], 0)
@@ -138,11 +129,11 @@ def test_remains_of_a_killed_build_are_removed_by_the_next_one_and_by_prune(
 ) -> None:
     cache = Cache.at(tmp_path / "cache", server_account())
     builds = SourceBuilds(cache.builds, print)
-    build = builds.of_server(parse_git_server(f"git:{clone}"))
+    build = builds.of_spec(f"git:{clone}")
     name = build.bin_dir.parent.name
     build.bin_dir.parent.rename(builds.builds_dir / f".{name}.part")
     assert [(item.kind, item.name) for item in items(cache)] == [("incomplete", f".{name}.part")]
-    assert builds.of_server(parse_git_server(f"git:{clone}")) == build
+    assert builds.of_spec(f"git:{clone}") == build
     left = [".18.4-npm.part", ".source-other.part", ".source-other.part.1234.gone", "source-other.log"]
     for one in left:
         (builds.builds_dir / one).mkdir()
@@ -156,7 +147,7 @@ def test_remains_of_a_killed_build_are_removed_by_the_next_one_and_by_prune(
 
 def test_builds_are_pruned_by_age(clone: Path, tmp_path: Path) -> None:
     cache = Cache.at(tmp_path / "cache", server_account())
-    build = SourceBuilds(cache.builds, print).of_server(parse_git_server(f"git:{clone}"))
+    build = SourceBuilds(cache.builds, print).of_spec(f"git:{clone}")
     assert prune(cache, older_than_s=3600.0) == []
     os.utime(build.bin_dir.parent / "build.json", (0, 0))
     (gone,) = prune(cache, older_than_s=3600.0)
@@ -164,15 +155,11 @@ def test_builds_are_pruned_by_age(clone: Path, tmp_path: Path) -> None:
     assert SourceBuilds(cache.builds, print).cached() == []
 
 
-def test_two_requests_for_the_same_build_share_it(clone: Path, builds: SourceBuilds) -> None:
-    server = parse_git_server(f"git:{clone}")
+def test_two_requests_for_the_same_build_share_it(clone: Path, builds: SourceBuilds, tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
-        made = list(pool.map(lambda _: builds.of_server(server), range(4)))
+        made = list(pool.map(lambda _: builds.of_spec(f"git:{clone}"), range(4)))
     assert len(set(made)) == configured(clone) == 1
-
-
-def test_a_build_that_was_moved_is_made_again(clone: Path, builds: SourceBuilds, tmp_path: Path) -> None:
-    builds.of_server(parse_git_server(f"git:{clone}"))
+    # The programs contain their path: a build that was moved is made again.
     builds.builds_dir.rename(tmp_path / "moved")
     assert SourceBuilds(tmp_path / "moved", print).cached() == []
 
@@ -214,20 +201,10 @@ def test_archive_directory_clone_and_url_are_sources(
     assert [served in made[0].origin, str(tree) in made[2].origin, str(clone) in made[3].origin] == [True] * 3
     with pytest.raises(FetchError, match="could not be downloaded"), opened_source(f"{served}/nothing"):
         pass
-
-
-def test_the_same_directory_with_another_file_is_another_source(tmp_path: Path) -> None:
-    tree = write_sources(tmp_path / "tree", "18.1")
     before = Directory.of(tree).identity
     assert Directory.of(tree).identity == before
     (tree / "configure").rename(tree / "configure.old")
     assert Directory.of(tree).identity != before
-
-
-def test_sources_of_another_version_are_refused_and_not_kept(clone: Path, builds: SourceBuilds) -> None:
-    with pytest.raises(UsageError, match="is PostgreSQL 19devel, not 18"):
-        builds.build(git_commit(clone, "HEAD"), (), parse_version_spec("18"))
-    assert builds.cached() == []
 
 
 def test_a_version_resolves_to_its_build_but_not_to_that_of_a_commit(clone: Path, tmp_path: Path) -> None:
@@ -239,6 +216,8 @@ def test_a_version_resolves_to_its_build_but_not_to_that_of_a_commit(clone: Path
         SourceBuilds(store.builds_dir, print).build(tree, (), parse_version_spec("18"))
     with opened_source(str(clone)) as tree:
         SourceBuilds(store.builds_dir, print).build(tree, (), parse_version_spec("devel"))
+    with pytest.raises(UsageError, match="is PostgreSQL 19devel, not 18"):
+        SourceBuilds(store.builds_dir, print).build(git_commit(clone, "HEAD"), (), parse_version_spec("18"))
     found = resolve_all(["18", "18.1", "19", "devel"], store=store, installed=[]).builds
     assert [str(build.version) for build in found] == ["18.1", "18.1", "19devel", "19devel"]
     assert found[0] == named  # made once
