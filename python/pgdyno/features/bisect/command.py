@@ -34,7 +34,6 @@ from pgdyno.features.bisect.search import (
     Measured,
     Outcome,
     SearchRecord,
-    Step,
     read_search,
     steps_needed,
     write_search,
@@ -58,9 +57,9 @@ from pgdyno.units import Better, Estimate, ci_text, counted, format_duration, gi
 # ----------------------------------------------------------------------
 
 
-def effect_of(measured: Measured) -> Estimate | None:
+def effect_of(measured: Measured | None) -> Estimate | None:
     """Return the effect in percent of the baseline; None without a block."""
-    if measured.mean is None:
+    if measured is None or measured.mean is None:
         return None
     return Estimate(
         value=percent_of(measured.mean),
@@ -75,8 +74,7 @@ def effect_of(measured: Measured) -> Estimate | None:
 
 def effect_text(measured: Measured | None) -> str:
     """Return ``−4.8% (99.3% CI [−6.0%, −3.6%], 8 blocks)``, or "no block" in words."""
-    effect = None if measured is None else effect_of(measured)
-    if effect is None:
+    if (effect := effect_of(measured)) is None:
         return "no valid block"
     blocks = counted(effect.n, "block")
     if effect.low is None:
@@ -188,22 +186,21 @@ def _limits(record: SearchRecord) -> list[str]:
 def bisect_json(record: SearchRecord, folder: str) -> dict[str, Any]:
     """Return the document of ``--json``."""
     search = record.search
-    is_found = record.ends is Ends.DIFFERENT and search.is_found
-    commits = record.commits
+    is_different = record.ends is Ends.DIFFERENT
 
     def named(number: int) -> dict[str, str]:
-        return commits[number].model_dump()
+        return record.commits[number].model_dump()
 
     return {
         "repository": record.repository,
         "directory": folder,
         "good": named(0),
-        "bad": named(record.last),
+        "bad": named(-1),
         "commits": record.last,
         "ends": {"result": record.ends, "effect": _effect_json(record.ends_measured)},
-        "direction": direction(record) if record.ends is Ends.DIFFERENT else None,
-        "found": named(search.bad) if is_found else None,
-        "range": [named(search.good), named(search.bad)] if record.ends is Ends.DIFFERENT else None,
+        "direction": direction(record) if is_different else None,
+        "found": named(search.bad) if is_different and search.is_found else None,
+        "range": [named(search.good), named(search.bad)] if is_different else None,
         "confirmation": {
             "result": record.confirmation,
             "effect": _effect_json(record.confirmation_measured),
@@ -211,23 +208,22 @@ def bisect_json(record: SearchRecord, folder: str) -> dict[str, Any]:
         "conclusive": is_conclusive(record),
         "wrong_step_probability_max": record.level_spent,
         "minutes": record.spent_s / 60,
-        "steps": [_step_json(record, step) for step in record.steps],
-    }
-
-
-def _step_json(record: SearchRecord, step: Step) -> dict[str, Any]:
-    return {
-        **record.commits[step.commit].model_dump(),
-        "outcome": step.outcome,
-        "level": step.level,
-        "effect": _effect_json(step.measured),
-        "reason": step.reason or None,
+        "steps": [
+            {
+                **named(step.commit),
+                "outcome": step.outcome,
+                "level": step.level,
+                "effect": _effect_json(step.measured),
+                "reason": step.reason or None,
+            }
+            for step in record.steps
+        ],
     }
 
 
 def _effect_json(measured: Measured | None) -> dict[str, Any] | None:
     """Return the effect in percent; None without a block."""
-    effect = None if measured is None else effect_of(measured)
+    effect = effect_of(measured)
     if measured is None or effect is None:
         return None
     return {
@@ -240,11 +236,6 @@ def _effect_json(measured: Measured | None) -> dict[str, Any] | None:
         "minutes": measured.spent_s / 60,
         "file": measured.file,
     }
-
-
-def minutes_text(seconds: float) -> str:
-    """Return whole minutes for an estimate, at least one: ``about 12 min``."""
-    return f"about {max(1, math.ceil(seconds / 60))} min"
 
 
 # ----------------------------------------------------------------------
@@ -423,7 +414,6 @@ class BisectView:
 
     def __init__(self, record: SearchRecord, *, quiet: bool) -> None:
         self._quiet = quiet
-        self._minutes = record.minutes
         self._line = ""
         self._spent_s, self._steps, self._left = record.spent_s, 0, 0
         self._warned: set[str] = set()
@@ -485,6 +475,7 @@ class BisectView:
             self._spent_s += event.measured.spent_s
             spent = f", {effect_text(event.measured)}, {format_duration(event.measured.spent_s)}"
             if self._left > 0:
-                left = f"; {minutes_text(self._left * self._spent_s / self._steps)} of blocks left"
+                left_s = self._left * self._spent_s / self._steps
+                left = f"; about {max(1, math.ceil(left_s / 60))} min of blocks left"
         if not self._quiet:
             say(f"{self._line} … {event.result}{spent}{left}")

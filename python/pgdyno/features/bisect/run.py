@@ -12,10 +12,9 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.measurement_noise import InterimResult, interim_result
@@ -269,16 +268,11 @@ class StepEnded:
     measured: Measured | None
 
 
-class View(Protocol):
-    """Receiver of the progress of a search."""
-
-    def __call__(self, event: StepStarted | StepEnded | Progress, /) -> None:
-        """Show an event."""
-        ...
-
-
 Decided = Callable[[LogRatioSummary], bool]
 ServerOf = Callable[[Commit], str]
+
+View = Callable[[StepStarted | StepEnded | Progress], None]
+"""Shows an event of a search."""
 
 
 @dataclass(frozen=True)
@@ -315,12 +309,8 @@ class Found:
     reason: str = ""
 
 
-class Measure(Protocol):
-    """Comparison of two commits in a results file."""
-
-    def __call__(self, path: Path, study: Study, rule: Decided, left_s: float, /) -> Found:
-        """Run the study, or continue it, until the rule is met or ``left_s`` of blocks are spent."""
-        ...
+Measure = Callable[[Path, Study, Decided, float], Found]
+"""Compares two commits in a results file until the rule is met, or the seconds of blocks are spent."""
 
 
 @dataclass(frozen=True)
@@ -520,14 +510,15 @@ def _found(path: Path, rule: Decided) -> Found:
     with Evidence(path, verify=False) as evidence:
         (comparison,) = interim_result(evidence, 0).comparisons
         study = evidence.study(0)
-        failed = [block for block in evidence.blocks(0) if block.status is BlockStatus.FAILED]
+        blocks = evidence.blocks(0)
+    failed = any(block.status is BlockStatus.FAILED for block in blocks)
     summary = comparison.primary.summary if comparison.primary else None
     is_decided = _is_decided(comparison, rule)
     lost = comparison.lost_by_an_arm or (failed and study.ended_because is StudyEnd.FAILED)
     measured = Measured(
         file=path.name,
         blocks=len(comparison.blocks),
-        spent_s=_spent_s(path),
+        spent_s=sum((of.ended_unix_s or of.started_unix_s) - of.started_unix_s for of in blocks),
         mean=summary.mean if summary else None,
         low=summary.low if summary else None,
         high=summary.high if summary else None,
@@ -542,21 +533,15 @@ def _found(path: Path, rule: Decided) -> Found:
     return Found(measured, summary, is_decided, bool(lost) and not is_decided, reason)
 
 
-def _spent_s(path: Path) -> float:
-    """Return the time of all finished blocks in a results file."""
-    with Evidence(path, verify=False) as evidence:
-        blocks = evidence.blocks(0)
-    return sum((block.ended_unix_s or block.started_unix_s) - block.started_unix_s for block in blocks)
-
-
 def run_bisect(folder: Path, record: SearchRecord, view: View, interruption: Interruption) -> SearchRecord:
     """Run or continue a search in its directory, and return its record. See ``Bisection.run``."""
     repository = Path(record.repository)
-    measure = Measurement(view, interruption)
-    if record.script:
-        with script_builds(repository, record.script, folder, interruption) as builds:
-            return Bisection(folder, record, view, interruption, builds.server_of, measure).run()
-    # The catalogue of builds makes it when the study is prepared. A commit that does not build is skipped.
-    return Bisection(
-        folder, record, view, interruption, lambda commit: f"git:{repository}@{commit.sha}", measure
-    ).run()
+    with ExitStack() as stack:
+        # Without a script the build is made when the study is prepared; one that fails skips the commit.
+        server_of: ServerOf = (
+            stack.enter_context(script_builds(repository, record.script, folder, interruption)).server_of
+            if record.script
+            else lambda commit: f"git:{repository}@{commit.sha}"
+        )
+        measure = Measurement(view, interruption)
+        return Bisection(folder, record, view, interruption, server_of, measure).run()

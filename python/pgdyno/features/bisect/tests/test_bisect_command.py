@@ -41,11 +41,8 @@ def test_an_existing_directory_is_not_used_for_a_new_search_and_a_damaged_one_no
     assert list(Path("d").iterdir()) == []
     Path("d/search.json").write_text('{"repository": 1}')
     assert "is damaged" in refusal("bisect --resume d", 1)
-
-
-def test_a_refused_search_creates_nothing(repository: Path, refusal: Callable[..., str]) -> None:
-    assert "--minutes must be greater than 0" in refusal(command(repository, "--minutes", "0"))
-    assert not Path("d").exists()
+    refusal(["bisect", "v0", "v2", "--directory", "new", "--minutes", "0"])
+    assert not Path("new").exists()
 
 
 def test_the_search_is_stored_and_its_end_is_reported(

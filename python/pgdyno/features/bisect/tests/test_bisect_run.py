@@ -175,13 +175,6 @@ def test_an_error_of_the_machine_is_not_blamed_on_the_commit(lab: Lab) -> None:
     assert read_search(lab.folder).steps == ()
 
 
-def test_a_search_that_is_complete_is_only_reported_on_resume(lab: Lab) -> None:
-    lab.rates = slower_from(2)
-    whole = run(lab)
-    lab.runs.clear()
-    assert run(lab, whole) == whole and lab.runs == []
-
-
 def test_an_undecided_step_reports_the_range_and_continues_in_its_file(lab: Lab) -> None:
     lab.rates = slower_from(6)
     record = run(lab, new_record().model_copy(update={"minutes": 4.0}))  # 5 blocks for the ends
@@ -208,6 +201,8 @@ def test_a_commit_with_a_part_of_the_effect_is_reported_as_such(lab: Lab) -> Non
 def test_a_commit_that_does_not_differ_from_its_parent_is_not_confirmed(lab: Lab) -> None:
     lab.rates = slower_from(6)
     whole = run(lab)
+    lab.runs.clear()
+    assert run(lab, whole) == whole and lab.runs == []  # a complete search is only reported
     lab.rates = {}  # as if all of it had been noise
     record = run(lab, whole.model_copy(update={"confirmation": None, "confirmation_measured": None}))
     assert record.confirmation is Confirmation.NOT_CONFIRMED and not is_conclusive(record)
@@ -226,6 +221,11 @@ def written(path: Path, ended: StudyEnd, failed: bool = False) -> None:
     write_study(path, replace(wanted, ended=ended, statuses=statuses))
 
 
+def measured(path: Path, rule: Decided, left_s: float) -> Found:
+    with Interruption() as stop:
+        return Measurement(lambda _: None, stop)(path, new_record().study, rule, left_s)
+
+
 def no_study(*_: object) -> StudyEnd:
     raise AssertionError("nothing is left to measure")
 
@@ -236,10 +236,7 @@ def test_a_finished_study_is_not_measured_again_after_a_kill(
 ) -> None:
     monkeypatch.setattr(bisect_run, "resume_study", no_study)
     written(tmp_path / "s.sqlite", StudyEnd.VERDICT, failed)
-    with Interruption() as stop:
-        found = Measurement(lambda _: None, stop)(
-            tmp_path / "s.sqlite", new_record().study, lambda summary: summary.mean < -0.1, 3600
-        )
+    found = measured(tmp_path / "s.sqlite", lambda summary: summary.mean < -0.1, 3600)
     assert found.is_decided != failed and found.is_lost == failed
     assert found.measured.blocks == (5 if failed else 6) and found.measured.spent_s == pytest.approx(6 * 38)
 
@@ -250,15 +247,12 @@ def test_a_study_without_time_left_is_undecided_with_its_blocks(
     monkeypatch.setattr(bisect_run, "resume_study", no_study)
     monkeypatch.setattr(bisect_run, "start_study", no_study)
     written(tmp_path / "s.sqlite", StudyEnd.BUDGET)
-    with Interruption() as stop:
-        for name, blocks in (("s", 6), ("new", 0)):
-            found = Measurement(lambda _: None, stop)(
-                tmp_path / f"{name}.sqlite", new_record().study, lambda _: False, 0.0
-            )
-            assert not found.is_decided and found.reason and found.measured.blocks == blocks
+    for name, blocks in (("s", 6), ("new", 0)):
+        found = measured(tmp_path / f"{name}.sqlite", lambda _: False, 0.0)
+        assert not found.is_decided and found.reason and found.measured.blocks == blocks
 
 
 def test_ctrl_c_during_a_study_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bisect_run, "start_study", lambda *_: StudyEnd.INTERRUPTED)
-    with Interruption() as stop, pytest.raises(Interrupted):
-        Measurement(lambda _: None, stop)(tmp_path / "s.sqlite", new_record().study, lambda _: False, 60.0)
+    with pytest.raises(Interrupted):
+        measured(tmp_path / "s.sqlite", lambda _: False, 60.0)
