@@ -373,11 +373,9 @@ class Statement:
         known = self.ranges.get(use.number)
         limits = None if known is None else known.rounded()
         type_ = self.type_of(use)
-        if (
-            known is None
-            or limits is None
-            or (type_ not in NUMBERS if not known.unit else type_ != "interval")
-        ):
+        if known is None or limits is None:
+            return self._stub(use)
+        if type_ != "interval" if known.unit else type_ not in NUMBERS:
             return self._stub(use)
         low, high = limits
         value = words = _plain(low)
@@ -386,10 +384,8 @@ class Statement:
             scale = 1 if low == round(low) and high == round(high) else 10**DECIMALS
             name = f"{self.prefix}{use.number}"
             commands, variables = [f"\\set {name} random({low * scale:.0f}, {high * scale:.0f})"], [name]
-            value, words = (
-                f":{name}" if scale == 1 else f"(:{name} / {scale}.0)",
-                f"{words} to {_plain(high)}",
-            )
+            value = f":{name}" if scale == 1 else f"(:{name} / {scale}.0)"
+            words = f"{words} to {_plain(high)}"
         sql = f"({value} * interval '1 {known.unit}')" if known.unit else f"{value}::{type_}"
         about = f"{words} {known.unit}".rstrip() + f", from the log, {use.place}"
         return self._made(use, sql, about, commands, variables)
@@ -419,7 +415,7 @@ class Statement:
             return self._made(use, source.sql, about, (), source.variables)
         value = f":{source.variables[0]}"
         if use.role in (Role.CONSTANT, Role.ARGUMENT):
-            value = f"{value}::{self.types.get(use.number, '')}"
+            value = f"{value}::{self.type_of(use)}"
         sql = f"{use.wrapper}({value})" if use.wrapper else value
         return self._made(use, sql, about, (), source.variables[:1])
 
@@ -461,16 +457,15 @@ class Statement:
     def _new_value(self, use: Use, table: Table, column: Column) -> Draw:
         if column.has_default and use.is_item:
             return self._made(use, "DEFAULT", f"the default of {table.source(column.name)}")
+        about = f"a new value for {table.source(column.name)}, random"
         if column.base_type in NEW_NUMBERS:
             name = f"{self.prefix}{use.number}"
             low, high = NEW_NUMBERS[column.base_type]
             command = f"\\set {name} random({low}, {high})"
-            about = f"a new value for {table.source(column.name)}, random"
             return replace(self._made(use, f":{name}", about, [command], [name]), is_new=True)
         value = NEW_VALUES[column.base_type]
         if length := re.search(r"\((\d+)\)", column.type):
             value = f"left({value}, {length[1]})"
-        about = f"a new value for {table.source(column.name)}, random"
         return replace(self._made(use, value, about), is_new=True)
 
 
@@ -558,11 +553,7 @@ def _new_column(key: tuple[str, ...], table: Table, items: set[str], drawn: set[
     for name in key:
         column = table.columns[name]
         is_plain = column.base_type in (column.type, "character varying")
-        if (
-            name in drawn
-            and not column.in_foreign_key
-            and is_plain
-            and column.base_type in {*NEW_NUMBERS, *NEW_VALUES}
-        ):
+        is_known = column.base_type in {*NEW_NUMBERS, *NEW_VALUES}
+        if name in drawn and not column.in_foreign_key and is_plain and is_known:
             return name
     raise Unusable(Reason.UNIQUE, f"{table.name} ({', '.join(key)})")

@@ -171,11 +171,6 @@ def names(strings: object) -> list[str]:
     return [str(one.get("String", {}).get("sval", "")) for one in strings]
 
 
-def parameter_numbers(body: object) -> set[int]:
-    """Return the numbers of all parameters below a node."""
-    return {int(one["number"]) for one in nodes(body, "ParamRef") if "number" in one}
-
-
 def parameter_locations(tree: object) -> dict[int, int]:
     """Return the number of the parameter at each position, in bytes, by position."""
     found = {int(one.get("location", 0)): int(one.get("number", 0)) for one in nodes(tree, "ParamRef")}
@@ -420,7 +415,7 @@ def parameter_uses(statement: ParsedStatement, tables: Tables) -> tuple[list[Use
     walk.statement(statement.tag, statement.body, Scopes())
     by_place = {(use.start, use.number): use for use in walk.uses}
     found = _with_ranges(sorted(by_place.values(), key=lambda use: use.start))
-    if missing := parameter_numbers(statement.body) - {use.number for use in found}:
+    if missing := {*statement.numbers} - {0, *(use.number for use in found)}:
         raise Unusable(Reason.PLACE, f"${min(missing)}")
     return found, frozenset(walk.copied)
 
@@ -620,7 +615,7 @@ class _Walk:
         tag, body = parts(node)
         match tag:
             case "ParamRef" | "TypeCast" if self._parameter(node) is not None:
-                self._without_column(node, place)
+                self._as(node, Role.ARGUMENT if place.argument else Role.CONSTANT, place=place.argument)
             case "A_Expr":
                 self._operator(body, scopes, place)
             case "BoolExpr":
@@ -788,13 +783,6 @@ class _Walk:
         found = self._parameter(node)
         if found is None:
             return False
-        if found.wrapper:  # the statement has the function itself
-            facts["wrapper"] = ""
-        self.uses.append(replace(found, **{"wrapper": "", **facts}, role=role))
+        wrapper = "" if found.wrapper else facts.pop("wrapper", "")  # else the statement has the function
+        self.uses.append(replace(found, **{**facts, "wrapper": wrapper}, role=role))
         return True
-
-    def _without_column(self, node: Node, place: _Place) -> None:
-        if place.argument:
-            self._as(node, Role.ARGUMENT, place=place.argument)
-        else:
-            self._as(node, Role.CONSTANT)

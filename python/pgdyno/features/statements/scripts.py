@@ -54,7 +54,6 @@ from pgdyno.features.statement_parameters.parse import (
 from pgdyno.measure.server_probes import (
     PROBES,
     MissingObject,
-    Row,
     fetch,
     installed_extension,
     statement,
@@ -146,7 +145,15 @@ def read_load(connection: Connection) -> RecordedLoad:
         for row in rows
         if "queryid" not in row
     }
-    found = tuple(_recorded(row) for row in rows if "queryid" in row)
+    found = tuple(
+        RecordedStatement(
+            str(row["queryid"]),
+            None if row.get("query") in (None, "", "<insufficient privilege>") else str(row["query"]),
+            *(_number(row, name) for name in ("calls", "rows", "time_ms")),
+        )
+        for row in rows
+        if "queryid" in row
+    )
     database = str(connection.info.dbname)
     user = connection.info.user
     if not found and "hidden" in sums:
@@ -160,17 +167,6 @@ def read_load(connection: Connection) -> RecordedLoad:
             "or run the workload first"
         )
     return RecordedLoad(database, found, sums.get("hidden", (0, 0.0)), sums.get("beyond", (0, 0.0)))
-
-
-def _recorded(row: Row) -> RecordedStatement:
-    text = row.get("query")
-    return RecordedStatement(
-        str(row["queryid"]),
-        None if text in (None, "", "<insufficient privilege>") else str(text),
-        _number(row, "calls"),
-        _number(row, "rows"),
-        _number(row, "time_ms"),
-    )
 
 
 def _number(row: Mapping[str, Any], name: str) -> float:
@@ -295,7 +291,8 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
             continue
         session, virtual = entry.get("session_id") or "", entry.get("vxid") or ""
         before, executed = open_ones.get(session, ("", []))
-        if before != virtual or _is_alone(virtual):
+        # Without a number, the statement was logged after its own commit.
+        if before != virtual or virtual.rpartition("/")[2] in ("", "0"):
             _count(found, executed)
             executed = []
             open_ones[session] = virtual, executed
@@ -313,11 +310,6 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
             "or log_statement = all"
         )
     return found
-
-
-def _is_alone(virtual: str) -> bool:
-    """True if the statement was logged after its own commit: the virtual transaction has no number."""
-    return virtual.rpartition("/")[2] in ("", "0")
 
 
 _Executed = list[tuple[str, str, str]]
@@ -584,7 +576,12 @@ def _all_drawn(
     problems |= _one_off(load.statements, parsed)
     tables = read_tables(connection, {name for one in parsed.values() for name in one.tables})
     drawn: list[_Drawn] = []
-    left_out = [*_sums(load)]
+    sums = ((load.hidden, Reason.HIDDEN), (load.beyond, Reason.BEYOND))
+    left_out = [
+        LeftOut("", 0, time_ms / total_ms, reason, statements=count)
+        for (count, time_ms), reason in sums
+        if count
+    ]
     for one in load.statements:
         check()
         try:
@@ -609,13 +606,11 @@ def _one_off(
     """
     keys = {queryid: fingerprint(one.text) for queryid, one in parsed.items()}
     calls: dict[str, float] = defaultdict(float)
-    for one in statements:
-        if one.queryid in keys:
-            calls[keys[one.queryid]] += one.calls
+    recorded = [one for one in statements if one.queryid in keys]
+    for one in recorded:
+        calls[keys[one.queryid]] += one.calls
     found = {}
-    for one in statements:
-        if one.queryid not in keys:
-            continue
+    for one in recorded:
         rows_per_call = one.rows / max(one.calls, 1)
         if calls[keys[one.queryid]] < 2:
             found[one.queryid] = Unusable(Reason.ONE_OFF, "one call")
@@ -657,28 +652,23 @@ def _grouped(drawn: Sequence[_Drawn], log: TransactionLog, transactions_max: int
         for key in keys:
             within[key] += transactions[keys].calls
     for key, calls in within.items():
-        if calls > merged[key].recorded.calls:  # the log has a larger share of it
-            merged[key] = _with_calls(merged[key], calls)
+        of = merged[key].recorded
+        if calls > of.calls:  # the log has a larger share of it
+            # Time and rows per call stay.
+            rows = of.rows * calls / max(of.calls, 1)
+            merged[key] = replace(merged[key], recorded=replace(of, calls=calls, rows=rows))
     alone = [
         _Unit((one,), one.recorded.calls * remaining)
         for key, several in same.items()
         if (remaining := 1 - within[key] / max(merged[key].recorded.calls, 1)) >= REMAINING_SHARE_MIN
         for one in several
     ]
-    return [
-        *(
-            _Unit(parts, transactions[keys].calls, log.equal_places([part.parsed for part in parts]))
-            for keys in chosen
-            for parts in [tuple(merged[key] for key in keys)]
-        ),
-        *alone,
-    ]
-
-
-def _with_calls(drawn: _Drawn, calls: float) -> _Drawn:
-    """Return the statement with the same time and rows per call for another number of calls."""
-    rows = drawn.recorded.rows * calls / max(drawn.recorded.calls, 1)
-    return replace(drawn, recorded=replace(drawn.recorded, calls=calls, rows=rows))
+    together = []
+    for keys in chosen:
+        parts = tuple(merged[key] for key in keys)
+        equal = log.equal_places([part.parsed for part in parts])
+        together.append(_Unit(parts, transactions[keys].calls, equal))
+    return [*together, *alone]
 
 
 def _merged(several: Sequence[_Drawn]) -> _Drawn:
@@ -706,12 +696,6 @@ def _parsed(
         except Unusable as unusable:
             problems[one.queryid] = unusable
     return parsed, problems
-
-
-def _sums(load: RecordedLoad) -> Iterable[LeftOut]:
-    for (count, time_ms), reason in ((load.hidden, Reason.HIDDEN), (load.beyond, Reason.BEYOND)):
-        if count:
-            yield LeftOut("", 0, time_ms / (load.time_ms or 1.0), reason, statements=count)
 
 
 def _drawn(
@@ -759,9 +743,7 @@ def _drawn(
 def _made(number: int, unit: _Unit, share: float, scale: float) -> MadeScript:
     """Return the script of a unit. Raises Unusable."""
     several = len(unit.parts) > 1
-    lines: list[str] = []
-    commands: list[str] = []
-    body: list[str] = []
+    lines, commands, body = [], [], []
     draws: list[Draw] = []
     if several:
         lines.append(f"-- transaction: {unit.calls:,.0f} calls, {share:.1%} of the execution time")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from psycopg import sql
 
@@ -79,7 +79,7 @@ class Sysbench:
     def checks(self, clients: int, *, restored: bool) -> SysbenchChecks:
         """Return the checks. The number of rows of restored data is known."""
         del clients
-        return SysbenchChecks(self.parameters, restored)
+        return SysbenchChecks(self.parameters, restored, self.parameters.n_tables * self.parameters.n_rows)
 
 
 @dataclass
@@ -88,13 +88,12 @@ class SysbenchChecks:
 
     parameters: SysbenchParameters
     restored: bool
-    rows_before: int = 0
-    _known: bool = field(init=False)
+    rows_before: int
 
-    def __post_init__(self) -> None:
-        """The effects of other scripts on the rows are unknown."""
-        self._known = self.parameters.row_change != "unknown"
-        self.rows_before = self.parameters.n_tables * self.parameters.n_rows
+    @property
+    def _known(self) -> bool:
+        """False if the script has an unknown effect on the rows."""
+        return self.parameters.row_change != "unknown"
 
     def begin(self, conn: Connection) -> None:
         """Count the rows unless their number is known."""
@@ -111,13 +110,10 @@ class SysbenchChecks:
             checks.append(check_row_count(self.parameters, rows - self.rows_before, committed))
         if server_log is not None:
             counted = counted_in(result.totals.values())
-            checks.append(check_log(server_log, counted, self._expected()))
+            own = self.parameters.script.text is not None
+            more = EXPECTED_OF_ANY_SCRIPT if own else EXPECTED_OF_STOCK_SCRIPTS
+            checks.append(check_log(server_log, counted, (*EXPECTED, *EXPECTED_OF_RESTARTS, *more)))
         return checks
-
-    def _expected(self) -> Sequence[Expected]:
-        """Return the entries of the log that the script may cause."""
-        own = EXPECTED_OF_ANY_SCRIPT if self.parameters.script.text is not None else EXPECTED_OF_STOCK_SCRIPTS
-        return (*EXPECTED, *EXPECTED_OF_RESTARTS, *own)
 
 
 def tables_of(parameters: SysbenchParameters) -> list[str]:

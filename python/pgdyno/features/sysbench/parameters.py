@@ -147,13 +147,7 @@ class SysbenchParameters(WorkloadParameters):
     HAS_SCRIPTS: ClassVar[bool] = True
 
     kind: Literal["sysbench"] = "sysbench"
-    script: Annotated[
-        SysbenchScript,
-        Option(
-            "NAME|FILE.lua",
-            default="oltp_read_write",
-        ),
-    ] = Field(
+    script: Annotated[SysbenchScript, Option("NAME|FILE.lua", default="oltp_read_write")] = Field(
         default=SysbenchScript(name="oltp_read_write"),
         description=f"Script of the clients: {', '.join(STOCK)}, or a Lua file.",
     )
@@ -166,14 +160,7 @@ class SysbenchParameters(WorkloadParameters):
     table_size: Annotated[int | None, Option("N", default=f"{TABLE_SIZE:,}")] = Field(
         default=None, ge=1, le=2**31 - 1, description="Rows of each table, 250 bytes each."
     )
-    options: Annotated[
-        dict[str, str],
-        Option(
-            "NAME=VALUE",
-            ("--opt",),
-            is_repeated=True,
-        ),
-    ] = Field(
+    options: Annotated[dict[str, str], Option("NAME=VALUE", ("--opt",), is_repeated=True)] = Field(
         default_factory=dict,
         description="Option of the script or of its random numbers, for example point-selects=5.",
     )
