@@ -1,7 +1,8 @@
-"""Simulation of studies whose arms warm up at different speeds: ``python -m bench warm-ups``.
+"""Simulation of studies whose arms warm up slowly and differently: ``python -m bench warm-ups``.
 
-The rate of each arm rises exponentially from half of its final value. Both final rates are equal: any
-*faster* or *slower* is wrong. Rates pass through the product's tests and rules, as blocks of a study do.
+The rate of each arm rises exponentially to its final value. The product's own functions end each warm-up,
+judge the blocks after each one, extend the warm-up and end the study, with the defaults of ``pgdyno compare
+--minutes N``. Results are the shares of verdicts, and minutes.
 """
 
 from __future__ import annotations
@@ -9,43 +10,87 @@ from __future__ import annotations
 import argparse
 import math
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from bench.noise import Floats
 from bench.stopping import SEED, table
-from pgdyno.analysis.comparison import Verdict, decide
-from pgdyno.analysis.statistics.intervals import Method, percent_of, summarize
-from pgdyno.analysis.statistics.series import VALUES_MIN, is_steady
-from pgdyno.analysis.steady_state import (
-    EXTENDED_BLOCKS_MIN,
-    SUSPICION,
-    Observed,
-    WarmUpChange,
-    effect_trend,
-    trending,
-)
-from pgdyno.measure.warm_up import EARLIER_MIN, FIRST_SHARE_MIN
-from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.study.sizing import CONFIDENCE, MARGIN
-from pgdyno.units import Better
+from pgdyno.analysis.comparison import Verdict, compare_arms
+from pgdyno.analysis.measurement_noise import InterimResult
+from pgdyno.analysis.statistics.intervals import percent_of
+from pgdyno.analysis.telemetry import metrics
+from pgdyno.cli.features import features
+from pgdyno.measure.study_runner import Budget, times_of_warm_up
+from pgdyno.measure.warm_up import Rates, WarmUp, interval_s_of, with_longer_warm_up
+from pgdyno.results.reader import without_superseded
+from pgdyno.results.records import Arm, Counts, DriverFacts, Slice, Trial, TrialStatus
+from pgdyno.server.engine import Event
+from pgdyno.study.arm_spec import parse_arm
+from pgdyno.study.plan import Study
+from pgdyno.study.schedule import Role, block_of
+from pgdyno.study.sizing import SLICE_S, Schedule, adaptive_warm_up, discard_s, fit_block_layout
+from pgdyno.units import NS_PER_S, signed
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 STUDIES = 200
-CASES = ((2.0, 2.0), (2.0, 5.0), (2.0, 10.0), (2.0, 20.0))
-"""Time constants of both arms in seconds of their own load."""
-
-SLICE_S, ROUNDS = 0.5, 20
-WARM_UP_S, WARM_UP_MIN_S = 4.0, 2.0
+MINUTES = 20.0
 OVERHEAD_S = 5.0
-SLICE_SD, BLOCK_SD, DRIFT_SD = 0.06, 0.015, 0.005
-"""Log SDs: of a slice, of an arm in a block, and of a step of the drift that both arms share."""
+"""Restores, starts and checks of a block."""
+
+RATE = 20_000.0
+"""Final transactions per second of the baseline. No noise comes from counting."""
+
+SLICE_SD, BLOCK_SD, DRIFT_SD = 0.06, 0.011, 0.002
+"""Log SDs: of a slice, of an arm in a block, and of a step of the drift that both arms share. The ratio of a
+block then has an SD of 2.5%."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """Two arms. ``time_constants_s`` are in seconds of an arm's own load, ``rise`` is the initial shortfall
+    as a share of the final rate, and ``effect`` the final change from the first arm to the second.
+    """
+
+    time_constants_s: tuple[float, float]
+    rise: float = 0.5
+    effect: float = 0.0
+
+    def rates(self, rng: np.random.Generator, slices: int) -> list[Floats]:
+        """Return the rate of each arm in each slice of a block."""
+        at = (np.arange(slices) + 0.5) * SLICE_S
+        drift = np.cumsum(rng.normal(0, DRIFT_SD, 2 * slices)).reshape(slices, 2)
+        finals = (RATE, RATE * (1 + self.effect))
+        return [
+            final
+            * (1 - self.rise * np.exp(-at / constant_s))
+            * np.exp(rng.normal(0, SLICE_SD, slices) + drift[:, arm] + rng.normal(0, BLOCK_SD))
+            for arm, (final, constant_s) in enumerate(zip(finals, self.time_constants_s, strict=True))
+        ]
+
+
+CASES = (
+    Case((1.0, 1.0), rise=0.0),
+    Case((2.0, 2.0)),
+    *(
+        Case(constants, rise, effect)
+        for rise in (0.5, 0.2)
+        for constants, effect in (
+            ((2.0, 3.0), 0.0),
+            ((3.0, 6.0), 0.0),
+            ((5.0, 10.0), 0.0),
+            ((5.0, 10.0), 0.05),
+            ((10.0, 20.0), 0.0),
+            ((20.0, 60.0), 0.0),
+        )
+    ),
+)
 
 
 @dataclass(frozen=True)
 class SimulatedStudy:
-    """One simulated study: verdict, effect as a log ratio, and duration."""
+    """One simulated study: verdict, effect as a log ratio, duration, and the maximum of the last warm-up."""
 
     verdict: Verdict
     effect: float
@@ -53,98 +98,136 @@ class SimulatedStudy:
     warm_up_s: float
 
 
-def simulate_study(
-    rng: np.random.Generator, time_constants_s: tuple[float, float], minutes: float, *, extends: bool
-) -> SimulatedStudy:
-    """Simulate one study. Without ``extends``, it stops on any verdict, and its warm-up keeps its maximum."""
-    most_s, least_s, used_s = WARM_UP_S, WARM_UP_MIN_S, 0.0
-    blocks: list[tuple[Observed, Observed]] = []
-    before: float | None = None
+def default_study(minutes: float) -> Study:
+    """Return the plan of ``pgdyno compare 15 15 --minutes N``, except clients and workload."""
+    layout = fit_block_layout(60 * minutes, 2, SLICE_S, Schedule.SLICES)
+    warm_up = adaptive_warm_up(layout.warmup_s, layout.warmup_s, SLICE_S)
+    return Study.model_validate(
+        {
+            "workload": PgbenchParameters(scale=1),
+            "clients": 1,
+            "title": "",
+            "arms": [parse_arm("15").model_copy(update={"name": name}) for name in "AB"],
+            "schedule": Schedule.SLICES,
+            "slice_s": SLICE_S,
+            "discard_s": discard_s(SLICE_S),
+            "warmup_s": warm_up.most_s,
+            "warmup_min_s": warm_up.least_s,
+            "rounds": layout.rounds,
+            "budget_s": 60 * minutes,
+            "seed": SEED,
+        }
+    )
+
+
+def simulate_study(rng: np.random.Generator, case: Case, minutes: float = MINUTES) -> SimulatedStudy:
+    """Simulate one study."""
+    study, budget, times = default_study(minutes), Budget(60 * minutes, 0.0), 1
+    arms = [Arm(arm, name, name, {}, {}, [], {}, 1, {}) for arm, name in enumerate("AB")]
+    chosen = metrics.of_plan(study, [])[:1]
+    trials: list[Trial] = []
+    earlier: list[list[Rates]] = [[], []]
     while True:
-        windows, warm_up_s = _block(rng, time_constants_s, (least_s, most_s), len(blocks))
-        blocks.append(windows)
-        used_s += OVERHEAD_S + 2 * (warm_up_s + ROUNDS * SLICE_S)
-        trends = [effect_trend([b for _, b in blocks], [a for a, _ in blocks], CONFIDENCE)]
-        ratios = [math.log(b.per_s.mean() / a.per_s.mean()) for a, b in blocks]
-        is_trending, may_trend = trending(trends, MARGIN)[0], trending(trends, MARGIN, alarm=SUSPICION)[0]
-        effect = float(np.mean(ratios))
-        if before is not None and len(ratios) >= EXTENDED_BLOCKS_MIN:
-            is_trending = is_trending or WarmUpChange(before, effect).exceeds(MARGIN)
-        verdict = Verdict.UNDECIDED
-        if len(ratios) >= VERDICT_BLOCKS_MIN and not is_trending:
-            summary = summarize(ratios, CONFIDENCE, Method.ANYTIME)
-            verdict = decide(summary, Better.MORE, MARGIN, CONFIDENCE).verdict
-        if verdict is not Verdict.UNDECIDED and not (extends and may_trend):
-            return SimulatedStudy(verdict, effect, used_s / 60, most_s)
-        block_s = OVERHEAD_S + 2 * (warm_up_s + ROUNDS * SLICE_S)
-        if used_s + block_s / 2 > 60 * minutes:
-            return SimulatedStudy(verdict, effect, used_s / 60, most_s)
-        longer_s = block_s + 2 * most_s
-        if extends and is_trending and (60 * minutes - used_s) / longer_s >= VERDICT_BLOCKS_MIN:
-            before, blocks, least_s, most_s = effect, [], most_s, 2 * most_s
+        plan = with_longer_warm_up(study, times)
+        trials += _block(rng, case, plan, len(trials) // 2, times, earlier)
+        budget.spend(OVERHEAD_S + (trials[-1].ended_unix_s or 0.0))
+        counted = without_superseded(trials)
+        found = InterimResult(compare_arms(arms, counted, study, chosen))
+        if found.is_decided or not budget.allows_another():
+            (comparison,) = found.comparisons
+            effect = comparison.primary.summary.mean if comparison.primary else math.nan
+            return SimulatedStudy(comparison.verdict, effect, budget.spent_s / 60, plan.warmup_s)
+        times = times_of_warm_up(found, study, times, budget)
 
 
 def _block(
-    rng: np.random.Generator,
-    time_constants_s: tuple[float, float],
-    limits_s: tuple[float, float],
-    number: int,
-) -> tuple[tuple[Observed, Observed], float]:
-    """Return the rates of both arms in the measured part, and the seconds of the warm-up of each."""
-    least_s, most_s = limits_s
-    warm = round(most_s / SLICE_S)
-    at = (np.arange(warm + ROUNDS) + 0.5) * SLICE_S
-    drift = np.cumsum(rng.normal(0, DRIFT_SD, (len(at), 2)).ravel()).reshape(len(at), 2)
-    rates: list[Floats] = [
-        (1 - 0.5 * np.exp(-at / constant_s))
-        * np.exp(rng.normal(0, SLICE_SD, len(at)) + drift[:, arm] + rng.normal(0, BLOCK_SD))
-        for arm, constant_s in enumerate(time_constants_s)
+    rng: np.random.Generator, case: Case, plan: Study, number: int, times: int, earlier: Sequence[list[Rates]]
+) -> list[Trial]:
+    """Return the trials of a block, and add its rates to ``earlier``, those of earlier blocks by arm."""
+    planned = block_of(plan, number)
+    warm_up = WarmUp(plan, 2, interval_s_of(plan), earlier)
+    rates = case.rates(rng, len(planned.slices) // 2)
+    slices: list[list[Slice]] = [[], []]
+    now_s, is_warm = 0.0, False
+    for position, one in enumerate(planned.slices):
+        if one.role is Role.WARM_UP and is_warm:
+            continue
+        n = round(rates[one.arm][len(slices[one.arm])] * one.duration_s)
+        ends_s = now_s + one.duration_s
+        counted_s = now_s + (plan.discard_s if one.role is Role.MEASURE else 0.0)
+        kinds = {"transaction": Counts(ok=round(n * (ends_s - counted_s) / one.duration_s))}
+        slices[one.arm].append(Slice(position, one.role, now_s, counted_s, ends_s, ends_s, 0.0, 0.0, kinds))
+        for event in _events(one.arm, one.role, now_s, ends_s, n):
+            is_warm = warm_up.ends_with(event) or is_warm
+        now_s = ends_s
+    for arm, of_arm in enumerate(earlier):
+        of_arm.append(warm_up.rates(arm))
+    ends = [warm_up.found(arm) for arm in (0, 1)]
+    return [
+        Trial(
+            trial=2 * number + arm,
+            block=number,
+            arm=arm,
+            attempt=1,
+            status=TrialStatus.OK,
+            started_unix_s=0.0,
+            ended_unix_s=now_s,
+            slices=slices[arm],
+            driver=DriverFacts(warm_up=None if end is None else replace(end, times=times)),
+        )
+        for arm, end in enumerate(ends)
     ]
-    least_s = max(least_s, FIRST_SHARE_MIN * most_s if number < EARLIER_MIN else 0.0, VALUES_MIN * SLICE_S)
-    tests = range(math.ceil(least_s / SLICE_S), warm)
-    ends = next((n for n in tests if all(is_steady(of[:n].tolist()) for of in rates)), warm)
-    measured_at: Floats = np.linspace(0, 2 * SLICE_S * ROUNDS, ROUNDS, endpoint=False)
-    a, b = (Observed(measured_at + arm * SLICE_S, of[ends : ends + ROUNDS]) for arm, of in enumerate(rates))
-    return (a, b), ends * SLICE_S
 
 
-def rows(studies: int, minutes: float, cases: Sequence[tuple[float, float]] = CASES) -> list[list[str]]:
-    """Return two rows per case: without and with the rules."""
-    found = []
-    for case in cases:
-        for extends in (False, True):
-            rng = np.random.default_rng(SEED)
-            ended = [simulate_study(rng, case, minutes, extends=extends) for _ in range(studies)]
-            verdicts = Counter(one.verdict for one in ended)
-            wrong = verdicts[Verdict.FASTER] + verdicts[Verdict.SLOWER]
-            found.append(
-                [
-                    f"{case[0]:g} s, {case[1]:g} s",
-                    "yes" if extends else "no",
-                    f"{wrong / studies:.0%}",
-                    f"{verdicts[Verdict.SAME] / studies:.0%}",
-                    f"{verdicts[Verdict.UNDECIDED] / studies:.0%}",
-                    f"{percent_of(float(np.mean([one.effect for one in ended]))):+.1f}%".replace("-", "−"),
-                    f"{float(np.median([one.minutes for one in ended])):.0f}",
-                ]
-            )
-    return found
+def _events(arm: int, role: Role, from_s: float, to_s: float, n: int) -> Iterator[Event]:
+    """Yield the events of the engine at the end of a slice."""
+    common = {"role": role, "target": arm}
+    times = {"from_ns": round(from_s * NS_PER_S), "to_ns": round(to_s * NS_PER_S)}
+    kinds = {"transaction": {"ok": n, "rolled_back": 0}}
+    yield {**common, **times, "event": "interval", "kinds": kinds, "latency_ns": {}}
+    yield {**common, "event": "slice"}
+
+
+def row(case: Case, studies: int, minutes: float) -> list[str]:
+    """Return the row of a case."""
+    rng = np.random.default_rng(SEED)
+    ended = [simulate_study(rng, case, minutes) for _ in range(studies)]
+    verdicts = Counter(one.verdict for one in ended)
+    spent = sorted(one.minutes if one.verdict is not Verdict.UNDECIDED else math.inf for one in ended)
+    shares = [
+        verdicts[of] / studies for of in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
+    ]
+    middle, nine = (float(np.quantile(spent, share, method="inverted_cdf")) for share in (0.5, 0.9))
+    return [
+        "{:g} s, {:g} s".format(*case.time_constants_s) if case.rise else "steady",
+        f"{case.rise:.0%}",
+        f"{case.effect:.0%}",
+        *(f"{share:.1%}" for share in shares),
+        signed(percent_of(float(np.mean([one.effect for one in ended]))), 1, "%"),
+        *(f"{of:.0f}" if math.isfinite(of) else f"> {minutes:g}" for of in (middle, nine)),
+    ]
 
 
 def main(arguments: Sequence[str]) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench warm-ups", description=__doc__)
-    parser.add_argument("--studies", type=int, default=STUDIES, metavar="N", help="[default: 200]")
-    parser.add_argument("--minutes", type=float, default=25.0, metavar="N", help="of each [default: 25]")
+    parser.add_argument(
+        "--studies", type=int, default=STUDIES, metavar="N", help="of each case [default: 200]"
+    )
+    parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help="of each [default: 20]")
     chosen = parser.parse_args(arguments)
+    features()
     head = (
         "Time constants",
-        "Extended",
-        "Faster or slower (wrong)",
+        "Initial shortfall",
+        "Effect",
+        "Faster",
+        "Slower",
         "Same",
         "Undecided",
         "Mean estimate",
         "Minutes, median",
+        "Minutes, 9 of 10",
     )
-    print(table(head, rows(chosen.studies, chosen.minutes)))
+    print(table(head, [row(case, chosen.studies, chosen.minutes) for case in CASES]))
     return 0

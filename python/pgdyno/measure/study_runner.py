@@ -242,8 +242,9 @@ def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget) ->
         # Including superseded blocks, which no result counts.
         budget.blocks_left[case.lab.case] = case.left
     found = analyze(case.lab, budget)
-    if found.is_trending and _may_extend_warm_up(case, budget):
-        case.lab = lab = replace(case.lab, warm_up_times=2 * case.lab.warm_up_times)
+    times = times_of_warm_up(found, case.lab.study, case.lab.warm_up_times, budget, case.left)
+    if times > case.lab.warm_up_times:
+        case.lab = lab = replace(case.lab, warm_up_times=times)
         most = format_duration(lab.block_study.warmup_s)
         blocks = max((len(comparison.blocks) for comparison in found.comparisons), default=0)
         lab.watch(Warned(Caveat(Code.WARM_UP_EXTENDED, {"longest": most, "blocks": blocks}).text))
@@ -320,18 +321,20 @@ def _with_lengths(study: Study, lengths: Mapping[str, object]) -> Study:
     return study.model_copy(update={**lengths, "drivings": drivings})
 
 
-def _may_extend_warm_up(case: CaseProgress, budget: Budget) -> bool:
-    """Return whether enough blocks for a verdict fit with a warm-up of twice the time.
+def times_of_warm_up(
+    found: InterimResult, study: Study, times: int, budget: Budget, blocks_left: int | None = None
+) -> int:
+    """Return the maximum of the warm-up of the next block as a multiple of the plan's; ``times``: so far.
 
-    A fixed warm-up is the user's choice.
+    It is extended if enough blocks for a verdict then fit. A fixed warm-up is the user's choice.
     """
-    study = case.lab.block_study
-    if case.lab.study.warmup_min_s is None:
-        return False
+    if not found.is_trending or study.warmup_min_s is None:
+        return times
     arms = 1 if study.schedule == "duet" else len(study.arms)
-    pass_s = budget.pass_s() + 2 * study.warmup_s * arms
-    blocks = sys.maxsize if case.left is None else case.left
-    return min(blocks, (budget.budget_s - budget.spent_s) / pass_s) >= VERDICT_BLOCKS_MIN
+    pass_s = budget.pass_s() + 2 * times * study.warmup_s * arms
+    blocks = sys.maxsize if blocks_left is None else blocks_left
+    fits = min(blocks, (budget.budget_s - budget.spent_s) / pass_s) >= VERDICT_BLOCKS_MIN
+    return 2 * times if fits else times
 
 
 def _run_next(

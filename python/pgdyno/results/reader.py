@@ -113,7 +113,7 @@ class Evidence:
         Without ``all_attempts``, only the last attempt of each block and arm is returned.
         """
         every = self._select(Trial, "case_id = ?", case)
-        last = _without_superseded(list({(trial.block, trial.arm): trial for trial in every}.values()))
+        last = without_superseded(list({(trial.block, trial.arm): trial for trial in every}.values()))
         if not all_attempts:
             return last
         by_id = {trial.trial: trial for trial in last}
@@ -168,7 +168,7 @@ class Evidence:
             return self._connection.execute(query).fetchall()
 
 
-def _without_superseded(trials: Sequence[Trial]) -> list[Trial]:
+def without_superseded(trials: Sequence[Trial]) -> list[Trial]:
     """Return the trials of a case; those with a shorter warm-up than later ones do not count.
 
     A failed or interrupted trial supersedes nothing.
