@@ -66,30 +66,10 @@ GAUGES = frozenset(
 
 @dataclass(frozen=True)
 class SampleRates:
-    """Values between samples: ``per_s`` of the counters, ``gauges`` at the later sample."""
+    """Values of the counters between samples. ``at_s``: the middle of each interval."""
 
-    from_s: Floats
-    to_s: Floats
+    at_s: Floats
     per_s: Mapping[str, Floats]
-    gauges: Mapping[str, Floats]
-
-    @property
-    def at_s(self) -> Floats:
-        """The middle of each interval."""
-        return (self.from_s + self.to_s) / 2
-
-
-@dataclass(frozen=True)
-class Lateness:
-    """Delays of sampling. ``worst_s`` is the largest delay, ``gap_s`` the longest time without a sample.
-
-    ``missed`` is the number of samples that were due and not taken.
-    """
-
-    worst_s: float
-    gap_s: float
-    missed: int
-    n: int
 
 
 @dataclass(frozen=True)
@@ -99,27 +79,10 @@ class Waits:
     The waits have the names of the newest version of PostgreSQL.
 
     ``backends`` is the mean number of active backends if the spans are resolved, else None.
-    ``samples`` is the number of samples.
     """
 
     share: Mapping[str, float]
     backends: float | None
-    samples: float
-
-
-@dataclass(frozen=True)
-class Cpu:
-    """Shares of the machine's CPU time, which add up to 1. A share is None if it is unknown.
-
-    ``rest`` is everything except server and driver, including pgdyno's sampling.
-    """
-
-    server: float | None
-    driver: float | None
-    rest: float
-    steal: float
-    iowait: float
-    idle: float
 
 
 def own_spans(slices: Iterable[Slice]) -> list[Span]:
@@ -131,32 +94,13 @@ def rates(series: SampleSeries) -> SampleRates:
     """Return each counter's increase per second from sample to sample; empty with fewer than two samples."""
     at = series.points[:, 0]
     took_s = np.diff(at)
-    per_s, gauges = {}, {}
+    per_s = {}
     for name in series.columns[2:]:
-        values = series.column(name)
-        if name in GAUGES:
-            gauges[name] = values[1:]
-            continue
-        grown = np.diff(values)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            per_s[name] = np.where((grown >= 0) & (took_s > 0), grown / took_s, np.nan)
-    return SampleRates(at[:-1], at[1:], per_s, gauges)
-
-
-def lateness(series: SampleSeries) -> Lateness | None:
-    """Return the delays of a series; None if it is empty."""
-    if not len(series.points):
-        return None
-    at, late = series.points[:, 0], series.points[:, 1]
-    due = at - late
-    gaps = np.diff(due)
-    missed = np.sum(np.rint(gaps / series.step_s) - 1)
-    return Lateness(
-        worst_s=float(np.max(late)),
-        gap_s=float(np.max(np.diff(at), initial=0.0)),
-        missed=max(0, int(missed)),
-        n=len(at),
-    )
+        if name not in GAUGES:
+            grown = np.diff(series.column(name))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                per_s[name] = np.where((grown >= 0) & (took_s > 0), grown / took_s, np.nan)
+    return SampleRates((at[:-1] + at[1:]) / 2, per_s)
 
 
 def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
@@ -178,33 +122,28 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
     if not samples or not active:
         return None
     share = {name: n / active for name, n in sorted(seen.items(), key=lambda item: -item[1]) if n > 0}
-    return Waits(share, active / samples if resolved else None, samples)
+    return Waits(share, active / samples if resolved else None)
 
 
-def cpu(series: SampleSeries, spans: Sequence[Span]) -> Cpu | None:
-    """Return the CPU shares from the host's series; None without CPU times or if the spans are not resolved.
+def cpu(series: SampleSeries, spans: Sequence[Span]) -> dict[str, float]:
+    """Return the CPU shares from the host's series, which add up to 1.
 
-    Otherwise the CPU time of other arms in between would be attributed to this arm.
+    ``rest`` is everything except server and driver, including pgdyno's sampling. The share of a server or
+    driver elsewhere is missing. Empty without CPU times or if the spans are not resolved: otherwise the CPU
+    time of other arms in between would be attributed to this arm.
     """
     if len(series.points) < 2 or not spans or not resolvable(series, spans)[1]:
-        return None
-    grew = {
-        name: growth_per_s(series, f"cpu_{name}_s", spans) for name in ("busy", "idle", "iowait", "steal")
-    }
-    busy, idle, iowait, steal = (grew[name] for name in ("busy", "idle", "iowait", "steal"))
-    if busy is None or idle is None or iowait is None or steal is None or busy + idle + iowait <= 0:
-        return None
-    every = busy + idle + iowait  # busy includes steal
-    server, driver = (growth_per_s(series, f"{name}_cpu_s", spans) for name in ("server", "driver"))
-    rest = busy - steal - (server or 0.0) - (driver or 0.0)
-    return Cpu(
-        server=None if server is None else server / every,
-        driver=None if driver is None else driver / every,
-        rest=max(0.0, rest) / every,  # clocks of different resolution can exceed the total slightly
-        steal=steal / every,
-        iowait=iowait / every,
-        idle=idle / every,
-    )
+        return {}
+    names = ("busy", "idle", "iowait", "steal")
+    known = {name: growth_per_s(series, f"cpu_{name}_s", spans) for name in names}
+    known |= {name: growth_per_s(series, f"{name}_cpu_s", spans) for name in ("server", "driver")}
+    grew = {name: value for name, value in known.items() if value is not None}
+    every = sum(grew.get(name, 0.0) for name in ("busy", "idle", "iowait"))  # busy includes steal
+    if not grew.keys() >= {*names} or every <= 0:
+        return {}
+    rest = grew.pop("busy") - sum(grew.get(name, 0.0) for name in ("steal", "server", "driver"))
+    grew["rest"] = max(0.0, rest)  # clocks of different resolution can exceed the total slightly
+    return {name: value / every for name, value in grew.items()}
 
 
 def growth_per_s(series: SampleSeries, column: str, spans: Sequence[Span]) -> float | None:
@@ -283,25 +222,16 @@ def of_samples(
             values["waits.backends"] = seen.backends
     if SERVER in series and (waiting := gauge(series[SERVER], "waiting_backends", spans)) is not None:
         values["locks.waiting_backends"] = float(np.mean(waiting))
-    late = [found.worst_s for of in series.values() if (found := lateness(of)) is not None]
-    if late:
-        values["probes.late_s"] = max(late)
+    if late_s := [float(of.points[:, 1].max()) for of in series.values() if len(of.points)]:
+        values["probes.late_s"] = max(late_s)  # the largest delay of a sample
     return values, [] if seen is None else list(seen.share)
 
 
 def _host(series: SampleSeries, spans: Sequence[Span]) -> dict[str, float]:
     shares = cpu(series, spans)
-    if shares is None:
+    if not shares:
         return {}
-    parts = {
-        "server": shares.server,
-        "driver": shares.driver,
-        "rest": shares.rest,
-        "steal": shares.steal,
-        "iowait": shares.iowait,
-        "idle": shares.idle,
-    }
-    values = {f"host.{name}_share": PERCENT * part for name, part in parts.items() if part is not None}
+    values = {f"host.{name}_share": PERCENT * share for name, share in shares.items()}
     for metric in OF_SAMPLES:
         if metric.formula is not None and (value := _of_series(metric.formula, series, spans)) is not None:
             values[metric.key] = value * metric.formula.scale
