@@ -17,6 +17,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from html import unescape
 from itertools import islice
 from pathlib import Path
@@ -25,9 +26,9 @@ from typing import Any
 import numpy as np
 import pytest
 from measured_trials import noisy
-from report_forms import on_terminal, only, summarized
+from report_forms import on_terminal, only, report_of, summarized
 from several_hosts import LARGE, LARGER, SMALL, pooled_of
-from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study, write_with_aa
+from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_with_aa
 
 from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.comparison import Verdict
@@ -127,11 +128,7 @@ DIALECTS = Synthetic(
 
 
 def study(*cases: Synthetic) -> Callable[[Path], StudyReport]:
-    def build(folder: Path) -> StudyReport:
-        write_study(folder / "e", *cases)
-        return read_report(folder / "e")
-
-    return build
+    return lambda _: report_of(*cases)
 
 
 def _hosts(folder: Path) -> HostsReport:
@@ -161,8 +158,8 @@ def sweep_of_rates(limit: str = LIMIT, blocks: int = 5) -> Iterator[Synthetic]:
         yield replace(of_rate, levels={"rate": str(rate)})
 
 
-def _dips(folder: Path) -> StudyReport:
-    built = study(Synthetic(blocks=5, slices=4, probed=True))(folder)
+def _dips(_: Path) -> StudyReport:
+    built = report_of(Synthetic(blocks=5, slices=4, probed=True))
     (findings,) = built.findings.cases
     trials = [trial.trial for trial in findings.trials if trial.arm == 1]
     dips = [
@@ -267,42 +264,47 @@ HISTORIES = {"a change": (12, 7, 2), "another window": (8, 7, 3), "few files": (
 """Number of files, the first file of another kernel and a slower arm, and the slices of its windows."""
 
 
-def reports(name: str, folder: Path) -> dict[str, str]:
-    """Return the text of each golden file of a study, which is written into this folder first."""
-    built = STUDIES[name](folder)
-    texts = {"txt": on_terminal(built, WIDTH), "summary.txt": summarized(built, WIDTH)}
+@cache
+def built(name: str) -> FileReport:
+    """Return the report of a study, which is built once per process."""
+    with tempfile.TemporaryDirectory() as folder:
+        return STUDIES[name](Path(folder))
+
+
+def reports(name: str) -> dict[str, str]:
+    """Return the text of each golden file of a study."""
+    of = built(name)
+    texts = {"txt": on_terminal(of, WIDTH), "summary.txt": summarized(of, WIDTH)}
     if name in WITH_MARKDOWN:
-        texts["md"] = to_markdown(built)
+        texts["md"] = to_markdown(of)
     if name in WITH_EVERY_FORM:
-        texts["json"] = rounded_json(to_json(built))
-        texts["csv"] = rounded_text(_first_block(built.csv()))
-        texts["html.txt"] = text_of_html(to_html(built))
+        texts["json"] = rounded_json(to_json(of))
+        texts["csv"] = rounded_text(_first_block(of.csv()))
+        texts["html.txt"] = text_of_html(to_html(of))
     return {f"{name}.{form}": _without_trailing_spaces(text) for form, text in texts.items()}
 
 
-def headlines(folder: Path) -> str:
+def headlines() -> str:
     """Return the headline of each kind of verdict."""
     lines = []
-    for number, (name, wanted) in enumerate(HEADLINES.items()):
-        write_study(folder / f"h{number}", replace(wanted, slices=min(wanted.slices, 4)))
-        for headline in only(read_report(folder / f"h{number}")).headlines:
+    for name, wanted in HEADLINES.items():
+        for headline in only(report_of(replace(wanted, slices=min(wanted.slices, 4)))).headlines:
             lines += [f"{name}: {headline.sentence}", *([f"    {headline.more}"] if headline.more else [])]
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
 
-def sections(folder: Path) -> str:
+def sections() -> str:
     """Return the sentences of sections in uncommon situations."""
     lines = []
-    for number, (name, cases) in enumerate(SECTIONS.items()):
-        write_study(folder / f"s{number}", *cases)
-        for section in read_report(folder / f"s{number}").at(Place.TOP):
+    for name, cases in SECTIONS.items():
+        for section in report_of(*cases).at(Place.TOP):
             if not section.sentences:
                 continue
             lines += [f"{name}, {section.title}:", *(f"    {sentence}" for sentence in section.sentences)]
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
 
-def explanations(folder: Path) -> str:
+def explanations() -> str:
     """Return the sentences about time breakdowns, outlier trials and CPU profiles."""
     lines = []
     for name, update_us, verdict, blocks in (
@@ -313,8 +315,7 @@ def explanations(folder: Path) -> str:
     ):
         breakdown = noisy(np.random.default_rng(5), update_us, blocks, confidence=0.975)
         lines += [f"time breakdown, {name}:", *(f"    {one}" for one in why_sentences(breakdown, verdict))]
-    write_study(folder / "e", STEAL)
-    findings = read_report(folder / "e").findings.first
+    findings = report_of(STEAL).findings.first
     table = outlier_trials(findings)
     lines += ["outlier trials:", *(f"    {' | '.join(row)}" for row in table.rows), f"    {table.note}"]
     arms = [of.arm for of in findings.arms]
@@ -329,46 +330,39 @@ def explanations(folder: Path) -> str:
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
 
-def gates(folder: Path) -> str:
+def gates() -> str:
     """Return the outcome and the reasons of gates, and a summary for a pipeline."""
     lines = []
     for name, (cases, conditions) in GATES.items():
-        path = folder / name.replace(" ", "-")
-        write_study(path, *cases)
-        built = read_report(path)
-        found = gate(built.findings, [parse_condition(text) for text in conditions.split()])
+        of = report_of(*cases)
+        found = gate(of.findings, [parse_condition(text) for text in conditions.split()])
         lines += [
             f"{name} ({conditions}):",
             f"    {outcome(found)}",
             *(f"    {one}" for one in reasons(found)),
         ]
         if name == "met":
-            shown = to_summary(built, built.findings.verdicts_on(), found, [name]).partition("<details>")[0]
+            shown = to_summary(of, of.findings.verdicts_on(), found, [name]).partition("<details>")[0]
             lines += ["summary:", *(f"    {line}" for line in shown.splitlines())]
     return _without_trailing_spaces("\n".join(lines).replace("\u00a0", " "))
 
 
-def history(folder: Path) -> str:
+def history() -> str:
     """Return the sentences of histories: changes, another fit, too few files."""
     lines = []
     for name, (nights, changed_at, windows) in HISTORIES.items():
         studies = []
         for i in range(nights):
             later = i >= changed_at
-            path = folder / f"{name}-{i:02}"
-            host = {**HOST, "kernel": "Linux 6.2.0" if later else "Linux 6.1.0"}
-            write_study(
-                path,
-                replace(
-                    NIGHT,
-                    effects=(1, 0.9 if later else 1),
-                    slices=windows if later else 2,
-                    seed=100 + i,
-                    created_unix_s=CREATED_UNIX_S + 86_400.0 * i,
-                    host=host,
-                ),
+            night = replace(
+                NIGHT,
+                effects=(1, 0.9 if later else 1),
+                slices=windows if later else 2,
+                seed=100 + i,
+                created_unix_s=CREATED_UNIX_S + 86_400.0 * i,
+                host={**HOST, "kernel": "Linux 6.2.0" if later else "Linux 6.1.0"},
             )
-            studies.append((f"night-{i:02}.sqlite", read_report(path).findings))
+            studies.append((f"night-{i:02}.sqlite", report_of(night).findings))
         report = HistoryReport(histories(group_files(studies, [], {})), {})
         for of in report.histories:
             lines += [f"{name}, {heading(of)}:", *(f"    {sentence}" for sentence in history_sentences(of))]
@@ -376,7 +370,7 @@ def history(folder: Path) -> str:
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
 
-def caveats(_: Path) -> str:
+def caveats() -> str:
     """Return every caveat as reports show it, with the names of its parameters as their values."""
     shown = (
         Caveat(code, {name: name.upper() for name in wording.parameters})
@@ -385,7 +379,7 @@ def caveats(_: Path) -> str:
     return "\n".join(f"{of.code} ({of.severity}): {of.text}\n    {of.remedy}" for of in shown) + "\n"
 
 
-def study_file_errors(_: Path) -> str:
+def study_file_errors() -> str:
     """Return the errors of mistakes in a study file. Messages of the TOML parser are its own."""
     lines = []
     for name in MISTAKES:
@@ -441,7 +435,7 @@ def _without_trailing_spaces(text: str) -> str:
     return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
 
 
-TEXTS: Mapping[str, Callable[[Path], str]] = {
+TEXTS: Mapping[str, Callable[[], str]] = {
     "headlines": headlines,
     "sections": sections,
     "explanations": explanations,
@@ -453,14 +447,10 @@ TEXTS: Mapping[str, Callable[[Path], str]] = {
 """Golden files other than reports."""
 
 
-def golden_texts() -> Iterator[tuple[str, str]]:
-    """Yield name and text of each golden file."""
-    for name in (*STUDIES, *TEXTS):
-        with tempfile.TemporaryDirectory() as folder:
-            if name in STUDIES:
-                yield from reports(name, Path(folder)).items()
-            else:
-                yield f"{name}.txt", TEXTS[name](Path(folder))
+def golden_texts() -> dict[str, str]:
+    """Return the text of each golden file by its name."""
+    texts = {f"{name}.txt": text() for name, text in TEXTS.items()}
+    return texts | {file: text for name in STUDIES for file, text in reports(name).items()}
 
 
 def difference(expected: str, found: str, name: str) -> str:
@@ -484,7 +474,7 @@ def require_golden(texts: dict[str, str]) -> None:
 def main() -> None:
     """Write every golden file, and remove files of former studies."""
     FOLDER.mkdir(parents=True, exist_ok=True)
-    texts = dict(golden_texts())
+    texts = golden_texts()
     for path in FOLDER.glob("*.*"):
         if path.name not in texts:
             path.unlink()

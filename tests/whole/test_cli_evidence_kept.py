@@ -162,12 +162,9 @@ NEVER = {
 }
 """Not even with --force, and nothing is appended to it either."""
 
-COMMANDS = (
-    "report e.sqlite --html there",
-    "history . --html there",
-    "compare 17 18 --html there",
-    "compare --resume e.sqlite --html there",
-    "run mine.toml --html there",
+WRITING = ("report e.sqlite", "compare 17 18")
+COMMANDS = tuple(
+    f"{words} --html there" for words in (*WRITING, "history .", "compare --resume e.sqlite", "run mine.toml")
 )
 
 
@@ -187,9 +184,12 @@ def state_of(folder: Path) -> dict[str, tuple[int, object]]:
 
 
 @pytest.mark.parametrize(
-    "words", [*COMMANDS, "report e.sqlite --summary there", "compare 17 18 --summary there"]
+    ("make", "words"),
+    [
+        *((make, COMMANDS[0]) for make in NEVER),
+        *((is_a_link, words) for words in (*COMMANDS[1:], *(f"{of} --summary there" for of in WRITING))),
+    ],
 )
-@pytest.mark.parametrize("make", NEVER)
 def test_a_file_that_is_not_regular_is_never_replaced_or_appended_to(
     words: str, make: Callable[[Path], None], place: Path, refusal: Callable[..., str]
 ) -> None:

@@ -73,15 +73,6 @@ def test_an_invalid_element_of_a_list_is_attributed_to_its_option(refusal: Calla
     assert "--index: pgbench_accounts has no column 'x'" in told
 
 
-@pytest.mark.parametrize(
-    ("names", "probes"),
-    [
-        (None, DEFAULT_PROBES),
-        (["none"], ()),
-        (["wal", "statements", "wal"], ("wal", "statements")),
-        (["default", "statements", "wal"], (*DEFAULT_PROBES, "statements")),
-    ],
-)
-def test_probes_are_selected_by_name(names: list[str] | None, probes: tuple[str, ...]) -> None:
-    assert requested_probes(names) == probes
-    assert requested_probes(names, profile=True) == (*probes, "profile")
+def test_probes_are_added_to_the_default_ones_once() -> None:
+    probes = requested_probes(["default", "statements", "wal"], profile=True)
+    assert probes == (*DEFAULT_PROBES, "statements", "profile")

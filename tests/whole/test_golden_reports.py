@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
+from collections.abc import Iterator
+from html import unescape
 
 import pytest
-from golden_reports import FOLDER, SIZE_BYTES_MAX, STUDIES, TEXTS, reports, require_golden
+from golden_reports import FOLDER, SIZE_BYTES_MAX, STUDIES, TEXTS, built, reports, require_golden
+from report_forms import on_terminal, plain
+
+from pgdyno.report.document import Document
+from pgdyno.report.html_format import to_html
+from pgdyno.report.markdown_format import to_markdown
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_a_report_is_its_golden_file_in_every_form(tmp_path: Path, name: str) -> None:
-    require_golden(reports(name, tmp_path))
+def test_a_report_is_its_golden_file_in_every_form(name: str) -> None:
+    require_golden(reports(name))
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_text_is_its_golden_file(tmp_path: Path, name: str) -> None:
-    require_golden({f"{name}.txt": TEXTS[name](tmp_path)})
+def test_a_text_is_its_golden_file(name: str) -> None:
+    require_golden({f"{name}.txt": TEXTS[name]()})
 
 
 def test_every_summary_fits_a_terminal_of_24_lines() -> None:
@@ -31,3 +38,33 @@ def test_every_golden_file_is_small_and_belongs_to_a_study_or_a_text() -> None:
     for path in FOLDER.glob("*.*"):
         assert path.name.partition(".")[0] in {*STUDIES, *TEXTS}, f"{path}: renew with make golden"
         assert path.stat().st_size <= SIZE_BYTES_MAX, path
+
+
+def told_by(document: Document) -> Iterator[str]:
+    """Yield every sentence, title and cell that all formats have. A terminal has items for some tables."""
+    yield from (document.unfinished, document.percent_of)
+    for headline in document.headlines:
+        yield from (headline.claim, headline.basis, headline.more)
+    for section in document.sections:
+        yield from (section.title if section.sentences else "", *section.sentences)
+        for caveat in section.caveats:
+            yield from (caveat.sentence, caveat.remedy)
+        for table in section.tables:
+            if not table.items:
+                yield from (table.title, table.note, *table.columns)
+                yield from (cell for row in table.rows for cell in row)
+        for part in section.parts.values():
+            yield from told_by(part)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_readable_format_contains_every_sentence_and_cell(name: str) -> None:
+    of = built(name)
+    facts = {" ".join(plain(fact).split()) for fact in told_by(of)} - {of.title}
+    assert len(facts) > 80
+    page = re.sub(r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", to_html(of), flags=re.DOTALL)
+    markdown = re.sub(r"\\(.)", r"\1", to_markdown(of))
+    for text in (on_terminal(of, 400), markdown, unescape(page)):
+        said = " ".join(plain(text).split())
+        missing = [fact for fact in facts if fact not in said]
+        assert not missing, missing

@@ -13,7 +13,7 @@ import math
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from golden_reports import FAILURES, STUDIES
+from golden_reports import FAILURES
 from report_forms import (
     FORMS,
     HOSTILE,
@@ -51,7 +51,7 @@ from pgdyno.cli.report import read_report, report
 from pgdyno.report import answer, background
 from pgdyno.report.answer import CAVEATS_PER_CODE_MAX
 from pgdyno.report.csv_format import COLUMNS
-from pgdyno.report.document import Document, Section, placed
+from pgdyno.report.document import Section, placed
 from pgdyno.report.html_format import source_hash, to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
@@ -82,38 +82,6 @@ def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis() -> None:
     _, lost = only(report_of(wanted)).findings.comparisons
     assert lost.primary is not None and lost.primary.summary.n == 3
     assert lost.primary.summary.method is Method.ANYTIME and lost.primary.percent.low is None
-
-
-def told_by(document: Document) -> Iterator[str]:
-    """Yield every sentence, title and cell that all formats have. A terminal has items for some tables."""
-    yield from (document.unfinished, document.percent_of)
-    for headline in document.headlines:
-        yield from (headline.claim, headline.basis, headline.more)
-    for section in document.sections:
-        yield from (section.title if section.sentences else "", *section.sentences)
-        for caveat in section.caveats:
-            yield from (caveat.sentence, caveat.remedy)
-        for table in section.tables:
-            if not table.items:
-                yield from (table.title, table.note, *table.columns)
-                yield from (cell for row in table.rows for cell in row)
-        for part in section.parts.values():
-            yield from told_by(part)
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_readable_format_contains_every_sentence_and_cell(tmp_path: Path, name: str) -> None:
-    built = STUDIES[name](tmp_path)
-    facts = {" ".join(plain(fact).split()) for fact in told_by(built)} - {built.title}
-    assert len(facts) > 80
-    page = re.sub(
-        r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", to_html(built), flags=re.DOTALL
-    )
-    markdown = re.sub(r"\\(.)", r"\1", to_markdown(built))
-    for text in (on_terminal(built, 400), markdown, unescape(page)):
-        said = " ".join(plain(text).split())
-        missing = [fact for fact in facts if fact not in said]
-        assert not missing, missing
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -97,19 +97,6 @@ def test_the_effect_of_a_builtin_script_cannot_be_overridden() -> None:
     assert parameters(scripts=[said, {"name": "x", "text": "SELECT 1", "weight": 0}]).effects == {"all"}
 
 
-def test_a_study_round_trips_through_json() -> None:
-    whole = parameters(
-        partitions=2, indexes=("pgbench_accounts (bid)",), **variants()["analytical"].transactions
-    )
-    driving = Driving(workload=whole, clients=2)
-    assert Driving.model_validate_json(driving.model_dump_json()) == driving
-
-
-def test_the_clients_of_pgbench_do_not_key() -> None:
-    with pytest.raises(ValidationError, match="requires the workload tpcc"):
-        Driving(workload=parameters(), clients=2, pacing="keying-and-thinking")
-
-
 @pytest.mark.parametrize(
     ("given", "major"),
     [
