@@ -211,7 +211,7 @@ def test_a_study_that_ended_in_a_search_for_the_capacity_searches_anew(
     assert program.survivors() == []
 
     ended = program.succeed("compare", "--resume", evidence, "--json")
-    assert ended.case["comparisons"][0]["blocks"] == [0]
+    assert (ended.case["comparisons"][0]["blocks"], ended.case["primary"]) == ([0], "capacity")
     with Evidence(evidence) as opened:
         assert [tuple(block.arm_order) for block in opened.blocks()] == [(first, second)]
         trials = opened.trials(all_attempts=True)
@@ -337,7 +337,7 @@ def test_a_drive_in_which_every_transaction_fails_is_one_error(program: Program,
     read_only = bench.conninfo("silence").replace(
         "options=''", "options='-c default_transaction_read_only=on'"
     )
-    ended = program.refuse("drive", read_only, *DRIVE, *WINDOW)
+    ended = program.refuse("drive", read_only, *DRIVE, "--rate", "50", *WINDOW)
     assert re.match(
         r"pgdyno: no transaction succeeded, [\d,]+ failed: .*read-only transaction.*SQLSTATE 25006.*primary",
         ended.complaint,

@@ -12,7 +12,6 @@ import pytest
 from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
 from ok_trial import ok_trial
-from pgdyno.analysis.telemetry.counters import RESET
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry, telemetry_of_trial
 from pgdyno.measure.server_probes import PROBES, read_probe
 from pgdyno.results.records import Moment, Slice, StoredReading, Trial
@@ -134,36 +133,6 @@ def test_values_are_the_work_between_the_readings(server: Server) -> None:
     assert ("io.read_bytes_per_tx" in values) == (major >= 16)
     missing = {"io"} if major < 16 else set()
     assert set(found.missing) == missing
-
-
-def spill(connection: Connection) -> None:
-    connection.execute("set work_mem = '64kB'")
-    connection.execute("select * from generate_series(1, 100000) i order by -i offset 99999")
-    connection.execute("checkpoint")
-
-
-def test_temporary_files_and_requested_checkpoints_are_counted(server: Server) -> None:
-    counted = ("database.temp_files", "checkpoints.requested")
-    values = told(server, spill, 1, lambda of: all(of.values[key] > 0 for key in counted)).values
-    assert values["database.temp_files"] >= 1
-    assert values["database.temp_bytes"] > 1
-    assert values["checkpoints.requested"] == 1 and values["checkpoints.timed"] == 0
-
-
-def test_reset_statistics_give_no_value(server: Server) -> None:
-    def reset(connection: Connection) -> None:
-        update(connection)
-        connection.execute("select pg_stat_reset()")
-        connection.execute("select pg_stat_reset_shared('bgwriter')")
-        connection.execute("select pg_stat_statements_reset()")
-        update(connection)
-
-    probes = {"database", "checkpoints", "statements"}
-    found = told(server, reset, 2 * UPDATES, lambda of: probes <= set(of.reset))
-    assert not [key for key in found.values if key.split(".")[0] in ("database", "checkpoints", "statement")]
-    # The WAL position is not a statistic.
-    assert found.values.get("wal.bytes_per_tx", 0) > 120
-    assert RESET in found.missing.values()
 
 
 def test_after_a_crash_under_the_probe_there_are_no_negative_numbers(

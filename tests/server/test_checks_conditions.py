@@ -1,4 +1,6 @@
-"""The twelve consistency conditions on a real server: valid data passes, and each corruption is detected."""
+"""The twelve consistency conditions on a real server: valid data passes, and each corruption is detected.
+Databases without such data are named.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,17 @@ from server_of_major import build_of
 from pgdyno.errors import DatasetError
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.engine import dataset_format
 from pgdyno.server.processes import Cluster, Server
 from pgdyno.workloads.server_log import check_log
 from pgdyno.workloads.tpcc.checks import (
+    OwnershipMarker,
     check_condition,
     check_conditions,
     check_new_orders,
     conditions,
+    read_marker,
+    require_warehouses,
     satisfied_by_one_scan,
     sum_d_next_o_id,
 )
@@ -45,6 +51,15 @@ def database(running_server: Server) -> Iterator[str]:
 def conn(running_server: Server, database: str) -> Iterator[Connection]:
     """A connection whose transaction is rolled back."""
     with closing(running_server.connect(database)) as connection:
+        connection.autocommit = False
+        yield connection
+        connection.rollback()
+
+
+@pytest.fixture
+def other(running_server: Server) -> Iterator[Connection]:
+    """A connection to a database without data, whose transaction is rolled back."""
+    with closing(running_server.connect()) as connection:
         connection.autocommit = False
         yield connection
         connection.rollback()
@@ -176,6 +191,41 @@ def test_the_checking_session_cannot_write(running_server: Server, database: str
         prepare_session(connection)
         with pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
             connection.execute("DELETE FROM new_order")
+
+
+MARKS = """
+    CREATE TABLE pgdyno_dataset (
+        workload text, scale integer, seed numeric(20), format text, c_load integer, loaded_at timestamptz)
+"""
+
+
+def test_the_ownership_marker_is_read(other: Connection) -> None:
+    form = dataset_format("tpcc")
+    other.execute(MARKS)
+    other.execute(f"INSERT INTO pgdyno_dataset VALUES ('tpcc', 10, {2**64 - 1}, '{form}', 123, now())")
+    assert read_marker(other) == OwnershipMarker("tpcc", 10, 2**64 - 1, form, 123)
+
+
+MARKED = f"{MARKS}; INSERT INTO pgdyno_dataset VALUES"
+
+
+@pytest.mark.parametrize(
+    ("statements", "read", "message"),
+    [
+        ("SELECT", read_marker, "contains no pgdyno dataset"),
+        (MARKS, read_marker, "incomplete, because its load did not finish"),
+        (f"{MARKED} ('pgbench', 10, 1, 1, 0, now())", read_marker, "the workload pgbench, not tpcc"),
+        (f"{MARKED} ('tpcc', 10, 1, '1', 0, now())", read_marker, "by another version of pgdyno: load"),
+        ("SELECT", require_warehouses, "it has no table warehouse"),
+        ("CREATE TABLE warehouse ()", require_warehouses, "its table warehouse is empty"),
+    ],
+)
+def test_a_database_without_usable_data_is_named(
+    other: Connection, statements: str, read: Callable[[Connection], object], message: str
+) -> None:
+    other.execute(statements)
+    with pytest.raises(DatasetError, match=message):
+        read(other)
 
 
 def test_a_database_without_the_tables_is_named(running_server: Server) -> None:

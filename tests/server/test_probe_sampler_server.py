@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
-import signal
 import socket
 import threading
 import time
@@ -112,21 +110,6 @@ def test_counters_waits_and_host_are_sampled_of_a_real_server(
     assert {"cpu_busy_s", "memory_available_bytes", "pgdyno_cpu_s"} <= set(host.columns)
 
 
-def test_its_own_cost_is_measured_between_two_marks(running_server: Server, watched: Watched) -> None:
-    with sampling(running_server, watched) as sampler:
-        watched.wait(5)
-        first = sampler.mark()
-        watched.wait(5)
-        second = sampler.mark()
-    rest = sampler.mark()
-    for cost in (first, second):
-        backend_s = cost.backends_s[5]
-        assert cost.thread_s > 0 and backend_s is not None and backend_s > 0
-        assert cost.of(5) == cost.thread_s + backend_s
-    assert (rest.backends_s[5] or 0) >= 0
-    assert sampler.mark().thread_s == 0
-
-
 def test_a_restarted_server_ends_its_series_with_a_reason_and_starts_a_new_one(
     cluster: Cluster, watched: Watched
 ) -> None:
@@ -166,35 +149,6 @@ def test_a_restarted_server_ends_its_series_with_a_reason_and_starts_a_new_one(
     # The machine was sampled all the time, the server's processes while there were any.
     (host_series,) = of(chunks, "host")
     assert np.isfinite(host_series.points[:, host_series.columns.index("cpu_busy_s")]).all()
-
-
-def test_a_crashed_server_is_reported_and_other_series_continue(
-    cluster: Cluster, running_server: Server, watched: Watched
-) -> None:
-    other = Watched()
-    dying = cluster.start()
-    targets = [
-        Target(0, dying.connect, watched.sample, None, lambda: dying.postmaster_pid),
-        Target(1, running_server.connect, other.sample, None, lambda: running_server.postmaster_pid),
-    ]
-    try:
-        with Sampler(targets, dict, time.monotonic(), step_s=STEP_S) as sampler:
-            watched.wait(4)  # the last one may be lost with the server
-            os.kill(dying.postmaster_pid, signal.SIGQUIT)
-            dying.process.wait(PATIENCE_S)
-            while not other.seen.empty():
-                other.seen.get()
-            other.wait(5)
-    finally:
-        dying.abandon()
-    chunks = sampler.drain()
-    lost = [chunk for chunk in of(chunks, "server") if chunk.target == 0]
-    assert len(lost[0].points) >= 3
-    assert lost[0].ending is SeriesEnd.SERVER_LOST and lost[0].reason
-    assert lost[-1].ending is SeriesEnd.NOT_CONNECTED
-    assert "no connection to" in lost[-1].reason
-    (kept,) = (chunk for chunk in of(chunks, "server") if chunk.target == 1)
-    assert kept.ending is None and len(kept.points) >= 5
 
 
 def test_stopping_cuts_a_query_that_does_not_end(

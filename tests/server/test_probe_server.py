@@ -55,6 +55,10 @@ def server(
         yield running
 
 
+on_one_version = pytest.mark.parametrize("server", [15], indirect=True)
+"""For statements that are the same for every version."""
+
+
 @pytest.fixture
 def major(server: Server) -> int:
     return server.build.version.major
@@ -203,7 +207,7 @@ def test_a_statement_within_a_function_is_distinguished_if_the_version_supports_
 
 
 def test_the_processes_of_clients_are_found_with_their_kernel_counters(
-    server: Server, probe: Connection, work: Connection
+    probe: Connection, work: Connection
 ) -> None:
     clients = find_clients(probe)
     assert work.info.backend_pid in clients
@@ -218,6 +222,7 @@ def test_the_processes_of_clients_are_found_with_their_kernel_counters(
     assert after.ready_s >= before.ready_s
 
 
+@on_one_version
 def test_a_statement_that_names_a_password_is_not_quoted(probe: Connection, work: Connection) -> None:
     work.execute("create role loved login password 'hunter2'")
     work.execute("select 'hunter3' as password")
@@ -228,6 +233,7 @@ def test_a_statement_that_names_a_password_is_not_quoted(probe: Connection, work
     assert not [query for query in queries if "hunter" in query]
 
 
+@on_one_version
 def test_entries_beyond_the_limit_are_summed(
     probe: Connection, work: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,9 +252,8 @@ def test_entries_beyond_the_limit_are_summed(
     assert sum(row["reltuples"] for row in whole["relations"]) == 11111
 
 
-def test_an_older_extension_on_a_newer_server_is_read_with_its_columns(server: Server, major: int) -> None:
-    if major < 15:
-        pytest.skip("the oldest server has no older extension that it can be given")
+@on_one_version
+def test_an_older_extension_on_a_newer_server_is_read_with_its_columns(server: Server) -> None:
     do_and_leave(server, "postgres", "create database elsewhere template template0")
     with server.connect("elsewhere") as connection:
         connection.execute('create schema "an odd place"')
@@ -353,12 +358,8 @@ def test_a_checkpoint_is_counted(probe: Connection, work: Connection, major: int
     assert sample(probe)["buffers_written"] == after["buffers_written"]
 
 
-def test_io_is_counted_in_bytes(
-    server: Server, database: str, probe: Connection, work: Connection, major: int
-) -> None:
-    if major < 16:
-        pytest.skip("pg_stat_io is of PostgreSQL 16")
-
+@pytest.mark.parametrize("server", [NEWEST_MAJOR], indirect=True)
+def test_io_is_counted_in_bytes(server: Server, database: str, probe: Connection, work: Connection) -> None:
     def extended() -> int:
         return sum(
             row.get("extend_bytes", 0)
@@ -399,7 +400,7 @@ def test_a_temporary_file_is_counted_with_its_bytes(
 
 
 def test_a_backend_that_waits_for_a_lock_is_sampled(
-    server: Server, database: str, probe: Connection, work: Connection, major: int
+    server: Server, database: str, probe: Connection, work: Connection
 ) -> None:
     work.execute("create table t as select 1 as a")
     with server.connect(database) as holder, server.connect(database) as waiter:
@@ -426,9 +427,7 @@ def test_a_backend_that_waits_for_a_lock_is_sampled(
     assert sample_waits(probe) == {}
 
 
-def test_reading_uses_no_transaction_id(
-    server: Server, database: str, probe: Connection, work: Connection
-) -> None:
+def test_reading_uses_no_transaction_id(probe: Connection, work: Connection) -> None:
     work.execute("create table t (a int)")
     before = row_of(probe, "wraparound")
     for name in PROBES:
@@ -441,7 +440,7 @@ def test_reading_uses_no_transaction_id(
     assert after["autovacuum_freeze_max_age"] == 200_000_000
 
 
-def test_a_slot_keeps_wal(server: Server, database: str, probe: Connection, work: Connection) -> None:
+def test_a_slot_keeps_wal(probe: Connection, work: Connection) -> None:
     assert rows_of(read_probe(probe, "replication")) == []
     work.execute("select pg_create_physical_replication_slot('kept', true)")
     before = row_of(probe, "replication", kind="slot", name="kept")
@@ -452,6 +451,7 @@ def test_a_slot_keeps_wal(server: Server, database: str, probe: Connection, work
     assert 1_000_000 < after["retained_bytes"] - before["retained_bytes"] < 1_500_000
 
 
+@on_one_version
 @pytest.mark.parametrize("exact", [True, False])
 def test_dead_rows_are_found_in_the_pages(
     probe: Connection, work: Connection, exact: bool, monkeypatch: pytest.MonkeyPatch
@@ -525,6 +525,7 @@ def test_a_user_without_privileges_gets_a_remedy(server: Server, database: str, 
         assert {"xact_commit", "lsn_bytes", "num_requested"} <= seen.keys()
 
 
+@on_one_version
 def test_a_missing_extension_or_library_is_named(server: Server) -> None:
     said = server.log()
     with server.connect("postgres") as connection:
@@ -544,6 +545,7 @@ def test_a_library_that_was_not_loaded_is_named(running_server: Server) -> None:
     do_and_leave(running_server, "postgres", "drop database unloaded")
 
 
+@on_one_version
 def test_a_search_that_takes_too_long_is_abandoned(
     probe: Connection, work: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -557,6 +559,7 @@ def test_a_search_that_takes_too_long_is_abandoned(
     assert scalar(probe, "show statement_timeout") == "5s"
 
 
+@on_one_version
 def test_a_lost_connection_is_an_error(server: Server, work: Connection) -> None:
     with server.connect() as lost:
         read_probe(lost, "wal")
@@ -567,6 +570,7 @@ def test_a_lost_connection_is_an_error(server: Server, work: Connection) -> None
             sample(lost)
 
 
+@on_one_version
 def test_a_transaction_of_somebody_elses_is_not_touched(work: Connection) -> None:
     work.execute("begin")
     with pytest.raises(psycopg.ProgrammingError, match="autocommit"):
@@ -574,6 +578,7 @@ def test_a_transaction_of_somebody_elses_is_not_touched(work: Connection) -> Non
     assert work.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
 
 
+@on_one_version
 def test_a_database_without_an_encoding_is_read_as_far_as_its_texts_are_utf_8(
     server: Server, database: str
 ) -> None:

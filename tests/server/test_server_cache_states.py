@@ -55,18 +55,6 @@ def test_a_directory_without_a_page_is_wholly_resident(tmp_path: Path) -> None:
     assert evict(tmp_path) == 1.0
 
 
-def test_a_stopped_server_can_be_evicted_and_reads_its_data_again(cluster: Cluster) -> None:
-    fill = "create table t as select generate_series(1, 50000) as n"
-    with cluster.start() as server, server.connect() as connection:
-        connection.execute(fill)
-    if evict(cluster.data_dir) > 0.5:
-        pytest.skip(MEMORY_ONLY)
-    assert resident_share(cluster.data_dir) == 0.0
-    with cluster.start() as server, server.connect() as connection:
-        assert value(connection, b"select count(*) from t") == 50000
-    assert resident_share(cluster.data_dir) > 0.0
-
-
 @pytest.fixture
 def filled(running_server: Server) -> Iterator[str]:
     """A database with a table of several blocks, its index and its TOAST table."""
@@ -149,16 +137,14 @@ def test_a_server_with_inaccessible_files_is_scanned(
 
 
 @pytest.fixture
-def arm(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
-    with arm_on(cluster, server_dir) as arm:
+def arm(empty_cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
+    with arm_on(empty_cluster, server_dir) as arm:
         yield arm
 
 
 @contextlib.contextmanager
 def arm_on(cluster: Cluster, server_dir: Path) -> Iterator[BuildArm]:
     """An arm with the snapshot of a separate cluster, started."""
-    with cluster.start():
-        pass
     run = LiveDirectory(server_dir / "run")
     run.path.mkdir()
     run.path.chmod(0o711)
@@ -200,10 +186,13 @@ def test_crash_recovery_replays_the_wal_since_the_checkpoint(arm: BuildArm) -> N
 
 @pytest.mark.parametrize("major", [OLDEST_MAJOR, NEWEST_MAJOR])
 def test_the_oldest_and_the_newest_version_are_prewarmed_crashed_and_sampled(
-    major: int, cluster_of: Callable[[Build], Cluster], server_dir: Path, monkeypatch: pytest.MonkeyPatch
+    major: int,
+    empty_cluster_of: Callable[[Build], Cluster],
+    server_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", 60.0)  # keeps samples if a machine stalls
-    with arm_on(cluster_of(build_of(Cache.open(), major)), server_dir) as arm:
+    with arm_on(empty_cluster_of(build_of(Cache.open(), major)), server_dir) as arm:
         with arm.connect() as connection:
             connection.execute("create table t as select 1 as n from generate_series(1, 20000); checkpoint")
             warmed = prewarm(connection, arm.run.data_dir)

@@ -1,15 +1,25 @@
-"""Live directories: removed at the end, and cleaned up after a crash of their owner."""
+"""Live directories: removed at the end, and cleaned up after a crash of their owner or of their postmaster,
+whose remains are removed before the directory is used or removed.
+"""
 
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
+from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account
-from pgdyno.server.processes import Cluster, Runs, end_postmaster
+from pgdyno.server.processes import Cluster, Runs, clear_after_kill, end_postmaster, note_program
+from pgdyno.server.snapshots import restore, take
+from shared_memory import Segment, of_postmaster, still_there
 
 pytestmark = pytest.mark.server
 
@@ -24,18 +34,14 @@ def test_a_run_has_a_directory_that_servers_reach_and_that_goes_at_the_end(
 
 
 def test_a_dead_owners_server_is_ended_and_its_directory_removed(
-    cluster: Cluster, account: Account, server_dir: Path
+    build: Build, run: Path, account: Account
 ) -> None:
-    left = server_dir / "run-left"
-    left.mkdir(mode=0o755)
-    shutil.move(cluster.data_dir, left / "data")
-    (left / "owner.lock").touch()
-    server = Cluster(cluster.build, left / "data", account).start()
+    server = Cluster(build, run / "data", account).start()
     assert server.alive
-    assert Runs(server_dir, account).sweep() == [left]
-    server.process.wait(30)
+    assert Runs(run.parent, account).sweep() == [run]
+    server.process.wait(END_S)
     server.socket.remove()
-    assert not left.exists()
+    assert not run.exists()
 
 
 def test_a_directory_with_a_running_owner_is_not_removed(account: Account, server_dir: Path) -> None:
@@ -48,8 +54,111 @@ def test_a_directory_with_a_running_owner_is_not_removed(account: Account, serve
 
 
 def test_another_programs_process_number_is_not_taken_for_a_server(server_dir: Path) -> None:
-    import os
-
     (server_dir / "postmaster.pid").write_text(f"{os.getpid()}\n")
     end_postmaster(server_dir)  # it would end this test
     assert (server_dir / "postmaster.pid").exists()
+
+
+END_S = 60.0
+"""Time limit of all waits; longer is a failure."""
+
+
+def until(condition: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + END_S
+    while not condition():
+        assert time.monotonic() < deadline_s
+
+
+def alive(process: psutil.Process) -> bool:
+    """Return whether a process runs. A zombie does not: its new parent reaps it later."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def run(cluster: Cluster, account: Account, server_dir: Path) -> Iterator[Path]:
+    """A directory of runs without an owner, with a cluster in which nothing runs yet."""
+    left = server_dir / "run-left"
+    left.mkdir(mode=0o755)
+    shutil.move(cluster.data_dir, left / "data")
+    (left / "owner.lock").touch()
+    yield left
+    clear_after_kill(left / "data", account)
+
+
+def killed(build: Build, data_dir: Path, account: Account) -> tuple[psutil.Process, set[Segment]]:
+    """Start a server there and kill its postmaster.
+
+    Return a backend that has not noticed it, because it is busy, and the remaining shared memory.
+    """
+    server = Cluster(build, data_dir, account).start()
+    connection = server.connect()
+    backend = psutil.Process(connection.info.backend_pid)
+    connection.pgconn.send_query(b"do $$ begin loop end loop; end $$")
+    until(lambda: backend.cpu_times().user > 0.05)
+    segments = of_postmaster(server.postmaster_pid)
+    assert segments
+    server.process.kill()
+    server.process.wait(END_S)
+    server.socket.remove()
+    connection.close()
+    assert "its postmaster was killed by signal 9" in server.last_words()
+    assert alive(backend)
+    assert still_there(segments) == segments
+    return backend, segments
+
+
+def test_the_sweep_ends_its_backends_and_frees_its_shared_memory(
+    build: Build, run: Path, account: Account
+) -> None:
+    backend, segments = killed(build, run / "data", account)
+    assert Runs(run.parent, account).sweep() == [run]
+    assert not alive(backend)
+    assert still_there(segments) == set()
+    assert not run.exists()
+
+
+def test_a_restore_ends_its_backends_before_it_copies(
+    build: Build, run: Path, account: Account, empty_cluster: Cluster
+) -> None:
+    backend, segments = killed(build, run / "data", account)
+    restore(take(empty_cluster.data_dir), run / "data", account, sync=False)
+    assert not alive(backend)
+    assert still_there(segments) == set()
+    with Cluster(build, run / "data", account).start() as server, server.connect() as connection:
+        assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_a_run_that_ends_frees_the_shared_memory_of_its_killed_server(
+    build: Build, run: Path, account: Account
+) -> None:
+    with Runs(run.parent, account).open("a") as own:
+        shutil.move(run / "data", own.data_dir)
+        backend, segments = killed(build, own.data_dir, account)
+    assert not alive(backend)
+    assert still_there(segments) == set()
+
+
+def test_a_server_that_initdb_ran_is_cleared_away_too(build: Build, run: Path, account: Account) -> None:
+    # It writes no postmaster.opts, and a negative process ID.
+    command = [str(build.program("postgres")), "--single", "-D", str(run / "data"), "postgres"]
+    as_account = {"user": account.uid, "group": account.gid, "extra_groups": []} if account.switch else {}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
+        **as_account,  # type: ignore[call-overload]
+    ) as single:  # fmt: skip
+        assert single.stdout.read(1)  # its prompt
+        segments = of_postmaster(single.pid)
+        assert segments
+        note_program(run / "data", build.program("postgres"))
+        single.kill()
+        single.wait(END_S)
+        assert still_there(segments) == segments
+        assert (run / "data/postmaster.pid").read_text().startswith("-")
+        clear_after_kill(run / "data", account)
+    assert still_there(segments) == set()
+
+
+def test_a_running_server_is_not_changed(build: Build, run: Path, account: Account) -> None:
+    with Cluster(build, run / "data", account).start() as server, server.connect() as connection:
+        clear_after_kill(run / "data", account)
+        assert connection.execute("select 1").fetchone() == (1,)

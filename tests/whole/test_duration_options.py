@@ -9,11 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from example_studies import make_file, make_study
-from pgdyno.cli.options import (
-    require_time_for_block,
-    shortage,
-    window_text,
-)
+from pgdyno.cli.options import require_time_for_block, shortage, window_text
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
