@@ -48,7 +48,7 @@ OPTIONAL = {
     "pgdyno.features.own_data.loading",
     "pgdyno.features.fitting.fit",
     "pgdyno.features.fleet.command",
-    "pgdyno.features.own_data.dump",
+    "pgdyno.features.dumps.dump",
 }
 
 

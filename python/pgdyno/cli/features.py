@@ -39,6 +39,7 @@ FEATURES = (
     "dips",
     "doctor",
     "drivers",
+    "dumps",
     "factors",
     "fitting",
     "fleet",

@@ -6,6 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
+    requires=("dumps",),
     commands={
         "data": ("command", "Name, list and remove data of your own for --data."),
     },

@@ -20,16 +20,13 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.errors import DatasetError, UsageError, in_one_line
-from pgdyno.features.own_data.dump import DISABLE_DBLINK, DumpFacts, DumpFilter, scan
+from pgdyno.features.dumps.dump import DISABLE_DBLINK, DumpFacts, DumpFilter, scan
+from pgdyno.features.dumps.origin import OriginFacts, Role, count_rows, differences
 from pgdyno.features.own_data.plan import OwnData
 from pgdyno.features.own_data.source import (
     LOAD_SCRIPT,
     READ_TIMEOUT_S,
-    OriginFacts,
-    Role,
     client_program,
-    count_rows,
-    differences,
     examined,
     installed_clients,
     lines_of_plain_dump,

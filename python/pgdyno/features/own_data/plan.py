@@ -110,7 +110,7 @@ class Invariant(BaseModel):
 
     def queries(self) -> tuple[str, ...]:
         """Return the queries of the file, without comments in front."""
-        from pgdyno.features.own_data.dump import pieces_of  # noqa: PLC0415 - only with invariants
+        from pgdyno.features.dumps.dump import pieces_of  # noqa: PLC0415 - only with invariants
 
         pieces = pieces_of(self.text.encode().splitlines(keepends=True))
         found = (piece.removesuffix(b";").strip() for _, piece, _ in pieces if not piece.startswith(b"/*"))

@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("own_data",),
+    requires=("dumps", "own_data"),
     prepare=("preflight:PREPARATION",),
     trial_checks=("preflight:check_after_trial",),
     caveats=("caveats.toml",),

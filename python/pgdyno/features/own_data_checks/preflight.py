@@ -23,7 +23,7 @@ from psycopg import sql
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import DatasetError, ServerError, UsageError, WorkloadError
-from pgdyno.features.own_data.dump import unquoted
+from pgdyno.features.dumps.dump import unquoted
 from pgdyno.features.own_data.loading import require_importable
 from pgdyno.features.own_data.plan import Invariant, OwnData, OwnDataParameters
 from pgdyno.features.own_data.source import named_data, own_data_of

@@ -17,18 +17,10 @@ from psycopg.conninfo import make_conninfo
 from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
 from pgdyno.errors import ConnectError, DatasetError, UsageError
+from pgdyno.features.dumps.origin import ROLES, Counted, count_rows, relations_to_count
 from pgdyno.features.own_data.loading import DATABASE, FOREIGN_TABLES_TO_LOCAL
 from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
-from pgdyno.features.own_data.source import (
-    ROLES,
-    Counted,
-    NamedDataStore,
-    Selection,
-    count_rows,
-    examined,
-    identity_of,
-    relations_to_count,
-)
+from pgdyno.features.own_data.source import NamedDataStore, Selection, examined, identity_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Maker, data_kind, dataset_key
 from pgdyno.server.build_store import system_builds
