@@ -8,7 +8,8 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,13 @@ from pgdyno.features.own_data_checks.preflight import (
     sample_commands,
 )
 from pgdyno.measure.dataset_loading import DATASET_SEED, DataKind, Maker, dataset_key, load_settings
-from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
+from pgdyno.measure.engine_runs import drive_specification, run_drive
 from pgdyno.measure.progress import PreparationStep, Watch
 from pgdyno.server.build_store import Store, system_builds
 from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
 from pgdyno.server.engine import Event
-from pgdyno.server.processes import Cluster, Connection, InitOptions, Server
+from pgdyno.server.processes import Cluster, InitOptions
 from pgdyno.server.snapshots import DatasetKey, Make, restore
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, PlannedSlice, Role
@@ -89,159 +90,132 @@ def key(build: Build, parameters: WorkloadParameters, init: InitOptions, more: S
 def make(maker: Maker, build: Build, parameters: WorkloadParameters, more: Sequence[Build]) -> Make:
     """Return the function that creates the data directory."""
     if parameters.is_upgraded:
-        return _Upgrade(maker, build, parameters, UpgradeBuilds(*more)).make
-    return _Aging(maker, build, parameters).make
+        return partial(_upgrade, maker, build, parameters, UpgradeBuilds(*more))
+    return partial(_age, maker, build, parameters)
 
 
-@dataclass(frozen=True)
-class _Upgrade:
-    """Makes a dataset with pg_upgrade from one of the old server."""
+def _copied(
+    maker: Maker, build: Build, before: WorkloadParameters, after: WorkloadParameters, data_dir: Path
+) -> dict[str, Any]:
+    """Copy the dataset that a step begins with. Return its details."""
+    with maker.hold(build, before) as dataset:
+        maker.require_room(after, dataset.snapshot.size_bytes)
+        restore(dataset.snapshot, data_dir, maker.cache.account)
+        return dict(dataset.details)
 
-    maker: Maker
-    build: Build
-    parameters: WorkloadParameters
-    builds: UpgradeBuilds
 
-    def make(self, data_dir: Path) -> Mapping[str, Any]:
-        """Create the data directory. Return the details of the dataset before it, and of the upgrade."""
-        maker, old_dir = self.maker, data_dir.with_name("old")
-        progress = maker.progress_of(self.parameters, self.build)
-        with self.maker.hold(self.builds.old, self.parameters.before_upgrade()) as before:
-            progress("copy", 0.0)
-            maker.require_room(self.parameters, before.snapshot.size_bytes)
-            restore(before.snapshot, old_dir, maker.cache.account)
-            details = dict(before.details)
-        old = self._old_cluster(old_dir)
-        progress("pg_upgrade", 0.0)
-        upgrade(self.builds, old, old_dir, data_dir, maker.cache.account, maker.interruption.check)
-        with Cluster(self.build, data_dir, maker.cache.account).start(load_settings(self.build)) as server:
-            if self.parameters.upgrade_analyze:
-                progress("analyze", 0.0)
-            found = self._finished(server, details.get("database", self.parameters.kind))
-            maker.interruption.check()
-        changes = [*details.get("changes", ()), *found.pop("changes")]
-        own = {"upgraded_from": self.builds.old.label, "upgraded_by": self.builds.new.label}
-        return {**details, **own, **found, "changes": changes}
+def _is_backup(parameters: WorkloadParameters) -> bool:
+    own = own_data_of(parameters)
+    return own is not None and own.form == "backup"
 
-    def _old_cluster(self, old_dir: Path) -> OldCluster:
-        """Return what the new cluster must share; that of a backup is unknown until its server runs."""
-        own = own_data_of(self.parameters)
-        if own is None or own.form != "backup":
-            return OldCluster()
-        cluster = Cluster(self.builds.old, old_dir, self.maker.cache.account)
+
+def _upgrade(
+    maker: Maker, build: Build, parameters: WorkloadParameters, builds: UpgradeBuilds, data_dir: Path
+) -> Mapping[str, Any]:
+    """Make a dataset with pg_upgrade from one of the old server. Return the details of both."""
+    old_dir, account, interruption = data_dir.with_name("old"), maker.cache.account, maker.interruption
+    progress = maker.progress_of(parameters, build)
+    progress("copy", 0.0)
+    details = _copied(maker, builds.old, parameters.before_upgrade(), parameters, old_dir)
+    old = OldCluster()
+    if _is_backup(parameters):  # what the new cluster must share is unknown until the server runs
+        settings = {**load_settings(builds.old), **NO_REPLICATION}
         with (
-            cluster.start({**load_settings(self.builds.old), **NO_REPLICATION}) as server,
+            Cluster(builds.old, old_dir, account).start(settings) as server,
             server.connect() as connection,
         ):
-            return OldCluster.read(connection)
-
-    def _finished(self, server: Server, database: str) -> dict[str, Any]:
-        interruption = self.maker.interruption
-        with server.connect(database) as connection, interruption.tell(lambda: cancel(connection)):
-            create_extensions(connection, self.build)
-            require_extensions(connection, self.parameters.data_name, self.build.label)
-            collation = mismatched_collation(connection)
-            if self.parameters.upgrade_analyze:
-                connection.execute("ANALYZE")
-            return {
-                "without_statistics": value_of(connection, WITHOUT_STATISTICS),
-                "changes": [collation] if collation else [],
-            }
-
-
-@dataclass(frozen=True)
-class _Aging:
-    """Makes a dataset from another one, by transactions of the workload."""
-
-    maker: Maker
-    build: Build
-    parameters: WorkloadParameters
-
-    def make(self, data_dir: Path) -> Mapping[str, Any]:
-        """Create the data directory. Return the details of the dataset before it, and of the transactions."""
-        maker = self.maker
-        before_aging = self.parameters.before_aging()
-        with self.maker.hold(self.build, before_aging) as before:
-            maker.require_room(self.parameters, before.snapshot.size_bytes)
-            restore(before.snapshot, data_dir, maker.cache.account)
-            details = dict(before.details)
-        # The settings of the load, with autovacuum as it is by default: arms share the dataset.
-        settings = {**load_settings(self.build), "autovacuum": "on"}
-        if (own := own_data_of(self.parameters)) is not None and own.form == "backup":
-            settings |= NO_REPLICATION
-        with Cluster(self.build, data_dir, maker.cache.account).start(settings) as server:
-            database = details.get("database", self.parameters.kind)
-            target = (f"PostgreSQL {self.build.version}", server.conninfo(database))
-            workload = before_aging
-            if own is not None:
-                with server.connect(database) as connection:
-                    workload = self._drawing(workload, connection)
-                # Fail before hours of aging.
-                require_working_scripts(workload, target, maker.interruption)
-            aged = self._age(workload, target)
-            maker.progress_of(self.parameters, self.build)("checkpoint", 0.0)
-            with server.connect(database) as connection:
-                dead = value_of(connection, DEAD_ROWS)
-        changes = [*details.get("changes", ()), *_failures(aged, self.parameters)]
-        return {**details, "changes": changes, "aged": {**aged, "dead_rows": dead}}
-
-    def _drawing(self, workload: WorkloadParameters, connection: Connection) -> WorkloadParameters:
-        """Return the workload with the values that its scripts sample. Raises UsageError, WorkloadError."""
-        assert isinstance(workload, OwnDataParameters)
-        commands = sample_commands(workload)
-        interruption = self.maker.interruption
-        with interruption.tell(lambda: cancel(connection)):
-            found = read_samples(connection, commands, len(commands), interruption)
-        return draw_from(workload, found)
-
-    def _age(self, workload: WorkloadParameters, target: tuple[str, str]) -> dict[str, int]:
-        """Run the transactions. Return their numbers by outcome. Raises DatasetError, Interrupted."""
-        maker, age = self.maker, self.parameters.age
-        progress = maker.progress_of(self.parameters, self.build)
-        clients = min(AGE_CLIENTS, age)
-        driving = Driving(workload=workload, clients=clients)
-        each = -(-age // clients)
-        slices = [PlannedSlice(0, Role.MEASURE, TRANSACTIONS_LIMIT_S, 0, transactions=each)]
-        done = 0
-
-        def on_event(event: Event) -> None:
-            nonlocal done
-            if event["event"] == "interval":
-                done += sum(_ended(counts) for counts in event["kinds"].values())
-                progress("aging", min(1.0, done / (each * clients)))
-
-        progress("aging", 0.0)
-        specification = drive_specification(driving, DATASET_SEED, slices, [target])
-        run = run_drive(specification, maker.interruption, on_event)
-        maker.interruption.check()
-        if not run.complete or run.result is None:
-            why = run.failure.message if run.failure is not None else "the engine stopped"
-            raise DatasetError(f"the transactions that age the data ended early: {in_one_line(why)}")
-        totals = run.result.targets[0].totals.values()
-        aged = {name: sum(counts[name] for counts in totals) for name in ("ok", "rolled_back", "failed")}
-        if not aged["ok"] + aged["rolled_back"]:
-            raise DatasetError(f"no transaction could age the data{_first_error(run)}: correct the scripts")
-        return aged
+            old = OldCluster.read(connection)
+    progress("pg_upgrade", 0.0)
+    upgrade(builds, old, old_dir, data_dir, account, interruption.check)
+    database = details.get("database", parameters.kind)
+    with (
+        Cluster(build, data_dir, account).start(load_settings(build)) as server,
+        server.connect(database) as connection,
+        interruption.tell(lambda: cancel(connection)),
+    ):
+        create_extensions(connection, build)
+        require_extensions(connection, parameters.data_name, build.label)
+        collation = mismatched_collation(connection)
+        if parameters.upgrade_analyze:
+            progress("analyze", 0.0)
+            connection.execute("ANALYZE")
+        without_statistics = value_of(connection, WITHOUT_STATISTICS)
+        interruption.check()
+    return {
+        **details,
+        "upgraded_from": builds.old.label,
+        "upgraded_by": builds.new.label,
+        "without_statistics": without_statistics,
+        "changes": [*details.get("changes", ()), *([collation] if collation else [])],
+    }
 
 
+def _age(maker: Maker, build: Build, parameters: WorkloadParameters, data_dir: Path) -> Mapping[str, Any]:
+    """Make a dataset from another one by transactions of the workload. Return the details of both."""
+    workload = parameters.before_aging()
+    details = _copied(maker, build, workload, parameters, data_dir)
+    # The settings of the load, with autovacuum as it is by default: arms share the dataset.
+    settings = {**load_settings(build), "autovacuum": "on"}
+    settings |= NO_REPLICATION if _is_backup(parameters) else {}
+    with Cluster(build, data_dir, maker.cache.account).start(settings) as server:
+        database = details.get("database", parameters.kind)
+        target = (f"PostgreSQL {build.version}", server.conninfo(database))
+        if isinstance(workload, OwnDataParameters) and workload.data is not None:
+            commands = sample_commands(workload)
+            with server.connect(database) as connection, maker.interruption.tell(lambda: cancel(connection)):
+                sampled = read_samples(connection, commands, len(commands), maker.interruption)
+            workload = draw_from(workload, sampled)
+            # Fail before hours of aging.
+            require_working_scripts(workload, target, maker.interruption)
+        aged = _run_transactions(maker, build, parameters, workload, target)
+        maker.progress_of(parameters, build)("checkpoint", 0.0)
+        with server.connect(database) as connection:
+            dead = value_of(connection, DEAD_ROWS)
+    failed = f"{aged['failed']} of the {parameters.age} transactions that aged them failed"
+    changes = [*details.get("changes", ()), *([failed] if aged["failed"] else [])]
+    return {**details, "changes": changes, "aged": {**aged, "dead_rows": dead}}
+
+
+def _run_transactions(
+    maker: Maker,
+    build: Build,
+    parameters: WorkloadParameters,
+    workload: WorkloadParameters,
+    target: tuple[str, str],
+) -> dict[str, int]:
+    """Run the transactions. Return their numbers by outcome. Raises DatasetError, Interrupted."""
+    progress = maker.progress_of(parameters, build)
+    clients = min(AGE_CLIENTS, parameters.age)
+    each = -(-parameters.age // clients)
+    slices = [PlannedSlice(0, Role.MEASURE, TRANSACTIONS_LIMIT_S, 0, transactions=each)]
+    done = 0
+
+    def on_event(event: Event) -> None:
+        nonlocal done
+        if event["event"] == "interval":
+            done += sum(counts[name] for counts in event["kinds"].values() for name in OUTCOMES)
+            progress("aging", min(1.0, done / (each * clients)))
+
+    progress("aging", 0.0)
+    driving = Driving(workload=workload, clients=clients)
+    specification = drive_specification(driving, DATASET_SEED, slices, [target])
+    run = run_drive(specification, maker.interruption, on_event)
+    maker.interruption.check()
+    if not run.complete or run.result is None:
+        why = run.failure.message if run.failure is not None else "the engine stopped"
+        raise DatasetError(f"the transactions that age the data ended early: {in_one_line(why)}")
+    totals = run.result.targets[0].totals.values()
+    aged = {name: sum(counts[name] for counts in totals) for name in OUTCOMES}
+    if not aged["ok"] + aged["rolled_back"]:
+        first = [
+            f": {message_without_values(in_one_line(error['message']), error['sqlstate'] or '')}"
+            for error in run.errors[:1]
+        ]
+        raise DatasetError(f"no transaction could age the data{''.join(first)}: correct the scripts")
+    return aged
+
+
+OUTCOMES = ("ok", "rolled_back", "failed")
 DEAD_ROWS = "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables"
-
-
-def _ended(counts: Mapping[str, int]) -> int:
-    return counts["ok"] + counts["rolled_back"] + counts["failed"]
-
-
-def _first_error(run: EngineRun) -> str:
-    if not run.errors:
-        return ""
-    first = run.errors[0]
-    return f": {message_without_values(in_one_line(first['message']), first['sqlstate'] or '')}"
-
-
-def _failures(aged: Mapping[str, int], parameters: WorkloadParameters) -> list[str]:
-    if not aged["failed"]:
-        return []
-    return [f"{aged['failed']} of the {parameters.age} transactions that aged them failed"]
-
 
 DATA = DataKind(has_history, key, make, more_builds)

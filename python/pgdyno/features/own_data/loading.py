@@ -139,13 +139,25 @@ def import_backup(
     Cluster(build, scratch, account).initdb(InitOptions(sync=False))
     data_dir.mkdir(mode=0o700)
     account.own(data_dir)
-    for path in _entries(source):
+    copies = [(source / path, data_dir / path) for path in _entries(source)]
+    for original, copy in [*copies, *((scratch / name, data_dir / name) for name in CONFIG_FILES)]:
         check()
-        _copy(path, source / path, data_dir / path, account)
-    for name in CONFIG_FILES:
-        _copy(Path(name), scratch / name, data_dir / name, account)
+        _copy(original, copy, account)
     shutil.rmtree(scratch)
-    _recover(data, build, data_dir, account, check)
+    # Single-user mode replays the WAL of a backup. It creates the superuser.
+    command = [str(build.program("postgres")), "--single", "-D", str(data_dir), "template1"]
+    statements = [f"{ROLE}\n".encode(), b"CREATE DATABASE postgres\n"]
+    done = run_tool(command, account, RECOVERY_TIMEOUT_S, feed=statements, check=check)
+    # A hint of the server would name files of our copy.
+    lines = [line for line in done.stderr.splitlines() if "HINT:" not in line and str(data_dir) not in line]
+    errors = [line for line in lines if "already exists" not in line]
+    if done.returncode != 0 or any(f"{word}: " in line for line in errors for word in ("ERROR", "PANIC")):
+        said = last_messages("\n".join(lines))
+        raise DatasetError(
+            f"the backup {data.label} does not start on {build.label}: {said}: "
+            "take a backup with its WAL (pg_basebackup --wal-method=stream), and use a server built for the "
+            "same machine and block size"
+        )
 
 
 def _entries(source: Path) -> Iterator[Path]:
@@ -164,34 +176,15 @@ def _entries(source: Path) -> Iterator[Path]:
                 pending.append(path)
 
 
-def _copy(path: Path, source: Path, target: Path, account: Account) -> None:
+def _copy(source: Path, target: Path, account: Account) -> None:
     if source.is_dir():
         target.mkdir(mode=0o700)
     elif source.is_file():
         copy_bytes(source, target, source.stat().st_size)
         target.chmod(0o600)
     else:
-        raise UsageError(f"--data: {path} is neither a file nor a directory")
+        raise UsageError(f"--data: {source} is neither a file nor a directory")
     account.own(target)
-
-
-def _recover(
-    data: OwnData, build: Build, data_dir: Path, account: Account, check: Callable[[], None]
-) -> None:
-    """Start the copy in single-user mode, which replays the WAL of a backup, and create the superuser."""
-    command = [str(build.program("postgres")), "--single", "-D", str(data_dir), "template1"]
-    statements = [f"{ROLE}\n".encode(), b"CREATE DATABASE postgres\n"]
-    done = run_tool(command, account, RECOVERY_TIMEOUT_S, feed=statements, check=check)
-    # A hint of the server would name files of our copy.
-    lines = [line for line in done.stderr.splitlines() if "HINT:" not in line and str(data_dir) not in line]
-    errors = [line for line in lines if "already exists" not in line]
-    said = "\n".join(lines)
-    if done.returncode != 0 or any(f"{word}: " in line for line in errors for word in ("ERROR", "PANIC")):
-        raise DatasetError(
-            f"the backup {data.label} does not start on {build.label}: {last_messages(said)}: "
-            "take a backup with its WAL (pg_basebackup --wal-method=stream), and use a server built for the "
-            "same machine and block size"
-        )
 
 
 def disarm(server: Server, connection: Connection) -> list[str]:
@@ -202,13 +195,13 @@ def disarm(server: Server, connection: Connection) -> list[str]:
     """
     done = []
     if names := _column(connection, "SELECT subname FROM pg_subscription ORDER BY 1"):
-        for database in _databases(connection):
+        for database in _column(connection, DATABASES):
             with server.connect(database) as other:
                 other.execute("DELETE FROM pg_subscription_rel")
         # DROP SUBSCRIPTION may contact the publisher.
         connection.execute("DELETE FROM pg_subscription")
         done.append(f"subscriptions were removed: {', '.join(names)}")
-    done += _without_remote_objects(server, _databases(connection))
+    done += _without_remote_objects(server, _column(connection, DATABASES))
     settings = _column(
         connection,
         "SELECT DISTINCT split_part(one, '=', 1) FROM pg_db_role_setting, unnest(setconfig) AS one"
@@ -236,16 +229,13 @@ def _without_remote_objects(server: Server, databases: list[str]) -> list[str]:
                 callers += _column(connection, CALLERS_OF_DBLINK)
             for name in SECRETS:
                 connection.execute(f"VACUUM FULL {name}".encode())
-    sentences = {
-        "foreign tables are empty local tables": emptied,
-        "dblink returns no row to its callers": callers,
-    }
-    return [f"{text}: {', '.join(names)}" for text, names in sentences.items() if names]
+    tables, functions = "foreign tables are empty local tables", "dblink returns no row to its callers"
+    return [f"{text}: {', '.join(of)}" for text, of in ((tables, emptied), (functions, callers)) if of]
 
 
 def database_of(data: OwnData, connection: Connection) -> str:
     """Return the database to measure: the one named, or the only one. Raises UsageError."""
-    names = _databases(connection)
+    names = _column(connection, DATABASES)
     others = [name for name in names if name != "postgres"] or names
     if data.database:
         if data.database not in names:
@@ -275,11 +265,7 @@ def mismatched_collation(connection: Connection) -> str:
     return f"the collation version was {row[0]} and is {row[1]} here, so text indexes may be wrong"
 
 
-def _databases(connection: Connection) -> list[str]:
-    return _column(
-        connection,
-        "SELECT datname FROM pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1",
-    )
+DATABASES = "SELECT datname FROM pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1"
 
 
 def _column(connection: Connection, statement: str) -> list[str]:
@@ -374,23 +360,20 @@ class OwnDataMaker:
         """
         self._require_unchanged()
         self.maker.require_room(self.parameters, self.data.size_bytes * GROWTH[self.data.form])
-        cluster = Cluster(self.build, data_dir, self.maker.cache.account)
+        is_backup, account = self.data.form == "backup", self.maker.cache.account
+        cluster = Cluster(self.build, data_dir, account)
+        self._phase("copy" if is_backup else "initdb")
         try:
-            if self.data.form == "backup":
-                self._phase("copy")
-                import_backup(
-                    self.data, self.build, data_dir, self.maker.cache.account, self.maker.interruption.check
-                )
-                settings = {**load_settings(self.build), **NO_REPLICATION}
+            if is_backup:
+                import_backup(self.data, self.build, data_dir, account, self.maker.interruption.check)
             else:
-                self._phase("initdb")
                 cluster.initdb(self.maker.init)
-                settings = dict(load_settings(self.build))
         except OSError as error:
             raise DatasetError(f"cannot copy {self.data.label}: {error}") from error
+        settings = {**load_settings(self.build), **(NO_REPLICATION if is_backup else {})}
         origin = OriginFacts()
         with cluster.start(settings) as server, server.connect() as connection:
-            if self.data.form == "backup":
+            if is_backup:
                 changes = disarm(server, connection)
                 database = database_of(self.data, connection)
             else:
@@ -403,19 +386,17 @@ class OwnDataMaker:
     def _phase(self, name: str) -> None:
         self.maker.progress_of(self.parameters, self.build)(name, 0.0)
 
-    def _clients(self) -> Sequence[Build]:
-        """Return the builds that may have client programs."""
-        return [self.build, *installed_clients(self.maker.cache.store())]
+    def _program(self, name: str) -> str:
+        """Return the path of a client program."""
+        return str(client_program(name, [self.build, *installed_clients(self.maker.cache.store())]))
 
     def _require_unchanged(self) -> None:
         if not Path(self.data.path).exists():
             raise UsageError(
                 f"--data: {self.data.path} is gone, and {self.build.label} has not loaded it yet: restore it"
             )
-        again = examined(
-            self.data.model_copy(update={"source": self.data.path}), self.maker.interruption.check
-        )
-        if again.digest != self.data.digest:
+        source = self.data.model_copy(update={"source": self.data.path})
+        if examined(source, self.maker.interruption.check).digest != self.data.digest:
             raise UsageError(f"--data: {self.data.path} has changed since this study began: start a new one")
 
     def _finished(
@@ -464,7 +445,7 @@ class OwnDataMaker:
         about the origin if pgdyno has read it.
         """
         self._phase("reading")
-        facts = scan(self._schema())
+        facts = scan(self._lines("--schema-only", "--create"))
         require_extensions(connection, self.data.label, self.build.label, facts.extensions)
         origin = OriginFacts.parse(facts.origin)
         changes = list(_roles_created(connection, facts, origin))
@@ -475,7 +456,8 @@ class OwnDataMaker:
         if self.data.form == "scripts":
             self._run_scripts(server, work_dir)
         else:
-            self._run_psql(server, ["--file=-"], changed.changed(self._statements()))
+            lines = self._lines("--no-publications", "--no-subscriptions")
+            self._run_psql(server, ["--file=-"], changed.changed(lines))
         if emptied := [*origin.emptied, *changed.emptied]:
             changes.append(
                 f"empty tables (foreign tables and others) and views that depend on them: {listed(emptied)}"
@@ -488,25 +470,15 @@ class OwnDataMaker:
             changes.append(f"a dump of PostgreSQL {facts.major} was loaded into {self.build.version}")
         return changes, origin
 
-    def _schema(self) -> Iterable[bytes]:
-        """Return the text of the dump that names roles, extensions and locale."""
-        if self.data.form == "scripts":
-            return ()
-        if self.data.form == "plain":
-            return self._statements()
-        return self._restored("--schema-only", "--create")
-
-    def _statements(self) -> Iterator[bytes]:
-        """Yield the lines of the dump."""
+    def _lines(self, *options: str) -> Iterator[bytes]:
+        """Yield the lines of a dump, of scripts none. ``options`` of pg_restore, which only converts an
+        archive: it runs no code of it.
+        """
         if self.data.form == "plain":
             yield from lines_of_plain_dump(Path(self.data.path))
-        else:
-            yield from self._restored("--no-publications", "--no-subscriptions")
-
-    def _restored(self, *options: str) -> Iterator[bytes]:
-        """Yield the output of pg_restore, which only converts the archive: it runs no code of it."""
-        pg_restore = client_program("pg_restore", self._clients())
-        command = [str(pg_restore), "--file=-", *options, self.data.path]
+        if self.data.form != "archive":
+            return
+        command = [self._program("pg_restore"), "--file=-", *options, self.data.path]
         try:
             yield from tool_lines(command, OURSELVES, READ_TIMEOUT_S, check=self.maker.interruption.check)
         except subprocess.CalledProcessError as error:
@@ -516,7 +488,7 @@ class OwnDataMaker:
                 "make a plain dump"
             )
             raise DatasetError(
-                f"{pg_restore} cannot read {self.data.path}: {in_one_line(error.stderr)[:300]}: "
+                f"{command[0]} cannot read {self.data.path}: {in_one_line(error.stderr)[:300]}: "
                 f"{remedy if newer else 'make the dump again'}"
             ) from None
 
@@ -554,17 +526,11 @@ class OwnDataMaker:
 
     def _run_psql(self, server: Server, arguments: Sequence[str], lines: Iterable[bytes] = ()) -> None:
         """Run psql as the user of the servers: SQL files can run shell commands. Raises DatasetError."""
-        psql = client_program("psql", self._clients())
         options = ("--no-psqlrc", "--quiet", "--set=ON_ERROR_STOP=1", f"--dbname={server.conninfo(DATABASE)}")
-        command = [str(psql), *options, *arguments]
+        command = [self._program("psql"), *options, *arguments]
+        account, check = self.maker.cache.account, self.maker.interruption.check
         try:
-            done = run_tool(
-                command,
-                self.maker.cache.account,
-                READ_TIMEOUT_S,
-                feed=lines,
-                check=self.maker.interruption.check,
-            )
+            done = run_tool(command, account, READ_TIMEOUT_S, feed=lines, check=check)
         except subprocess.TimeoutExpired:
             raise DatasetError(
                 f"loading {self.data.label} took longer than 6 h: use a smaller part"

@@ -22,7 +22,6 @@ import zipfile
 import zlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -62,7 +61,7 @@ ARCHIVE, TAR = b"PGDMP", b"ustar"
 HEAD_BYTES = 512
 
 
-def _not_packed(path: Path) -> AbstractContextManager[Iterable[bytes]]:
+def _not_packed(path: Path) -> contextlib.AbstractContextManager[Iterable[bytes]]:
     return path.open("rb")
 
 
@@ -76,7 +75,7 @@ def _zipped(path: Path) -> Iterator[Iterable[bytes]]:
             yield file
 
 
-def _unpacked_by(program: str, path: Path) -> AbstractContextManager[Iterable[bytes]]:
+def _unpacked_by(program: str, path: Path) -> contextlib.AbstractContextManager[Iterable[bytes]]:
     if (found := shutil.which(program)) is None:
         unpack = f"unpack it with {program} -d {path}"
         raise DatasetError(f"{path} needs {program}, which is not installed: install it, or {unpack}")
@@ -90,7 +89,7 @@ class _Compression(NamedTuple):
 
     magic: bytes
     unpack: str
-    open: Callable[[Path], AbstractContextManager[Iterable[bytes]]]
+    open: Callable[[Path], contextlib.AbstractContextManager[Iterable[bytes]]]
 
 
 _COMPRESSIONS = (
@@ -272,10 +271,7 @@ class NamedDataStore:
             with reading_session(dsn) as connection:
                 version = version_of(connection)
                 where = f"host {connection.info.host}, port {connection.info.port}"
-                pg_dump = client_program(
-                    "pg_dump", same_major_first(self.builds(), version.major), at_least=version.major
-                )
-                self._read(dsn, connection, pg_dump, part / DUMP, selection, check)
+                self._read(dsn, connection, version.major, part / DUMP, selection, check)
         except subprocess.TimeoutExpired:
             raise DatasetError(f"reading {dsn} took longer than 6 h: select tables with --tables") from None
         except subprocess.CalledProcessError as error:
@@ -293,12 +289,14 @@ class NamedDataStore:
         self,
         dsn: Dsn,
         connection: Connection,
-        pg_dump: Path,
+        major: int,
         target: Path,
         selection: Selection,
         check: Callable[[], None],
     ) -> None:
         """Write a dump without servers and passwords, and facts of the same snapshot."""
+        builds = same_major_first(self.builds(), major)
+        pg_dump = client_program("pg_dump", builds, at_least=major)
         settings = self._without_tracking(connection)
         connection.isolation_level, connection.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
         with connection.transaction(), gzip.open(target, "wb", compresslevel=1) as packed:
@@ -321,7 +319,6 @@ class NamedDataStore:
                 part = DumpFilter()
                 deque(part.changed(run(pg_dump, ["--schema-only", "--section=pre-data", *chosen])), maxlen=0)
                 objects = objects_of(connection, part.created)
-                builds = same_major_first(self.builds(), connection.info.server_version // 10000)
                 pg_restore = client_program("pg_restore", builds, at_least=read_tool_major(pg_dump))
                 needed = definitions(run, pg_dump, pg_restore, objects, place)
                 file.writelines(DumpFilter().changed(needed))
@@ -345,15 +342,13 @@ class NamedDataStore:
         replace those of the application. Warn if the role may not set them.
         """
         try:
-            for name, text in UNTRACKED.items():
-                connection.execute("SELECT set_config(%s, %s, false)", (name, text))
+            connection.execute("SELECT set_config(%s, %s, false)", *UNTRACKED.items())
         except psycopg.errors.InsufficientPrivilege:
             if value_of(connection, "SELECT current_setting('pg_stat_statements.max', true)"):
-                role = connection.info.user
                 self.warn(
                     "pg_stat_statements records the statements of pg_dump, which can replace those of the "
                     "application: run pgdyno workload from-statements before, or GRANT SET ON PARAMETER "
-                    f"pg_stat_statements.track TO {role}"
+                    f"pg_stat_statements.track TO {connection.info.user}"
                 )
             return {}
         return UNTRACKED
@@ -361,8 +356,7 @@ class NamedDataStore:
 
 def unfinished(directory: Path) -> dict[Path, Path]:
     """Return what readings that were killed have left, each with the lock of its name."""
-    parts = sorted(directory.glob(".*.part"))
-    return {part: part.with_suffix(".lock") for part in parts}
+    return {part: part.with_suffix(".lock") for part in sorted(directory.glob(".*.part"))}
 
 
 def sweep(directory: Path) -> None:
@@ -475,9 +469,9 @@ def client_program(name: str, builds: Sequence[Build], *, at_least: int = 0) -> 
 
     ``at_least``: the oldest major version that works. Raises UsageError.
     """
-    found = [build.program(name) for build in builds if build.has(name)]
     on_path = shutil.which(name)
-    candidates = [*found, *([Path(on_path)] if on_path else [])]
+    candidates = [build.program(name) for build in builds if build.has(name)]
+    candidates += [Path(on_path)] if on_path else []
     for program in candidates:
         if not at_least or read_tool_major(program) >= at_least:
             return program

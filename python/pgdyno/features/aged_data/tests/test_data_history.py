@@ -83,17 +83,14 @@ def test_wrong_options_are_refused(message: str) -> None:
         own.values(), own.history()
 
 
-def test_data_are_aged_only_by_workloads_that_write() -> None:
-    with pytest.raises(ValidationError, match="age requires a workload that writes"):
-        PgbenchParameters(scale=1, scripts=(Script(name="select-only"),), age=5)
-
-
 def test_parameters_of_freshly_loaded_data_are_stored_as_before() -> None:
     assert not {"age", "upgrade_from", "upgrade_analyze"} & TpccParameters(warehouses=1).model_dump().keys()
     aged = TpccParameters(warehouses=1, age=1, upgrade_from="17")
     assert TpccParameters.model_validate(aged.model_dump()) == aged
     assert aged.name == "tpcc, 1 warehouse, aged by 1 transaction, upgraded from 17"
     assert aged.before_aging() == TpccParameters(warehouses=1)
+    with pytest.raises(ValidationError, match="age requires a workload that writes"):
+        PgbenchParameters(scale=1, scripts=(Script(name="select-only"),), age=5)
 
 
 def test_each_step_of_a_history_has_a_key_of_its_own(tmp_path: Path) -> None:
@@ -120,20 +117,16 @@ def test_each_step_of_a_history_has_a_key_of_its_own(tmp_path: Path) -> None:
     assert key(age=10, calls="statements") == key(age=10)
 
 
-def test_the_data_of_the_old_server_are_analyzed_before_the_upgrade() -> None:
-    data = OwnData(source="x", analyze=False)
-    own = OwnDataParameters(scale=1, data=data, scripts=OWN, upgrade_from="17", upgrade_analyze=False)
-    before = own.before_upgrade()
-    assert before.data is not None
-    assert (before.data.analyze, before.is_upgraded) == (True, False)
-
-
-def test_a_backup_is_upgraded_from_its_version_only() -> None:
-    data = OwnData(source="x", form="backup", major=17, digest="d")
+def test_data_of_the_old_server_are_analyzed_and_a_backup_is_upgraded_from_its_version_only() -> None:
+    data = OwnData(source="x", form="backup", major=17, digest="d", analyze=False)
     own = OwnDataParameters(scale=1, data=data, scripts=OWN)
     with pytest.raises(UsageError, match="data=pg_upgrade:17"):
         own.require_major(18, "18")
-    own.model_copy(update={"upgrade_from": "17"}).require_major(18, "18")
+    upgraded = own.model_copy(update={"upgrade_from": "17", "upgrade_analyze": False})
+    upgraded.require_major(18, "18")
+    before = upgraded.before_upgrade()
+    assert before.data is not None
+    assert (before.data.analyze, before.is_upgraded) == (True, False)
 
 
 def test_builds_with_all_programs_are_chosen_and_downloaded_if_none_is_there(tmp_path: Path) -> None:
@@ -148,18 +141,20 @@ def test_builds_with_all_programs_are_chosen_and_downloaded_if_none_is_there(tmp
     assert upgrade_builds("17", "a", own, [old, full], downloads).new == own  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("origin", ["18", "19", "18.1"])
-def test_an_upgrade_to_the_same_or_an_older_version_is_refused(origin: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="requires an arm of a newer version"):
-        upgrade_builds(origin, "18", build(tmp_path, "18.4"), [], Downloads())  # type: ignore[arg-type]
-
-
-def test_a_version_without_pg_upgrade_is_refused_with_a_remedy(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("origin", "arm", "why"),
+    [
+        *((origin, "18.4", "requires an arm of a newer version") for origin in ("18", "19", "18.1")),
+        ("12", "13.4", r"pg_upgrade needs .* of PostgreSQL 13: no source .* install"),
+        ("12.1", "13.4", "no choice of the minor version"),
+    ],
+)
+def test_an_upgrade_without_an_older_version_or_its_programs_is_refused(
+    origin: str, arm: str, why: str, tmp_path: Path
+) -> None:
     old = build(tmp_path, "12.2", OLD_PROGRAMS)
-    with pytest.raises(UsageError, match=r"pg_upgrade needs .* of PostgreSQL 13: no source .* install"):
-        upgrade_builds("12", "13", build(tmp_path, "13.4"), [old], Downloads())  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="no choice of the minor version"):
-        upgrade_builds("12.1", "13", build(tmp_path, "13.4"), [old], Downloads(old))  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=why):
+        upgrade_builds(origin, "a", build(tmp_path, arm), [old], Downloads())  # type: ignore[arg-type]
 
 
 def test_a_failure_shows_the_errors_in_the_logs_of_pg_upgrade(tmp_path: Path) -> None:

@@ -18,13 +18,12 @@ from synthetic_study import HOST, Synthetic, write_study
 from pgdyno.analysis.statistics.intervals import proportion
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_report
-from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.errors import EvidenceError
 from pgdyno.features.crash import run as crash_run
 from pgdyno.features.crash.findings import CrashFindings, CrashTest, find_crashes
 from pgdyno.features.crash.sections import (
     DISK_TITLE,
     PLURAL,
-    TITLE,
     CrashReport,
     build_crash_report,
     crash_tables,
@@ -53,7 +52,6 @@ from pgdyno.features.crash_disk.records import (
     has_study,
     read_crash_test,
 )
-from pgdyno.features.gates.section import to_summary
 from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.report.answer import BAR_WIDTH
 from pgdyno.results.reader import Evidence
@@ -149,59 +147,44 @@ def test_moments_follow_from_the_seed_and_are_the_same_for_all_arms() -> None:
     assert ACTIVE_S_MIN <= min(moments) < 1.2
     assert 4.8 < max(moments) <= ACTIVE_S_MAX
     assert {one.survivors for one in crashes} == set(Survivors)
-    other = PLAN.model_copy(update={"seed": 6})
-    assert planned_crash(other, 0, 0) != planned_crash(PLAN, 0, 0)
-
-
-def test_survivors_of_the_plan_replace_the_random_ones() -> None:
+    assert planned_crash(PLAN.model_copy(update={"seed": 6}), 0, 0) != crashes[0]
     fixed = PLAN.model_copy(update={"survivors": Survivors.ALL})
     assert {planned_crash(fixed, number, 0).survivors for number in range(20)} == {Survivors.ALL}
 
 
-def test_a_crash_test_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_crash_test_is_read_as_it_was_written_and_continues_only_with_the_same_plan(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    record = RECORD
-    with CrashWriter.begin(path, record, ARMS) as writer:
+    with CrashWriter.begin(path, RECORD, ARMS) as writer:
         for crash in CRASHES[:4]:
             writer.add_crash(crash)
+    done = {(crash.number, crash.arm) for crash in CRASHES[:4]}
+    for changes in ({}, {"cuts": 50}):
+        assert crash_run._crashes_so_far(path, PLAN.model_copy(update=changes)) == done
+    with pytest.raises(EvidenceError, match="other options"):
+        crash_run._crashes_so_far(path, PLAN.model_copy(update={"kind": CrashKind.SERVER}))
     with CrashWriter.resume_test(path, PLAN) as writer:
         for crash in CRASHES[4:]:
             writer.add_crash(crash)
         writer.finish_test(1.7e9 + 60)
     found = read_crash_test(path)
     assert found is not None
-    assert found[0].ended_unix_s == 1.7e9 + 60
-    assert found[0].plan == PLAN
-    assert found[1] == ARMS
-    assert found[2] == sorted(CRASHES, key=lambda one: (one.number, one.arm))
+    assert found[0] == replace(RECORD, ended_unix_s=1.7e9 + 60)
+    assert found[1:] == (ARMS, sorted(CRASHES, key=lambda one: (one.number, one.arm)))
     with pytest.raises(EvidenceError, match="not a study"):
         Evidence(path)
 
 
-def test_a_file_continues_only_the_same_test(tmp_path: Path) -> None:
-    path = tmp_path / "c.sqlite"
-    with CrashWriter.begin(path, RECORD, ARMS) as writer:
-        writer.add_crash(CRASHES[0])
-    so_far = crash_run._crashes_so_far
-    assert so_far(path, PLAN) == {(0, 0)}
-    assert so_far(path, PLAN.model_copy(update={"cuts": 50})) == {(0, 0)}
-    with pytest.raises(EvidenceError, match="other options"):
-        so_far(path, PLAN.model_copy(update={"kind": CrashKind.SERVER}))
-
-
 def test_losses_and_their_intervals_are_counted_by_crash() -> None:
     safe, unsafe = findings_of(report_of())
-    assert safe.cuts_with_loss is not None
-    assert (safe.cuts_with_loss.count, safe.cuts_with_loss.n) == (0, 3)
-    assert unsafe.cuts_with_loss is not None
-    assert unsafe.cuts_with_loss.count == 3
+    assert [(of.cuts_with_loss.count, of.cuts_with_loss.n) for of in (safe, unsafe) if of.cuts_with_loss] == [
+        (0, 3),
+        (3, 3),
+    ]
     assert (unsafe.lost_max, unsafe.holes, unsafe.cuts_unreadable) == (700, 2, 1)
     assert unsafe.corruption.by_check == {"start": 1}
     assert unsafe.recovery_s is not None
     assert unsafe.recovery_s.n == 2
-
-
-def test_a_server_that_does_not_start_has_lost_everything_that_it_acknowledged() -> None:
+    # A server that does not start has lost everything that it acknowledged.
     assert crash_of(0, 0, None, corruption=BROKEN).has_loss
     assert not crash_of(0, 0, None, corruption=BROKEN, acknowledged=0).has_loss
 
@@ -218,18 +201,25 @@ def test_settings_that_promise_everything_are_contradicted_by_any_deviation(cras
     assert not findings_of(report_of())[0].breaks_promise
 
 
-def test_json_has_the_plan_and_the_losses_of_each_arm() -> None:
-    document = json.loads(checked_json(report_of(standby=StandbyCrash.BOTH)))
-    plan = PLAN.model_copy(update={"standby": StandbyCrash.BOTH})
-    assert document["plan"] == plan.model_dump(mode="json") and document["plan"]["standby"] == "both"
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ({}, ("honest", "ext4")),
+        ({"standby": StandbyCrash.BOTH}, ("honest", "ext4")),
+        ({"kind": CrashKind.SERVER}, (None, None)),
+        ({"kind": CrashKind.BACKEND}, (None, None)),
+        ({"real": True}, (None, None)),
+    ],
+)
+def test_json_has_the_losses_and_the_plan_with_a_disk_only_if_it_is_simulated(
+    changes: dict[str, object], shown: tuple[str | None, str | None]
+) -> None:
+    document = json.loads(checked_json(report_of(**changes)))
+    disk = dict(zip(("disk", "file_system"), shown, strict=True))
+    assert document["plan"] == PLAN.model_copy(update=changes).model_dump(mode="json") | disk
     assert document["complete"] is False
     assert document["arms"][1]["lost_commits"] == [700, 100]
     assert document["arms"][1]["loss_window_s"] == [0.9, 0.9]
-
-
-def test_each_arm_has_a_sentence_also_before_its_first_crash() -> None:
-    assert "1 left it unreadable" in sentences_of(report_of())[1]
-    assert len(sentences_of(report_of([]))) == 2
 
 
 def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence() -> None:
@@ -237,35 +227,27 @@ def test_the_limit_without_a_loss_is_the_same_in_the_table_and_in_the_sentence()
     ((_, loss, *_),) = crash_tables(report.test)[0].rows
     assert loss == "0/30 (<9.5%)"
     assert "probability below 9.5% with 95% confidence" in sentences_of(report)[0]
+    assert "1 left it unreadable" in sentences_of(report_of())[1]
+    assert len(sentences_of(report_of([]))) == 2  # before the first crash
 
 
 @pytest.mark.parametrize(
-    ("changes", "shown"),
+    ("changes", "counter", "words"),
     [
-        ({}, ("honest", "ext4")),
-        ({"kind": CrashKind.SERVER}, (None, None)),
-        ({"kind": CrashKind.BACKEND}, (None, None)),
-        ({"real": True}, (None, None)),
+        ({"disk": DiskBehavior.FAILING}, "failed", "a disk request failed in 1 of 2"),
+        ({"disk": DiskBehavior.FULL}, "no_space", "the server found the disk full in 1 of 2"),
+        ({"at": CrashMoment.VACUUM}, "in_phase", "1 of 2 during the VACUUM"),
+        ({"at": CrashMoment.COMMIT}, "in_phase", "1 of 2 at a flush"),
     ],
 )
-def test_json_names_disk_and_file_system_only_with_a_simulated_disk(
-    changes: dict[str, object], shown: tuple[str | None, str | None]
+def test_crashes_after_a_fault_or_in_the_aimed_phase_are_counted(
+    changes: dict[str, object], counter: str, words: str
 ) -> None:
-    plan = json.loads(checked_json(report_of(**changes)))["plan"]
-    assert (plan["disk"], plan["file_system"]) == shown
-
-
-@pytest.mark.parametrize(
-    ("disk", "counter", "words"),
-    [
-        (DiskBehavior.FAILING, "failed", "a disk request failed in 1 of 2"),
-        (DiskBehavior.FULL, "no_space", "the server found the disk full in 1 of 2"),
-    ],
-)
-def test_faults_of_the_disk_are_counted_by_crash(disk: DiskBehavior, counter: str, words: str) -> None:
     crashes = [replace(crash_of(0, 0), disk={counter: 1}), replace(crash_of(1, 0), disk={counter: 0})]
-    assert words in sentences_of(report_of(crashes, ARMS[:1], disk=disk))[0]
-    assert "disk" not in sentences_of(report_of(crashes, ARMS[:1]))[0]
+    report = report_of(crashes, ARMS[:1], **changes)
+    assert words in sentences_of(report)[0]
+    assert arms_in_json(report)[0]["cuts_in_phase"] == (1 if "at" in changes else None)
+    assert not {"disk", "flush"} & set(sentences_of(report_of(crashes, ARMS[:1]))[0].split())
 
 
 def test_requests_of_the_disk_are_given_per_acknowledged_commit() -> None:
@@ -277,14 +259,6 @@ def test_requests_of_the_disk_are_given_per_acknowledged_commit() -> None:
     without = report_of([replace(crash_of(0, 0), disk={}), crash_of(1, 0)], ARMS[:1])
     assert len(crash_tables(without.test)) == 1
     assert arms_in_json(without)[0]["disk_per_commit"] is None
-
-
-def test_crashes_before_the_end_of_the_aimed_phase_are_counted() -> None:
-    crashes = [replace(crash_of(0, 0), disk={"in_phase": 1}), replace(crash_of(1, 0), disk={"in_phase": 0})]
-    report = report_of(crashes, ARMS[:1], at=CrashMoment.VACUUM)
-    assert "1 of 2 during the VACUUM" in sentences_of(report)[0]
-    assert arms_in_json(report)[0]["cuts_in_phase"] == 1
-    assert "1 of 1 at a flush" in sentences_of(report_of(crashes[:1], ARMS[:1], at=CrashMoment.COMMIT))[0]
 
 
 @pytest.mark.parametrize(
@@ -328,35 +302,30 @@ def test_the_page_and_the_whole_report_have_every_table_and_the_csv_every_crash(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "why"),
+    ("command", "why"),
     [
-        ("18 --kind server --cuts 0", "--cuts"),
-        ("18 --kind server --clients 81", "--clients"),
-        ("18 --kind server --survivors torn", "--survivors torn applies to --kind power only"),
-        (
-            "postgresql://localhost/x --kind server",
-            "crashes only servers that it starts: remove the DSN localhost/x",
-        ),
-        ("--real postgresql://h/x postgresql://i/x", "one running server as a DSN"),
-        ("--real postgresql://h/x --kind server", "--kind does not apply to --real"),
-        ("--real postgresql://h/x --disk lying", "--disk does not apply to --real"),
-        ("--real postgresql://h/x --file-system xfs", "--file-system does not apply to --real"),
-        ("--real postgresql://h/x --within 2s", "--within does not apply to --real"),
-        ("--real postgresql://h/x --disk-size 2GB", "--disk-size does not apply to --real"),
+        ("crash 18 --kind server --cuts 0", "--cuts"),
+        ("crash 18 --kind server --survivors torn", "--survivors torn applies to --kind power only"),
+        ("crash 18 --kind server --at commit", "--at commit applies to --kind power only"),
+        ("crash --real postgresql://h/x postgresql://i/x", "one running server as a DSN"),
+        ("crash --real postgresql://h/x --kind server", "--kind does not apply to --real"),
+        ("crash --real postgresql://h/x --within 2s", "--within does not apply to --real"),
+        ("crash 18 --standby both --kind backend", "--standby both applies to --kind power and server"),
+        ("crash 18 --standby both --disk lying", "--standby both does not apply to --disk lying"),
+        ("crash 18 --standby both --at checkpoint", "--standby both does not apply to --at checkpoint"),
+        ("crash 18 --standby both --file-system btrfs", "--standby both does not apply to --file-system"),
+        ("crash 18 --standby primary", "--standby primary: nobody reads the primary's disk"),
+        ("crash 18", "lacks /dev/fuse: provide it, or use pgdyno crash --kind backend or server without"),
+        ("compare 18 postgresql://localhost/x --durability", "remove the DSN localhost/x"),
     ],
 )
-def test_invalid_options_are_refused_before_anything_starts(
-    arguments: str, why: str, tmp_path: Path, refusal: Callable[..., str]
+def test_options_that_do_not_fit_are_refused_before_anything_starts(
+    command: str, why: str, tmp_path: Path, refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others are in the golden commands."""
-    assert why in refusal(f"crash {arguments} --evidence {tmp_path}/c")
-
-
-def test_without_a_disk_the_possible_kinds_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crash_run, "missing_for_power_cuts", lambda _: ["/dev/fuse"])
-    with pytest.raises(UsageError, match=r"lacks /dev/fuse.*--kind backend or server"):
-        crash_run.require_possible(PLAN)
-    crash_run.require_possible(PLAN.model_copy(update={"kind": CrashKind.SERVER}))
+    assert why in refusal(f"{command} --evidence {tmp_path}/c")
+    assert not (tmp_path / "c").exists()
 
 
 def with_crashes(path: Path, *cases: Synthetic) -> Path:
@@ -380,21 +349,17 @@ FASTER = Synthetic(effects=(1, 1.2), blocks=6)
 @pytest.mark.parametrize("cases", [1, 2])
 def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, cases: int) -> None:
     study = [FASTER] if cases == 1 else [replace(FASTER, levels={"clients": n}) for n in ("8", "64")]
-    path = with_crashes(tmp_path / "e", *study)
-    built = read_report(path)
+    built = read_report(with_crashes(tmp_path / "e", *study))
     text = " ".join(plain(FORMS[form](built)).split())
     assert "none of 2 power cuts lost an acknowledged commit" in text
     assert "1 of 2 power cuts lost acknowledged commits (up to 700" in text
-    slower, faster = sections_of(built)[0].sentences
+    (section, *_) = sections_of(built)
+    slower, faster = section.sentences
+    (panel,) = section.plots()
+    assert str(panel.picture).count("<circle") == 2
     assert "baseline; none of 2" in slower
     basis = "average over 2 cases, " if cases == 2 else ""
     assert re.search(rf"NOPM \+(1[789]|2[01])\.?\d*% \({basis}95% CI .*\); 1 of 2", faster)
-
-
-def test_the_summary_of_a_ci_job_has_the_losses(tmp_path: Path) -> None:
-    summary = to_summary(read_report(with_crashes(tmp_path / "e", FASTER)), [], None, [])
-    assert re.search(r"^- .*; none of 2 power cuts lost an acknowledged commit", summary, re.MULTILINE)
-    assert "1 of 2 power cuts lost acknowledged commits" in summary
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form not in ("csv", "summary")])
@@ -425,13 +390,6 @@ def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:
     assert len(found[2]) == 4
 
 
-def test_the_page_has_a_chart_of_loss_against_speed(tmp_path: Path) -> None:
-    built = read_report(with_crashes(tmp_path / "e", FASTER))
-    (panel,) = sections_of(built)[0].plots()
-    assert str(panel.picture).count("<circle") == 2
-    assert TITLE in FORMS["html"](built)
-
-
 @pytest.mark.parametrize(
     ("standby", "kind", "level", "promise"),
     [
@@ -453,27 +411,6 @@ def test_the_promise_of_a_standby_depends_on_what_a_commit_waits_for(
     assert f"none of 1 {PLURAL[kind][0]} {whose[standby]} lost" in sentences_of(report)[0]
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"kind": CrashKind.BACKEND},
-        {"disk": DiskBehavior.LYING},
-        {"at": CrashMoment.CHECKPOINT},
-        {"standby": StandbyCrash.PRIMARY},
-    ],
-)
-def test_options_that_do_not_fit_to_a_standby_are_refused(changes: dict[str, object]) -> None:
-    plan = PLAN.model_copy(update={"standby": StandbyCrash.BOTH, **changes})
-    with pytest.raises(UsageError, match=r"^--standby (both|primary)"):
-        crash_run.require_possible(plan)
-
-
-def test_only_a_power_cut_can_aim_at_a_flush() -> None:
-    plan = PLAN.model_copy(update={"kind": CrashKind.SERVER, "at": CrashMoment.COMMIT})
-    with pytest.raises(UsageError, match=r"^--at commit applies to --kind power only"):
-        crash_run.require_possible(plan)
-
-
 def test_a_study_to_which_crashes_are_not_added_stays_as_it_is(
     tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
@@ -488,12 +425,3 @@ def test_bars_show_the_share_and_its_interval() -> None:
     assert share_bar(proportion(0, 10)).startswith("●")
     assert share_bar(proportion(10, 10)).endswith("●")
     assert {len(share_bar(proportion(n, 10))) for n in range(11)} == {BAR_WIDTH}
-
-
-def test_the_options_of_durability_are_checked_before_the_study(
-    tmp_path: Path, refusal: Callable[..., str]
-) -> None:
-    path = tmp_path / "e.sqlite"
-    command = f"compare 18 postgresql://localhost/x --durability --evidence {path}"
-    assert "remove the DSN" in refusal(command)
-    assert not path.exists()

@@ -166,9 +166,13 @@ def test_the_default_settings_lose_nothing_in_a_power_cut(power: Place, survivor
 
 @pytest.mark.long
 @needs_disk
-def test_without_fsync_a_power_cut_loses_commits(power: Place) -> None:
-    crash = power.crash({"fsync": "off"}, survivors=Survivors.NOTHING)
-    assert crash.has_loss
+@pytest.mark.parametrize(
+    ("settings", "disk"), [({"fsync": "off"}, DiskBehavior.HONEST), ({}, DiskBehavior.LYING)]
+)
+def test_without_flushes_a_power_cut_loses_commits(
+    power: Place, settings: dict[str, str], disk: DiskBehavior
+) -> None:
+    assert power.crash(settings, disk=disk, survivors=Survivors.NOTHING).has_loss
 
 
 @pytest.mark.long
@@ -190,8 +194,7 @@ def test_other_file_systems_keep_what_they_flushed(
 def test_without_synchronous_commit_a_power_cut_loses_a_tail_without_holes(power: Place) -> None:
     crash = power.crash({"synchronous_commit": "off", "wal_writer_delay": "10s"}, survivors=Survivors.NOTHING)
     audit = audit_of(crash)
-    assert audit.lost > 0
-    assert audit.loss_window_s is not None
+    assert audit.lost > 0 and audit.loss_window_s is not None
     assert (audit.holes, audit.phantoms, audit.damaged, crash.corruption) == (0, 0, 0, [])
 
 
@@ -215,9 +218,8 @@ def test_full_page_writes_repair_torn_pages(power: Place) -> None:
 @pytest.mark.long
 @needs_disk
 def test_the_default_settings_lose_nothing_during_a_vacuum(power: Place) -> None:
-    crashes = [
-        power.crash({}, number, at=CrashMoment.VACUUM, survivors=Survivors.PIECES) for number in range(2)
-    ]
+    vacuum = {"at": CrashMoment.VACUUM, "survivors": Survivors.PIECES}
+    crashes = [power.crash({}, number, **vacuum) for number in range(2)]
     assert all(map(sound, crashes))
     assert any(crash.disk["in_phase"] for crash in crashes)
 
@@ -229,12 +231,6 @@ def test_a_power_cut_at_a_flush_loses_no_commit_that_was_acknowledged(power: Pla
     assert sound(crash)
     without = power.crash({"fsync": "off"}, at=CrashMoment.COMMIT, survivors=Survivors.NOTHING)
     assert without.has_loss
-
-
-@pytest.mark.long
-@needs_disk
-def test_a_lying_disk_loses_commits_with_every_setting(power: Place) -> None:
-    assert power.crash({}, disk=DiskBehavior.LYING, survivors=Survivors.NOTHING).has_loss
 
 
 @pytest.mark.long
@@ -299,10 +295,11 @@ def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
     build: Build, account: Account, server_dir: Path
 ) -> None:
     plan = CrashPlan(arms=tuple(parse_arms(["18"])), workload=CrashWorkload.PGBENCH, scale=1000)
-    with Runs(server_dir, account).open("crash") as run:
-        site = CrashSite(run, account, plan)
-        with pytest.raises(DiskFullError, match="use a larger --disk-size, or a smaller --scale"):
-            site._require_space(2 * GB)
+    with (
+        Runs(server_dir, account).open("crash") as run,
+        pytest.raises(DiskFullError, match="use a larger --disk-size, or a smaller --scale"),
+    ):
+        CrashSite(run, account, plan)._require_space(2 * GB)
 
 
 @contextmanager
@@ -318,9 +315,8 @@ def mounted(directory: Path) -> Iterator[FaultyDisk]:
 @needs_disk
 def test_synced_files_survive_and_others_do_not(server_dir: Path) -> None:
     with mounted(server_dir) as disk:
-        with (disk.root / "synced").open("wb") as file:
+        with (disk.root / "synced").open("wb", buffering=0) as file:
             file.write(b"x" * 100_000)
-            file.flush()
             os.fsync(file.fileno())
         (disk.root / "unsynced").write_bytes(b"x")
         assert disk.cut(Survivors.NOTHING, 1).at_ns > 0

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -87,49 +89,41 @@ def test_records_after_the_crash_do_not_count() -> None:
     assert (acknowledged_before(records, CRASH_NS), result.lost, result.in_doubt) == (0, 0, 1)
 
 
-@pytest.mark.parametrize("column", ["checksum", "slot"])
-def test_a_row_with_a_wrong_value_is_damaged(column: str) -> None:
-    rows = rows_of(ALL)
-    values = getattr(rows, column).copy()
-    values[4] += 1
-    wrong = replace(rows, **{column: values})
-    # The slot that the row wrote may be counted, too: nothing sound accounts for its content.
-    assert audited(ledger_of(ALL, ALL), wrong, slots_of(ALL)).damaged in (1, 2)
-
-
-def test_a_wrong_filler_is_damage() -> None:
-    rows = rows_of(ALL)
-    filler = rows.is_filler_right.copy()
-    filler[0] = False
-    assert audited(ledger_of(ALL, ALL), replace(rows, is_filler_right=filler), slots_of(ALL)).damaged == 1
-
-
-def test_a_row_that_is_there_twice_is_damage() -> None:
-    assert audited(ledger_of(ALL, ALL), rows_of([*ALL, ALL[0]]), slots_of(ALL)).damaged == 1
-
-
-def test_rows_with_the_checksum_of_another_run_are_damage() -> None:
-    client = np.array([0], np.int64)
-    foreign = checksums(KEY + 1, client, client + 1)
-    slot = (foreign % np.uint64(SLOTS)).astype(np.int64)
-    rows = Rows(client, client + 1, foreign.view(np.int64), slot, np.ones(1, bool))
-    assert audited(ledger_of([(0, 1)], [(0, 1)]), rows, slots_of([])).damaged >= 1
-
-
 def without(rows: Rows, index: int) -> Rows:
-    return Rows(*(np.delete(getattr(rows, name), index) for name in Rows.__dataclass_fields__))
+    return Rows(*(np.delete(values, index) for values in vars(rows).values()))
 
 
-def test_slots_that_are_missing_stale_or_duplicate_are_damage() -> None:
-    slots, rows, records = slots_of(ALL), rows_of(ALL), ledger_of(ALL, ALL)
-    written = int(np.flatnonzero(slots.sequence)[0])
-    stale = slots_of([one for one in ALL if one != (slots.client[written], slots.sequence[written])])
-    doubled = Rows(
-        *(np.append(getattr(slots, name), getattr(slots, name)[:1]) for name in Rows.__dataclass_fields__)
+def changed(rows: Rows, **columns: Any) -> Rows:
+    """``rows`` with another value of a column in the fifth row."""
+    return replace(
+        rows,
+        **{name: np.where(np.arange(len(ALL)) == 4, to, getattr(rows, name)) for name, to in columns.items()},
     )
-    assert audited(records, rows, without(slots, written)).damaged == 1
-    assert audited(records, rows, stale).damaged == 1
-    assert audited(records, rows, doubled).damaged == 1
+
+
+ROWS, SLOTS_OF_ALL = rows_of(ALL), slots_of(ALL)
+WRITTEN = int(np.flatnonzero(SLOTS_OF_ALL.sequence)[0])
+LAST = (SLOTS_OF_ALL.client[WRITTEN], SLOTS_OF_ALL.sequence[WRITTEN])
+DAMAGE: Mapping[str, tuple[Rows, Rows]] = {
+    "checksum": (changed(ROWS, checksum=ROWS.checksum[4] + 1), SLOTS_OF_ALL),
+    "slot": (changed(ROWS, slot=ROWS.slot[4] + 1), SLOTS_OF_ALL),
+    "filler": (changed(ROWS, is_filler_right=False), SLOTS_OF_ALL),
+    "checksum of another run": (
+        changed(ROWS, checksum=checksums(KEY + 1, ROWS.client, ROWS.sequence).view(np.int64)),
+        SLOTS_OF_ALL,
+    ),
+    "row twice": (rows_of([*ALL, ALL[0]]), SLOTS_OF_ALL),
+    "missing slot": (ROWS, without(SLOTS_OF_ALL, WRITTEN)),
+    "stale slot": (ROWS, slots_of([one for one in ALL if one != LAST])),
+    "slot twice": (ROWS, Rows(*(np.append(values, values[:1]) for values in vars(SLOTS_OF_ALL).values()))),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_wrong_missing_stale_and_duplicate_rows_are_damage(kind: str) -> None:
+    # The slot that a wrong row wrote may be counted, too: nothing sound accounts for its content.
+    damaged = audited(ledger_of(ALL, ALL), *DAMAGE[kind]).damaged
+    assert damaged == 1 or (damaged == 2 and kind in ("checksum", "slot", "checksum of another run"))
 
 
 LOSS = {(0, 5), (0, 6), (1, 20)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -96,12 +95,37 @@ def origin(shop: Path, build: Build, account: Account) -> Iterator[Server]:
         yield server
 
 
-def run(build: Build, program: str, *arguments: str) -> str:
-    """Run a client program and return its output."""
+def require(build: Build, program: str) -> None:
     if not build.has(program):
         pytest.skip(f"NOT TESTED: {build.label} has no {program}")
-    command = [str(build.program(program)), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def pg_dump(build: Build) -> None:
+    """The build has pg_dump."""
+    require(build, "pg_dump")
+
+
+needs_pg_dump = pytest.mark.usefixtures("pg_dump")
+
+
+def run(build: Build, program: str, *arguments: str) -> None:
+    """Run a client program."""
+    require(build, program)
+    subprocess.run([str(build.program(program)), *arguments], check=True, capture_output=True)
+
+
+def backup_of(server: Server, build: Build, path: Path) -> Path:
+    """Take a base backup."""
+    place = (f"--host={server.socket.path}", "--username=pgdyno")
+    run(build, "pg_basebackup", f"--pgdata={path}", "--checkpoint=fast", "--no-sync", *place)
+    return path
+
+
+def require_values(connection: Connection, expected: Mapping[str, object]) -> None:
+    """Each query must return the value."""
+    for query, result in expected.items():
+        assert value(connection, query) == result, query
 
 
 @pytest.mark.parametrize("major", OLDEST_MIDDLE_NEWEST)
@@ -140,13 +164,6 @@ def require_facts_and_local_tables(connection: Connection) -> None:
     assert value(connection, "SELECT count(*) FROM on_far") == 1
 
 
-def test_every_format_of_a_dump_is_recognized(origin: Server, build: Build, server_dir: Path) -> None:
-    for form in ("-Fd", "-Ft"):  # the test below loads the others
-        dump = server_dir / f"shop{form}"
-        run(build, "pg_dump", origin.conninfo(DATABASE), form, f"--file={dump}")
-        assert examined(OwnData(source=str(dump))).form == "archive"
-
-
 FORMS: Mapping[str, tuple[str, ...]] = {"custom": ("-Fc",), "created": ("-Fp", "--create")}
 
 
@@ -158,6 +175,10 @@ def test_a_dump_is_loaded_with_the_roles_that_it_names(
     run(build, "pg_dump", origin.conninfo(DATABASE), *FORMS[form], f"--file={dump}")
     if form == "created":
         dump.write_text(dump.read_text().replace(DATABASE, "web_shop"))
+    else:
+        for other in ("-Fd", "-Ft"):
+            run(build, "pg_dump", origin.conninfo(DATABASE), other, f"--file={server_dir / other}")
+            assert examined(OwnData(source=str(server_dir / other))).form == "archive"
     data = examined(OwnData(source=str(dump), analyze=form == "created"))
     assert data.form == ("plain" if form == "created" else "archive")
     details = loaded(data, build, account, server_dir / "data")
@@ -173,18 +194,16 @@ def test_a_dump_of_an_older_version_is_loaded_on_the_newest(
 ) -> None:
     newest = build_of(Cache.open(), NEWEST_MAJOR)
     run(build, "pg_dump", origin.conninfo(DATABASE), "-Fp", f"--file={server_dir / 'shop.sql'}")
-    with (server_dir / "shop.sql").open("rb") as plain, gzip.open(server_dir / "s.gz", "wb") as packed:
-        shutil.copyfileobj(plain, packed)
+    (server_dir / "s.gz").write_bytes(gzip.compress((server_dir / "shop.sql").read_bytes()))
     details = loaded(server_dir / "s.gz", newest, account, server_dir / "data")
     with opened(newest, account, server_dir / "data", details["database"]) as connection:
         require_the_shop(connection)
 
 
+@needs_pg_dump
 def test_a_database_is_read_once_without_write_access_and_by_selected_tables(
     origin: Server, build: Build, account: Account, server_dir: Path
 ) -> None:
-    if not build.has("pg_dump"):
-        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
     store = NamedDataStore(server_dir, system_builds)
     dsn = origin.conninfo(DATABASE)
     named = store.add("shop", OwnData(source=dsn), Selection(("customer", "product", "sold")))
@@ -206,9 +225,8 @@ def test_a_database_is_read_once_without_write_access_and_by_selected_tables(
     assert len(store.names()) == 1
 
 
+@needs_pg_dump
 def test_a_copy_is_masked_as_the_manual_shows(origin: Server, build: Build, server_dir: Path) -> None:
-    if not build.has("pg_dump"):
-        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
     page = (Path(__file__).parents[1] / "README.md").read_text()
     mask = page.partition("`mask.sql`:\n\n```sql\n")[2].partition("```")[0]
     with origin.connect() as connection:
@@ -312,11 +330,10 @@ def odd_origin(
         yield server
 
 
+@needs_pg_dump
 def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
     odd_origin: Server, build: Build, account: Account, server_dir: Path
 ) -> None:
-    if not build.has("pg_dump"):
-        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
     store = NamedDataStore(server_dir, system_builds)
     with odd_origin.connect() as connection:
         connection.execute("SELECT pg_stat_statements_reset()")
@@ -337,7 +354,7 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
         "public.of_remote (0 instead of 30 rows), public.stale (990 instead of 1,000 rows)",
     ]
     with opened(build, account, server_dir / "data", details["database"]) as connection:
-        for query, expected in {
+        expected = {
             "SELECT count(*) FROM all_hidden": 990,
             "SELECT count(*) FROM of_clerk": 990,
             "SELECT secure_count()": 990,
@@ -346,21 +363,17 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
             "SELECT count(*) FROM pg_user_mapping": 0,
             "SELECT relkind::text FROM pg_class WHERE relname = 'remote'": "r",
             "SELECT rolsuper AND NOT rolcanlogin FROM pg_roles WHERE rolname = 'boss'": True,
-            "SELECT count(*) FROM ddl_log": 1,
-        }.items():
-            if "ddl_log" in query:
-                before = value(connection, query)
-                connection.execute("CREATE TABLE another ()")
-                assert value(connection, query) == before + expected
-            else:
-                assert value(connection, query) == expected, query
+        }
+        require_values(connection, expected)
+        before = value(connection, "SELECT count(*) FROM ddl_log")
+        connection.execute("CREATE TABLE another ()")
+        assert value(connection, "SELECT count(*) FROM ddl_log") == before + 1
 
 
+@needs_pg_dump
 def test_a_role_that_cannot_switch_statistics_off_reads_what_it_may_and_is_warned(
     odd_origin: Server, build: Build, account: Account, server_dir: Path
 ) -> None:
-    if not build.has("pg_dump"):
-        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
     with odd_origin.connect("odd") as connection:
         connection.execute("CREATE ROLE reader LOGIN; GRANT USAGE ON SCHEMA sales TO reader")
         connection.execute("GRANT SELECT ON sales.visit, sales.lower TO reader")
@@ -410,23 +423,16 @@ def test_a_dsn_means_the_database_that_it_resolves_to(
     assert len(found) == 4
 
 
+@needs_pg_dump
 def test_a_copy_with_other_rows_than_its_origin_is_an_error(
     odd_origin: Server, build: Build, account: Account, server_dir: Path
 ) -> None:
-    if not build.has("pg_dump"):
-        pytest.skip(f"NOT TESTED: {build.label} has no pg_dump")
     store = NamedDataStore(server_dir, system_builds)
-    data = store.add(
-        "odd", OwnData(source=odd_origin.conninfo("odd")), Selection(("hidden", "all_hidden"))
-    ).data
-    path = Path(data.path)
-    path.write_bytes(
-        gzip.compress(
-            gzip.decompress(path.read_bytes()).replace(
-                b'"boss", "is_superuser": true', b'"boss", "is_superuser": false'
-            )
-        )
-    )
+    selection = Selection(("hidden", "all_hidden"))
+    path = Path(store.add("odd", OwnData(source=odd_origin.conninfo("odd")), selection).data.path)
+    of_boss = b'"boss", "is_superuser": %b'
+    dump = gzip.decompress(path.read_bytes()).replace(of_boss % b"true", of_boss % b"false")
+    path.write_bytes(gzip.compress(dump))
     with pytest.raises(DatasetError, match=r"public\.all_hidden \(an error instead of 990 rows\)"):
         loaded(examined(OwnData(source=str(path))), build, account, server_dir / "data")
 
@@ -434,7 +440,6 @@ def test_a_copy_with_other_rows_than_its_origin_is_an_error(
 def test_a_base_backup_contacts_nobody_and_leaves_settings_behind(
     origin: Server, build: Build, account: Account, server_dir: Path
 ) -> None:
-    backup = server_dir / "backup"
     with closing(socket.create_server(("127.0.0.1", 0))) as production:
         production.setblocking(False)
         publisher = f"host=127.0.0.1 port={production.getsockname()[1]} connect_timeout=2"
@@ -447,8 +452,7 @@ def test_a_base_backup_contacts_nobody_and_leaves_settings_behind(
             connection.execute("ALTER DATABASE pgdyno_data SET work_mem = '1MB'")
             connection.execute("ALTER DATABASE pgdyno_data SET search_path = public, pg_catalog")
             connection.execute("ALTER SYSTEM SET maintenance_work_mem = '77MB'")
-        place = (f"--host={origin.socket.path}", "--username=pgdyno")
-        run(build, "pg_basebackup", f"--pgdata={backup}", "--checkpoint=fast", "--no-sync", *place)
+        backup = backup_of(origin, build, server_dir / "backup")
         with origin.connect(DATABASE) as connection:
             connection.execute("DELETE FROM pg_subscription")
             connection.execute("SELECT pg_drop_replication_slot('held')")
@@ -464,12 +468,15 @@ def test_a_base_backup_contacts_nobody_and_leaves_settings_behind(
         ]
         with opened(build, account, data_dir, DATABASE) as connection:
             require_the_shop(connection)
-            assert value(connection, "SELECT count(*) FROM pg_subscription") == 0
-            assert value(connection, "SELECT count(*) FROM pg_replication_slots") == 0
-            assert value(connection, "SHOW work_mem") == "4MB"
-            assert value(connection, "SHOW maintenance_work_mem") == "64MB"
-            assert value(connection, "SHOW search_path") == "public, pg_catalog"
-            assert not value(connection, "SELECT pg_is_in_recovery()")
+            expected = {
+                "SELECT count(*) FROM pg_subscription": 0,
+                "SELECT count(*) FROM pg_replication_slots": 0,
+                "SHOW work_mem": "4MB",
+                "SHOW maintenance_work_mem": "64MB",
+                "SHOW search_path": "public, pg_catalog",
+                "SELECT pg_is_in_recovery()": False,
+            }
+            require_values(connection, expected)
         with pytest.raises(BlockingIOError):
             production.accept()
 
@@ -477,18 +484,15 @@ def test_a_base_backup_contacts_nobody_and_leaves_settings_behind(
 def test_a_backup_has_local_tables_in_place_of_foreign_ones_and_no_dblink(
     odd_origin: Server, build: Build, account: Account, server_dir: Path
 ) -> None:
-    if not build.has("pg_basebackup"):
-        pytest.skip(f"NOT TESTED: {build.label} has no pg_basebackup")
-    place = (f"--host={odd_origin.socket.path}", "--username=pgdyno")
-    run(build, "pg_basebackup", f"--pgdata={server_dir / 'b'}", "--checkpoint=fast", "--no-sync", *place)
-    data = examined(OwnData(source=str(server_dir / "b"), database="odd"))
+    backup = backup_of(odd_origin, build, server_dir / "backup")
+    data = examined(OwnData(source=str(backup), database="odd"))
     data_dir = server_dir / "data"
     assert loaded(data, build, account, data_dir)["changes"] == [
         "foreign tables are empty local tables: public.parted_2, public.remote",
         "dblink returns no row to its callers: public.linked",
     ]
     with opened(build, account, data_dir, "odd") as connection:
-        for query, expected in {
+        expected = {
             "SELECT count(*) FROM remote": 0,
             "SELECT count(*) FROM above_remote": 0,
             "SELECT count(*) FROM pg_foreign_server": 0,
@@ -496,8 +500,8 @@ def test_a_backup_has_local_tables_in_place_of_foreign_ones_and_no_dblink(
             "SELECT count(*) FROM parted": 1,
             "SELECT count(*) FROM all_hidden": 990,
             "SELECT count(*) FROM dblink('host=nowhere', 'SELECT 1') AS t (n int)": 0,
-        }.items():
-            assert value(connection, query) == expected, query
+        }
+        require_values(connection, expected)
         connection.execute(
             "INSERT INTO remote VALUES (1, (SELECT string_agg(n::text, ' ') FROM"
             " generate_series(1, 100000) AS n))"
@@ -514,9 +518,7 @@ def test_a_backup_has_local_tables_in_place_of_foreign_ones_and_no_dblink(
 def test_a_backup_is_one_dataset_for_all_builds_of_its_version_and_needs_its_wal(
     origin: Server, build: Build, account: Account, server_dir: Path
 ) -> None:
-    backup = server_dir / "backup"
-    place = (f"--host={origin.socket.path}", "--username=pgdyno")
-    run(build, "pg_basebackup", f"--pgdata={backup}", "--checkpoint=fast", "--no-sync", *place)
+    backup = backup_of(origin, build, server_dir / "backup")
     data = examined(OwnData(source=str(backup)))
     key = dataset_key(build, parameters(data), InitOptions())
     assert key.build_id == f"postgresql-{build.version.major}"
