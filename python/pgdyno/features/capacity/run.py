@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
 
 from pgdyno.analysis.telemetry.percentiles import limited_ms, merge
 from pgdyno.features.capacity.search import CLOSED_LOOP_S, next_rate, step_s
@@ -20,6 +22,7 @@ from pgdyno.measure.progress import PreparationStep
 from pgdyno.measure.trial import Lab, RunningTrial
 from pgdyno.results.records import CapacitySearch, Counts, Measure
 from pgdyno.results.records import Slice as Driven
+from pgdyno.server.engine import Event
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 from pgdyno.study.values import LatencyLimit, SearchStep, capacity, parse_limit
 from pgdyno.workloads.workload import workload_of
@@ -37,9 +40,10 @@ def search_capacities(
     assert lab.study.capacity is not None
     limit = parse_limit(lab.study.capacity)
     rng = random.Random(f"search:{block.seed}")
+    drive = partial(_drive, lab, block, trials, targets)
     lab.watch(PreparationStep("measuring the arms in a closed loop"))
     order = rng.sample(range(len(targets)), len(targets))
-    closed, run = _closed_loop(lab, block, trials, targets, [*order, *reversed(order)])
+    closed, run = _closed_loop(drive, [*order, *reversed(order)])
     if not run.complete:
         return _cut_short(run)
     tried: dict[int, list[SearchStep]] = {target: [] for target in range(len(targets))}
@@ -49,7 +53,16 @@ def search_capacities(
         if not rates:
             break
         lab.watch(PreparationStep(f"searching the capacity, step {number}"))
-        run = _step(lab, block, number, trials, targets, rates, limit, rng)
+        slices = [
+            PlannedSlice(
+                target,
+                Role.MEASURE,
+                step_s(rates[target], limit, lab.study.slice_s, lab.study.discard_s),
+                0,
+            )
+            for target in rng.sample(sorted(rates), len(rates))
+        ]
+        run = drive(slices, number, rates)
         if not run.complete:
             return _cut_short(run)
         for target, rate in rates.items():
@@ -71,62 +84,41 @@ def _cut_short(run: EngineRun) -> EngineRun:
     return replace(run, before="while searching for the capacity: ")
 
 
-def _closed_loop(
-    lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial], targets: Targets, order: Sequence[int]
-) -> tuple[list[float], EngineRun]:
-    """Return the transactions per second of each target, and the run."""
-    slices = [
-        PlannedSlice(target, Role.MEASURE, CLOSED_LOOP_S, i // len(targets)) for i, target in enumerate(order)
+def _drive(
+    lab: Lab,
+    block: PlannedBlock,
+    trials: Mapping[int, RunningTrial],
+    targets: Targets,
+    slices: Sequence[PlannedSlice],
+    number: int = 0,
+    rates: Mapping[int, float] = MappingProxyType({}),
+    on_event: Callable[[Event], None] = lambda _: None,
+) -> EngineRun:
+    """Run one step of the search; a target without a rate has a closed loop."""
+    drivings = [
+        driving_at(lab.study.driving(index), rates.get(target)) for target, index in enumerate(trials)
     ]
-    driven: list[list[Driven]] = [[] for _ in targets]
-    drivings = [driving_at(lab.study.driving(index), None) for index in trials]
-    specification = drive_specification(drivings[0], block.seed, slices, targets, drivings)
+    specification = drive_specification(drivings[0], block.seed + number, slices, targets, drivings)
+    return run_drive(specification, lab.interruption, on_event, start=lab.engine_of(block.seed))
 
-    def on_event(event: Mapping[str, object]) -> None:
+
+def _closed_loop(drive: Callable[..., EngineRun], order: Sequence[int]) -> tuple[list[float], EngineRun]:
+    """Return the transactions per second of each target, and the run; ``order`` has each target twice."""
+    n = len(order) // 2
+    slices = [PlannedSlice(target, Role.MEASURE, CLOSED_LOOP_S, i // n) for i, target in enumerate(order)]
+    driven: list[list[Driven]] = [[] for _ in range(n)]
+
+    def on_event(event: Event) -> None:
         if event["event"] == "slice":
-            driven[int(str(event["target"]))].append(slice_from(event))
+            driven[event["target"]].append(slice_from(event))
 
-    run = run_drive(
-        specification,
-        lab.interruption,
-        on_event,
-        start=lab.engine_of(block.seed),
-    )
+    run = drive(slices, on_event=on_event)
     rates = []
     for pieces in driven:
         counted_s = sum(piece.counted_s for piece in pieces)
         executed = sum(counts.executed for piece in pieces for counts in piece.kinds.values())
         rates.append(max(1.0, executed / counted_s) if counted_s else 1.0)
     return rates, run
-
-
-def _step(
-    lab: Lab,
-    block: PlannedBlock,
-    number: int,
-    trials: Mapping[int, RunningTrial],
-    targets: Targets,
-    rates: Mapping[int, float],
-    limit: LatencyLimit,
-    rng: random.Random,
-) -> EngineRun:
-    """Run one slice of each target whose search continues."""
-    study = lab.study
-    order = rng.sample(sorted(rates), len(rates))
-    slices = [
-        PlannedSlice(target, Role.MEASURE, step_s(rates[target], limit, study.slice_s, study.discard_s), 0)
-        for target in order
-    ]
-    drivings = [
-        driving_at(lab.study.driving(index), rates.get(target)) for target, index in enumerate(trials)
-    ]
-    specification = drive_specification(drivings[0], block.seed + number, slices, targets, drivings)
-    return run_drive(
-        specification,
-        lab.interruption,
-        lambda _: None,
-        start=lab.engine_of(block.seed),
-    )
 
 
 def _latency_ms(run: EngineRun, target: int, limit: LatencyLimit) -> float:

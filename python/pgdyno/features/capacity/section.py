@@ -19,7 +19,7 @@ from pgdyno.analysis.comparison import Decision, Verdict, decide
 from pgdyno.analysis.finding_fields import ShownAs, about
 from pgdyno.analysis.statistics.intervals import Method, own_level, simultaneous, summarize
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.features.factors.effects import FactorialDesign, Levels, counted_passes, design_of
+from pgdyno.features.factors.effects import HIGHER, FactorialDesign, Levels, counted_passes, design_of
 from pgdyno.features.factors.scalability import baseline_of, curve_name
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
@@ -168,11 +168,11 @@ def _changes(
     margin: float,
     method: Method,
 ) -> list[CapacityChange]:
-    logs = []
-    for name, baseline in pairs:
-        one, other = arms[name].by_pass, arms[baseline].by_pass
-        logs.append([math.log(one[number] / other[number]) for number in sorted(set(one) & set(other))])
-    there = [(pair, d) for pair, d in zip(pairs, logs, strict=True) if d]
+    there = []
+    for pair in pairs:
+        one, other = (arms[name].by_pass for name in pair)
+        if d := [math.log(one[number] / other[number]) for number in sorted(set(one) & set(other))]:
+            there.append((pair, d))
     summaries = simultaneous([partial(summarize, d, method=method) for _, d in there], confidence)
     return [
         CapacityChange(*pair, summary.percent(Better.MORE), decide(summary, Better.MORE, margin, confidence))
@@ -196,7 +196,7 @@ def latency_chart(found: Capacity) -> list[Panel]:
     if not known or len(rates) < 2:
         return []
     limit_ms = found.limit.latency_s * 1e3
-    title = f"p{100 * found.limit.quantile:.6g} by rate, with the limit"
+    title = f"{_percentile(found)} by rate, with the limit"
     return [Panel(title, _picture(arms, rates, logarithmic([*known, limit_ms], "ms", factor=1.3), limit_ms))]
 
 
@@ -233,14 +233,6 @@ def _picture(arms: Sequence[ArmCapacity], rates: Sequence[float], y: Axis, limit
     return plot("Latency by rate", x, y, [limit, *of_arms], legend=legend)
 
 
-LARGER = {
-    Verdict.FASTER: "higher",
-    Verdict.SLOWER: "lower",
-    Verdict.SAME: "same",
-    Verdict.UNDECIDED: "undecided",
-}
-
-
 def sections(findings: StudyFindings) -> Iterator[Section]:
     """Yield the section of a study with a latency limit."""
     if found := capacity_of(findings.cases):
@@ -268,9 +260,11 @@ def capacity_section(found: Capacity, plan: Study) -> Section:
 
 def limit_text(found: Capacity) -> str:
     """Return the latency limit, for example ``p99 < 20 ms``."""
-    percentile = f"p{100 * found.limit.quantile:.6g}"
-    limit_ms = found.limit.latency_s * 1e3
-    return f"{percentile} < {given_number(limit_ms)}{NO_BREAK}ms"
+    return f"{_percentile(found)} < {given_number(found.limit.latency_s * 1e3)}{NO_BREAK}ms"
+
+
+def _percentile(found: Capacity) -> str:
+    return f"p{100 * found.limit.quantile:.6g}"
 
 
 def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
@@ -278,24 +272,20 @@ def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
     passes = len(kept.by_pass) + kept.above + kept.below
     if not passes:
         return f"{kept.name}: capacity unknown, because no pass has enough transactions at every rate."
-    parts = []
-    if kept.above:
-        highest = f"{group_digits(kept.rates[-1], 0)}{NO_BREAK}{UNIT}"
-        parts.append(
-            f"{kept.above} of {counted_passes(passes)} meet {limit_text(found)} at {highest}, "
-            "the highest rate of the study (add higher rates)"
-        )
-    if kept.below:
-        lowest = f"{group_digits(kept.rates[0], 0)}{NO_BREAK}{UNIT}"
-        parts.append(
-            f"{kept.below} of {counted_passes(passes)} exceed {limit_text(found)} at {lowest}, "
-            "the lowest rate of the study (add lower rates)"
-        )
+    ends = (
+        (kept.above, "meet", -1, "highest rate of the study (add higher rates)"),
+        (kept.below, "exceed", 0, "lowest rate of the study (add lower rates)"),
+    )
+    parts = [
+        f"{n} of {counted_passes(passes)} {verb} {limit_text(found)} at "
+        f"{group_digits(kept.rates[end], 0)}{NO_BREAK}{UNIT}, the {which}"
+        for n, verb, end, which in ends
+        if n
+    ]
     if parts or kept.capacity is None:
         return f"{kept.name}: capacity unknown: {'; '.join(parts)}."
-    interval = _interval(kept.capacity)
-    rate = _rate(kept.capacity)
-    return f"{kept.name} meets {limit_text(found)} up to {rate}{NO_BREAK}{UNIT} ({interval})."
+    rate = f"{_rate(kept.capacity)}{NO_BREAK}{UNIT}"
+    return f"{kept.name} meets {limit_text(found)} up to {rate} ({_interval(kept.capacity)})."
 
 
 def _rate(capacity: Estimate) -> str:
@@ -312,9 +302,10 @@ def _interval(estimate: Estimate, text: str | None = None) -> str:
 
 def capacity_change_sentence(change: CapacityChange) -> str:
     """Return the change and its verdict, for example ``18 vs. 17: capacity +4.2% (…): higher.``"""
-    verdict = {
-        Verdict.SAME: f"equivalent (margin {given_percent(change.decision.margin)})",
-    }.get(change.decision.verdict, LARGER[change.decision.verdict])
+    decision = change.decision
+    verdict = HIGHER[decision.verdict]
+    if decision.verdict is Verdict.SAME:
+        verdict = f"equivalent (margin {given_percent(decision.margin)})"
     size = result_tables.change_text(change.percent, "%")
     interval = _interval(change.percent, change.percent.signed_interval_text)
     return f"{change.name} vs. {change.baseline}: capacity {size} ({interval}): {verdict}."
@@ -337,7 +328,7 @@ def capacities(found: Capacity, plan: Study) -> Table:
                 kept.name,
                 cell,
                 result_tables.with_interval(change.percent, plan.confidence) if change else "",
-                LARGER[change.decision.verdict] if change else "",
+                HIGHER[change.decision.verdict] if change else "",
                 str(len(kept.by_pass) + kept.above + kept.below),
             ]
         )
@@ -360,9 +351,8 @@ def limit_latency_table(found: Capacity) -> Table:
     rates = sorted({rate for kept in found.arms for rate in kept.rates})
     columns = [f"{group_digits(rate, 0)}{NO_BREAK}{UNIT}" for rate in rates]
     rows = [[kept.name, *(_latency(kept.latency_ms.get(rate)) for rate in rates)] for kept in found.arms]
-    percentile = limit_text(found).split(" ")[0]
     return Table(
-        title=f"{percentile} at each rate, ms (lower is better)",
+        title=f"{_percentile(found)} at each rate, ms (lower is better)",
         columns=("arm", *columns),
         rows=rows,
         note=(

@@ -118,33 +118,32 @@ class Law:
 
 def fit_curves(clients: Floats, logs: Floats) -> Law:
     """Fit curves to ln X. ``logs``: (curves, numbers of clients), at least three numbers of clients."""
-    terms, times = _line(clients, logs)
-    best = np.zeros((len(times), 3))
-    least = np.full(len(times), np.inf)
-    for free in PARAMETER_SETS:
-        for solution in _steps(terms[:, free], times):
-            whole = np.zeros_like(best)
-            whole[:, free] = solution
-            error = _error(terms, whole, times)
-            better = (solution >= 0).all(axis=1) & (whole[:, 0] > 0) & (error < least)
-            best[better], least[better] = whole[better], error[better]
-    return _law(best)
+    return _law(_best(clients, logs, PARAMETER_SETS, 0.0)[0])
 
 
 def fit_without_bounds(clients: Floats, logs: Floats) -> Law:
     """Fit curves with σ and κ also below 0. A curve without a positive λ is fitted with the bounds."""
-    terms, times = _line(clients, logs)
-    best, least = np.zeros((len(times), 3)), np.full(len(times), np.inf)
-    for solution in _steps(terms, times):
-        error = _error(terms, solution, times)
-        better = (solution[:, 0] > 0) & (error < least)
-        best[better], least[better] = solution[better], error[better]
+    best, least = _best(clients, logs, PARAMETER_SETS[:1], -math.inf)
     lost = ~np.isfinite(least)
     if lost.any():
-        kept = fit_curves(clients, np.atleast_2d(logs)[lost])
-        best[lost] = np.stack([np.ones(lost.sum()), kept.sigma, kept.kappa], axis=1)
-        best[lost] /= kept.rate_of_one[:, None]
+        best[lost] = _best(clients, np.atleast_2d(logs)[lost], PARAMETER_SETS, 0.0)[0]
     return _law(best)
+
+
+def _best(
+    clients: Floats, logs: Floats, sets: Sequence[Sequence[int]], bound: float
+) -> tuple[Floats, Floats]:
+    """Return a, b, c of the best curves and their errors, with the sets of free parameters."""
+    terms, times = _line(clients, logs)
+    best, least = np.zeros((len(times), 3)), np.full(len(times), np.inf)
+    for free in sets:
+        for solution in _steps(terms[:, free], times):
+            whole = np.zeros_like(best)
+            whole[:, free] = solution
+            error = _error(terms, whole, times)
+            better = (solution >= bound).all(axis=1) & (whole[:, 0] > 0) & (error < least)
+            best[better], least[better] = whole[better], error[better]
+    return best, least
 
 
 def _line(clients: Floats, logs: Floats) -> tuple[Floats, Floats]:
@@ -626,15 +625,7 @@ def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
     for number, of in enumerate(shown):
         at = np.geomspace(of.clients[0], of.clients_max, STEPS)
         law = [(n, float(rate)) for n, rate in zip(at, of.law.at(at), strict=True)]
-        dots = [
-            Point(
-                n,
-                level.value,
-                f"{of.name}, {n} clients: {level.value_text} ({level.interval_text})",
-                *_interval_ends(level),
-            )
-            for n, level in of.measured.items()
-        ]
+        dots = _dots(of.name, of.measured, "value_text", "interval_text")
         marks += [trace(law, f"curve {arm_class(number)}"), dotted(dots, arm_class(number), joined=False)]
     x, y = _clients_axis(of.clients for of in shown), logarithmic(ends, unit)
     legend = {of.name: number for number, of in enumerate(shown)}
@@ -645,15 +636,7 @@ def _ratio_panel(differences: Sequence[CurveDifference], numbers: Mapping[str, i
     ends = [end for of in differences for ratio in of.ratios.values() for end in _interval_ends(ratio)]
     marks = [
         dotted(
-            [
-                Point(
-                    n,
-                    ratio.value,
-                    f"{of.name}, {n} clients: {ratio.signed_text} ({ratio.signed_interval_text})",
-                    *_interval_ends(ratio),
-                )
-                for n, ratio in of.ratios.items()
-            ],
+            _dots(of.name, of.ratios, "signed_text", "signed_interval_text"),
             arm_class(numbers[of.name]),
             aside=4.0 * (i - (len(differences) - 1) / 2),
         )
@@ -663,6 +646,19 @@ def _ratio_panel(differences: Sequence[CurveDifference], numbers: Mapping[str, i
     return plot(
         "Change by number of clients", x, y, marks, legend={of.name: numbers[of.name] for of in differences}
     )
+
+
+def _dots(name: str, by_clients: Mapping[int, Estimate], value: str, interval: str) -> list[Point]:
+    """Return the dots of a curve; ``value`` and ``interval`` are the texts of their titles."""
+    return [
+        Point(
+            n,
+            of.value,
+            f"{name}, {n} clients: {getattr(of, value)} ({getattr(of, interval)})",
+            *_interval_ends(of),
+        )
+        for n, of in by_clients.items()
+    ]
 
 
 def _interval_ends(estimate: Estimate) -> tuple[float, float]:

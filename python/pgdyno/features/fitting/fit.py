@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.levels import (
@@ -19,7 +20,7 @@ from pgdyno.features.fitting.levels import (
     FittedTo,
     fit_of,
     level_changes,
-    ratio,
+    ratio_changes,
     with_dropped_levels,
     with_fewer_levels,
 )
@@ -32,13 +33,15 @@ from pgdyno.features.fitting.rules import (
     SLICES_MIN,
     WINDOW_MIN_S,
     DataFactor,
+    FitMachine,
+    FitTask,
     Layout,
-    Memories,
     RequestedLengths,
     Room,
     Scales,
     checkpoints_of,
     contrasted_of,
+    data_changes,
     data_sizes,
     factor_of,
     fit_clients,
@@ -49,7 +52,6 @@ from pgdyno.features.fitting.rules import (
     fit_settings,
     lay_out,
     quantity,
-    ratio_changes,
     run_changes,
     shared_buffers_of,
     shortest,
@@ -57,6 +59,7 @@ from pgdyno.features.fitting.rules import (
 from pgdyno.features.planning.cost import (
     Costs,
     aa_share,
+    arms_of,
     costs_of,
     data_s,
     pass_s,
@@ -68,7 +71,7 @@ from pgdyno.features.planning.cost import (
 )
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Case, cases_of, setting_of
-from pgdyno.study.sizing import TOGETHER, MachineSize, default_slice_s, slice_s_of
+from pgdyno.study.sizing import TOGETHER, default_slice_s, slice_s_of
 from pgdyno.study.study_file import StudyFile, level_names
 from pgdyno.study.values import Level, level_name
 from pgdyno.units import format_duration, format_size
@@ -92,6 +95,16 @@ class Asked:
     cores: int
     memory_bytes: int
 
+    @cached_property
+    def costs(self) -> Costs:
+        """Costs by case and arm."""
+        return costs_of(cases_of(self.file))
+
+    @property
+    def clients(self) -> int:
+        """Largest number of clients."""
+        return max(arm.clients for arm in arms_of(self.costs))
+
 
 def losses(original: StudyFile, source: Asked, fitted: Asked) -> list[FitChange]:
     """Return the changes that lose the question of ``original``; none if it is kept.
@@ -99,22 +112,31 @@ def losses(original: StudyFile, source: Asked, fitted: Asked) -> list[FitChange]
     ``source`` is the study without the levels that the fit dropped, before its sizes changed.
     """
     found = [*_dropped(original, fitted.file), *_equal_settings(source.file, fitted.file)]
-    before, after = (costs_of(cases_of(one.file)) for one in (source, fitted))
-    memories = Memories(source.memory_bytes, fitted.memory_bytes)
-    found += _data_ratios(before, after, memories)
-    found += _checkpoints(source.file, fitted.file, before)
-    found += _clients(source, fitted, before, after)
+    sizes, buffers, checkpoints = (
+        [of(source), of(fitted)]
+        for of in (
+            lambda one: data_sizes(one.costs),
+            lambda one: shared_buffers_of(one.costs),
+            lambda one: checkpoints_of(one.file),
+        )
+    )
+    for then, here in zip(*sizes, strict=False):
+        was, now = then / source.memory_bytes, here / fitted.memory_bytes
+        if max(was, now) > RATIO_MAX:
+            where = " at the source only" if was > now else ""
+            found += ratio_changes(DATA_TO_MEMORY, was, now, f"data larger than the memory{where}")
+    for then, here in zip(*buffers, strict=False):
+        was, now = max(sizes[0]) / then, max(sizes[1]) / here
+        found += ratio_changes("data : shared_buffers", was, now, f"shared_buffers {format_size(here)}")
+    writes = any(arm.writes for arm in arms_of(source.costs))
+    for was, now in zip(*checkpoints, strict=False):
+        if writes and min(was, now) < CHECKPOINTS_MIN:
+            why = "the window is too short for checkpoints"
+            found += ratio_changes("timed checkpoints per window", was, now, why)
+    if source.clients != fitted.clients:
+        was, now = (one.clients / one.cores for one in (source, fitted))
+        found += ratio_changes("clients : cores", was, now, "clients are whole")
     return list(dict.fromkeys(found))
-
-
-def memory_needed_bytes(
-    lost: Sequence[FitChange], before: Costs, after: Costs, source_bytes: int
-) -> int | None:
-    """Return the memory with which the data keep their ratio to it; None if that ratio is kept."""
-    if not any(change.key == DATA_TO_MEMORY for change in lost):
-        return None
-    was, now = max(data_sizes(before)), max(data_sizes(after))
-    return round(source_bytes * now / was)
 
 
 def _dropped(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:
@@ -177,51 +199,6 @@ def _value(name: str, text: str | None) -> object:
 DATA_TO_MEMORY = "data : memory"
 
 
-def _is_near(was: float, now: float) -> bool:
-    return 1 / RATIO_MAX <= now / was <= RATIO_MAX
-
-
-def _data_ratios(before: Costs, after: Costs, memories: Memories) -> Iterator[FitChange]:
-    sizes = [data_sizes(costs) for costs in (before, after)]
-    for then, here in zip(*sizes, strict=False):
-        was, now = then / memories.before, here / memories.after
-        if max(was, now) > RATIO_MAX and not _is_near(was, now):
-            why = (
-                "data larger than the memory at the source only"
-                if was > now
-                else "data larger than the memory"
-            )
-            yield FitChange(DATA_TO_MEMORY, ratio(was), ratio(now), why)
-    largest = [max(of) for of in sizes]
-    for then, here in zip(*(shared_buffers_of(costs) for costs in (before, after)), strict=False):
-        was, now = largest[0] / then, largest[1] / here
-        if not _is_near(was, now):
-            yield FitChange(
-                "data : shared_buffers", ratio(was), ratio(now), f"shared_buffers {format_size(here)}"
-            )
-
-
-def _checkpoints(before: StudyFile, after: StudyFile, costs: Costs) -> Iterator[FitChange]:
-    if not any(arm.writes for case in costs for arm in case):
-        return
-    for was, now in zip(checkpoints_of(before), checkpoints_of(after), strict=False):
-        if not _is_near(was, now) and min(was, now) < CHECKPOINTS_MIN:
-            yield FitChange(
-                "timed checkpoints per window",
-                ratio(was),
-                ratio(now),
-                "the window is too short for checkpoints",
-            )
-
-
-def _clients(source: Asked, fitted: Asked, before: Costs, after: Costs) -> Iterator[FitChange]:
-    was, now = (max(arm.clients for case in costs for arm in case) for costs in (before, after))
-    if not _is_near(was / source.cores, now / fitted.cores) and was != now:
-        yield FitChange(
-            "clients : cores", ratio(was / source.cores), ratio(now / fitted.cores), "clients are whole"
-        )
-
-
 # ----------------------------------------------------------------------
 # Fit of a study to a machine and a time budget, which keeps the characteristic ratios. Pure.
 #
@@ -238,13 +215,6 @@ LONG_WINDOW_S = 600.0
 
 
 @dataclass(frozen=True)
-class FitMachine(MachineSize):
-    """Machine to which a study is fitted: available cores, memory, and free space on the disk of the data."""
-
-    disk_free_bytes: int
-
-
-@dataclass(frozen=True)
 class Fitted:
     """The fitted study, and all changes.
 
@@ -257,24 +227,6 @@ class Fitted:
     lost: tuple[FitChange, ...] = ()
     memory_bytes: int | None = None
     dropped: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _Fit:
-    """Task of a fit. ``cores`` and ``memory`` are ratios of this machine to the source."""
-
-    machine: FitMachine
-    minutes: float
-    cores: float
-    memory: float
-    contrasted: frozenset[str]
-    is_from_elsewhere: bool  # the file names the machine of its numbers; else they are for this one
-    is_settled: bool  # the file is already fitted to this machine
-    asks: bool = False  # data and windows are large enough to keep the question of the source
-
-    @property
-    def time_s(self) -> float:
-        return 60 * self.minutes
 
 
 @dataclass(frozen=True)
@@ -295,7 +247,7 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
     """
     made_for = _made_for(file)
     before = costs_of(cases_of(file))
-    task = _Fit(
+    task = FitTask(
         machine,
         minutes,
         machine.cores / made_for.cores if made_for else 1.0,
@@ -319,13 +271,13 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
     fitted, found = _applied(task, draft)
     changes += found
     changes += run_changes(scheduled, fitted, draft.layout, task.time_s, machine)
-    memories = Memories(made_for.memory_bytes, machine.memory_bytes) if made_for else None
     before, after = costs_of(cases_of(draft.file)), costs_of(cases_of(fitted))
-    changes += ratio_changes(before, after, memories, task.contrasted)
+    changes += data_changes(before, after, task, None if made_for is None else made_for.memory_bytes)
     lost = _lost(task, file, draft.file, fitted, made_for)
-    needed_bytes = (
-        None if made_for is None else memory_needed_bytes(lost, before, after, made_for.memory_bytes)
-    )
+    needed_bytes = None  # the memory with which the data keep their ratio to it, if that is lost
+    if made_for is not None and any(change.key == DATA_TO_MEMORY for change in lost):
+        was, now = (max(data_sizes(costs)) for costs in (before, after))
+        needed_bytes = round(made_for.memory_bytes * now / was)
     if made_for is not None and (made_for != _as_made_for(machine) or draft.factor.value != 1):
         update = {"machine": _as_made_for(machine)}
         fitted = fitted.model_copy(update={"fit": fit_of(fitted).model_copy(update=update)})
@@ -343,7 +295,7 @@ def _dropped_parts(before: StudyFile, after: StudyFile) -> Iterator[str]:
 
 
 def _lost(
-    task: _Fit, file: StudyFile, before: StudyFile, fitted: StudyFile, made_for: FittedTo | None
+    task: FitTask, file: StudyFile, before: StudyFile, fitted: StudyFile, made_for: FittedTo | None
 ) -> list[FitChange]:
     """Return the changes that lose the question; ``before`` has the levels of the fitted file."""
     if made_for is None or task.is_settled:
@@ -352,7 +304,7 @@ def _lost(
     return losses(file, source, Asked(fitted, task.machine.cores, task.machine.memory_bytes))
 
 
-def _asking_draft(task: _Fit, file: StudyFile, left: StudyFile, made_for: FittedTo) -> _Draft | None:
+def _asking_draft(task: FitTask, file: StudyFile, left: StudyFile, made_for: FittedTo) -> _Draft | None:
     """Return a draft that keeps the question, with windows for checkpoints and few levels dropped."""
     asking = replace(task, asks=not task.is_settled)
     for one in with_dropped_levels(left):
@@ -384,21 +336,14 @@ def _made_for(file: StudyFile) -> FittedTo | None:
     return None if source is None else FittedTo(cores=source.cores, memory=source.memory_bytes)
 
 
-def _machine_changes(made_for: FittedTo | None, task: _Fit) -> list[FitChange]:
+def _machine_changes(made_for: FittedTo | None, task: FitTask) -> list[FitChange]:
     if made_for is None or (task.cores == 1 and task.memory == 1):
         return []
-    ours = task.machine
-    return [
-        FitChange(
-            "fit.machine",
-            f"{made_for.cores} cores, {format_size(made_for.memory_bytes)}",
-            f"{ours.cores} cores, {format_size(ours.memory_bytes)}",
-            "machine to which the study is fitted",
-        )
-    ]
+    then, here = (f"{of.cores} cores, {format_size(of.memory_bytes)}" for of in (made_for, task.machine))
+    return [FitChange("fit.machine", then, here, "machine to which the study is fitted")]
 
 
-def _full_length_draft(task: _Fit, file: StudyFile) -> _Draft | None:
+def _full_length_draft(task: FitTask, file: StudyFile) -> _Draft | None:
     """Return a draft with the lengths of the file, or None if it takes longer than the time budget."""
     budget_s = file.run.budget_s
     if budget_s is not None and budget_s > task.time_s:
@@ -414,7 +359,7 @@ def _full_length_draft(task: _Fit, file: StudyFile) -> _Draft | None:
     return _Draft(file, factor, None, _wanted(task, file, cases, factor, None), None)
 
 
-def _shortened_draft(task: _Fit, file: StudyFile) -> _Draft:
+def _shortened_draft(task: FitTask, file: StudyFile) -> _Draft:
     """Return a draft with shorter windows, then fewer levels, then fewer blocks."""
     left = file
     for left in with_dropped_levels(file):
@@ -431,7 +376,7 @@ def _shortened_draft(task: _Fit, file: StudyFile) -> _Draft:
     return replace(draft, layout=shortest(draft.wanted))
 
 
-def _laid_out(task: _Fit, file: StudyFile, blocks: int) -> _Draft | None:
+def _laid_out(task: FitTask, file: StudyFile, blocks: int) -> _Draft | None:
     """Return a draft with slices if possible and windows are short; None if the blocks do not fit."""
     draft = _draft(task, file, in_turns=True)
     layout = lay_out(draft.wanted, blocks)
@@ -442,55 +387,44 @@ def _laid_out(task: _Fit, file: StudyFile, blocks: int) -> _Draft | None:
     return None if layout is None else replace(draft, layout=layout)
 
 
-def _draft(task: _Fit, file: StudyFile, *, in_turns: bool) -> _Draft:
+def _draft(task: FitTask, file: StudyFile, *, in_turns: bool) -> _Draft:
     cases = cases_of(file)
     factor = _factor(task, file, cases, BLOCKS_BETTER)
     slice_s = _slice_s(task, file, cases, factor) if in_turns or file.run.schedule in TOGETHER else None
     return _Draft(file, factor, None, _wanted(task, file, cases, factor, slice_s), slice_s)
 
 
-def _factor(task: _Fit, file: StudyFile, cases: tuple[Case, ...], blocks: int | None) -> DataFactor:
+def _factor(task: FitTask, file: StudyFile, cases: tuple[Case, ...], blocks: int | None) -> DataFactor:
     room = Room(
+        task=task,
         study=cases[0].study,
-        disk_bytes=task.machine.disk_free_bytes,
-        cores=task.machine.cores,
-        minutes=task.minutes,
         growing_s=_growing_s(task, file, cases, is_shortened=blocks is not None),
         blocks=blocks if task.is_from_elsewhere else None,
-        is_settled=task.is_settled,
-        scales_settings=task.is_from_elsewhere,
-        keeps_buffers=task.asks,
         aa_share=aa_share(cases, in_slices=not fit_of(file).keep_schedule),
     )
-    return factor_of(costs_of(cases), room, task.memory, task.contrasted)
+    return factor_of(costs_of(cases), room)
 
 
-def _growing_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_shortened: bool) -> float:
+def _growing_s(task: FitTask, file: StudyFile, cases: tuple[Case, ...], *, is_shortened: bool) -> float:
     """Return the maximum time in which the data of a trial grow, before the window is known."""
     searched_s = max(search_s(case.study, task.machine) for case in cases)
-    return searched_s + _growing_in_window_s(task, file, cases, is_shortened=is_shortened)
-
-
-def _growing_in_window_s(
-    task: _Fit, file: StudyFile, cases: tuple[Case, ...], *, is_shortened: bool
-) -> float:
     window_s = min(task.time_s, _longest_window_s(task, cases))
     if not is_shortened:
-        return window_s
+        return searched_s + window_s
     share_s = task.time_s / sum(len(case.arms) for case in cases)
     least_s = max(WINDOW_MIN_S, fit_of(file).window_min_s or 0.0)
     if cases[0].study.transactions is not None:
         # A server may be faster than forecast, so the transactions may take all of its time.
-        return max(share_s, min(window_s, least_s))
+        return searched_s + max(share_s, min(window_s, least_s))
     slice_s = file.run.slice_s or _default_slice_s(task, file, cases)
-    return min(window_s, max(share_s / BLOCKS_MIN, least_s, (SLICES_MIN + 2) * slice_s))
+    return searched_s + min(window_s, max(share_s / BLOCKS_MIN, least_s, (SLICES_MIN + 2) * slice_s))
 
 
-def _longest_window_s(task: _Fit, cases: tuple[Case, ...]) -> float:
+def _longest_window_s(task: FitTask, cases: tuple[Case, ...]) -> float:
     return max(window_s(case.study, task.machine) for case in cases)
 
 
-def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: DataFactor) -> float | None:
+def _slice_s(task: FitTask, file: StudyFile, cases: tuple[Case, ...], factor: DataFactor) -> float | None:
     """Return the slice length, or None if the arms cannot take turns in slices."""
     costs, run = costs_of(cases), file.run
     if run.schedule in TOGETHER:
@@ -503,13 +437,13 @@ def _slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: DataF
     return slice_s if is_long_enough and fits else None
 
 
-def _default_slice_s(task: _Fit, file: StudyFile, cases: tuple[Case, ...]) -> float:
-    most_clients = max(arm.clients for case in costs_of(cases) for arm in case)
+def _default_slice_s(task: FitTask, file: StudyFile, cases: tuple[Case, ...]) -> float:
+    most_clients = max(arm.clients for arm in arms_of(costs_of(cases)))
     return default_slice_s(task.machine, most_clients, file.fleet.n)
 
 
 def _wanted(
-    task: _Fit, file: StudyFile, cases: tuple[Case, ...], factor: DataFactor, slice_s: float | None
+    task: FitTask, file: StudyFile, cases: tuple[Case, ...], factor: DataFactor, slice_s: float | None
 ) -> RequestedLengths:
     costs, study = costs_of(cases), cases[0].study
     sized = cases_of(fit_data(file, factor)[0])
@@ -529,17 +463,17 @@ def _wanted(
 
 
 def _checkpoint_window_s(
-    task: _Fit, file: StudyFile, cases: tuple[Case, ...], slice_s: float | None
+    task: FitTask, file: StudyFile, cases: tuple[Case, ...], slice_s: float | None
 ) -> float:
     """Return the shortest window with CHECKPOINTS_MIN checkpoints, if those of the source have as many."""
-    writes = any(arm.writes for case in costs_of(cases) for arm in case)
+    writes = any(arm.writes for arm in arms_of(costs_of(cases)))
     if not (task.asks and writes) or max(checkpoints_of(file), default=0) < CHECKPOINTS_MIN:
         return 0.0
     alternates = slice_s is not None and file.run.schedule != "duet"
     return CHECKPOINT_WINDOW_S / (min(len(case.arms) for case in cases) if alternates else 1)
 
 
-def _applied(task: _Fit, draft: _Draft) -> tuple[StudyFile, list[FitChange]]:
+def _applied(task: FitTask, draft: _Draft) -> tuple[StudyFile, list[FitChange]]:
     """Return the file with data, settings and run of the draft, and the changes."""
     sized, changes = fit_data(draft.file, draft.factor)
     windows = 1.0
@@ -611,21 +545,15 @@ def needs_of(file: StudyFile, machine: FitMachine, minutes: float, fitted: Fitte
     ``fitted`` is the fit of the file to the machine, which loses the question. More disk space is proposed
     only if no longer time is known to be enough.
     """
-    found = [
-        need
-        for need in (_more_minutes(file, machine, minutes), _less_memory(file, machine, minutes, fitted))
-        if need is not None
-    ]
-    if not found and (both := _less_memory_for_longer(file, machine, minutes)):
-        found.append(both)
-    if all(need.minutes is None for need in found):
-        found += filter(None, [_more_disk(file, machine, minutes)])
-    return found
-
-
-def _more_minutes(file: StudyFile, machine: FitMachine, minutes: float) -> Need | None:
+    found: list[Need | None] = [_less_memory(file, machine, minutes, fitted)]
     needed = _minutes(file, machine, minutes)
-    return None if needed is None else Need(needed, dropped=fit_study(file, machine, needed).dropped)
+    if needed is not None:
+        found.insert(0, Need(needed, dropped=fit_study(file, machine, needed).dropped))
+    elif found == [None]:
+        found = [_less_memory_for_longer(file, machine, minutes)]
+    if all(need is None or need.minutes is None for need in found):
+        found.append(_more_disk(file, machine, minutes))
+    return [need for need in found if need is not None]
 
 
 def _less_memory(file: StudyFile, machine: FitMachine, minutes: float, fitted: Fitted) -> Need | None:

@@ -78,8 +78,8 @@ def errors_of(file: StudyFile) -> Errors:
             yield StudyFileError(("fit", "drop", n, "levels"), f"would drop all levels of {drop.factor}")
 
 
-RATIO_TOLERANCE = 0.1
-"""Changes of a ratio below 10% are not reported: warehouses, branches, seconds and megabytes are whole."""
+REPORTED = (0.9, 1.1)
+"""Smaller changes of a ratio are not reported: warehouses, branches, seconds and megabytes are whole."""
 
 RATIO_MAX = 2.0
 """Largest change of a ratio that keeps the question. Sizes are estimates, and a hit ratio changes little
@@ -106,6 +106,21 @@ def ratio(number: float) -> str:
     if number >= 1000:
         return f"{round(number)}"
     return f"{number:.3g}" if number >= 0.001 else f"{number:.6f}".rstrip("0")
+
+
+def ratio_changes(
+    key: str, was: float, now: float, why: str, within: tuple[float, float] = (1 / RATIO_MAX, RATIO_MAX)
+) -> list[FitChange]:
+    """Return the change of a ratio if the new one divided by the old one is not within these limits."""
+    low, high = within
+    return [] if low <= now / was <= high else [FitChange(key, ratio(was), ratio(now), why)]
+
+
+def value_changes(
+    key: str, was: Any, now: Any, why: str, text: Callable[[Any], str] = str
+) -> list[FitChange]:
+    """Return the change of a value, if there is one."""
+    return [] if was == now else [FitChange(key, text(was), text(now), why)]
 
 
 @dataclass(frozen=True)

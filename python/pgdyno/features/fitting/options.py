@@ -16,7 +16,8 @@ from pgdyno.server.directories import free_bytes
 from pgdyno.study.study_file import Run, StudyFile
 
 if TYPE_CHECKING:
-    from pgdyno.features.fitting.fit import FitMachine, Need
+    from pgdyno.features.fitting.fit import Need
+    from pgdyno.features.fitting.rules import FitMachine
 
 ANYWAY = "anyway"
 
@@ -141,7 +142,7 @@ def fit_here(file: StudyFile, minutes: float) -> tuple[FittedFile, Callable[[], 
 
 def fit_machine() -> FitMachine:
     """Return the machine to which studies are fitted."""
-    from pgdyno.features.fitting.fit import FitMachine  # noqa: PLC0415
+    from pgdyno.features.fitting.rules import FitMachine  # noqa: PLC0415
     from pgdyno.server.cache_directory import Cache  # noqa: PLC0415
 
     machine = options.machine_size()

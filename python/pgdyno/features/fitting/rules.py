@@ -8,25 +8,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.fitting.levels import (
     RATIO_MAX,
-    RATIO_TOLERANCE,
+    REPORTED,
     FitChange,
     Mapped,
     changed_values,
-    ratio,
+    ratio_changes,
+    value_changes,
     with_levels,
 )
 from pgdyno.features.planning.cost import (
     WAL_SIZES_BYTES,
     ArmCost,
     Costs,
-    Data,
+    arms_of,
     costs_of,
     data_s,
     disk_bytes,
@@ -63,6 +64,33 @@ from pgdyno.units import (
 # the window. Where the ratio to the data or the window makes the question, PostgreSQL's default scales, too:
 # an arm with default settings then has them as its own.
 # ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FitMachine(MachineSize):
+    """Machine to which a study is fitted: available cores, memory, and free space on the disk of the data."""
+
+    disk_free_bytes: int
+
+
+@dataclass(frozen=True)
+class FitTask:
+    """Task of a fit. ``cores`` and ``memory`` are ratios of this machine to the source."""
+
+    machine: FitMachine
+    minutes: float
+    cores: float
+    memory: float
+    contrasted: frozenset[str]
+    is_from_elsewhere: bool  # the file names the machine of its numbers; else they are for this one
+    is_settled: bool  # the file is already fitted to this machine; only the disk can make its data smaller
+    asks: bool = False  # data and windows are large enough to keep the question of the source
+
+    @property
+    def time_s(self) -> float:
+        """Time budget in seconds."""
+        return 60 * self.minutes
+
 
 By = Literal["data", "cores", "window"]
 KB, MB, GB = 2**10, 2**20, 2**30
@@ -187,7 +215,7 @@ def contrasted_of(costs: Costs) -> frozenset[str]:
 
     Those of KEPT_IF_CONTRASTED need no arm with the default.
     """
-    arms = [arm for case in costs for arm in case if not arm.has_profile]
+    arms = [arm for arm in arms_of(costs) if not arm.has_profile]
     found = set()
     for name in RULES:
         texts = {arm.settings.get(name) for arm in arms}
@@ -201,7 +229,7 @@ def contrasted_of(costs: Costs) -> frozenset[str]:
 
 def smallest(costs: Costs, name: str) -> float | None:
     """Return the smallest value of a setting over the arms; None if a profile determines all."""
-    arms = [arm for case in costs for arm in case if name in arm.settings or not arm.has_profile]
+    arms = [arm for arm in arms_of(costs) if name in arm.settings or not arm.has_profile]
     return min((value_or_default(arm.settings, name) for arm in arms), default=None)
 
 
@@ -217,9 +245,7 @@ def fit_settings(
     if "settings" in file.factors:
         levels = [_scaled_level(level, scales, contrasted, changes) for level in file.factors["settings"]]
         if tuple(levels) != file.factors["settings"]:
-            names = [level.name for level in file.factors["settings"]]
-            mapped = Mapped(tuple(levels), dict(zip(names, (level.name for level in levels), strict=True)))
-            file = with_levels(file, "settings", mapped)
+            file = _with_settings(file, levels)
     for factor in file.factors:
         if setting_of(factor) in RULES:
             file = with_levels(file, factor, _scaled_factor(file, factor, scales, contrasted, changes))
@@ -231,7 +257,7 @@ def _with_defaults(file: StudyFile, scales: Scales) -> StudyFile:
 
     An arm's own setting overrides them. Running servers take no settings, and values of profiles are unknown.
     """
-    arms = [arm for case in costs_of(cases_of(file)) for arm in case]
+    arms = arms_of(costs_of(cases_of(file)))
     if any(arm.is_dsn or arm.has_profile for arm in arms):
         return file
     given = file.settings.values.keys() | {setting_of(factor) for factor in file.factors}
@@ -267,46 +293,44 @@ def _with_wal_buffers(before: StudyFile, after: StudyFile, changes: list[FitChan
 
     The WAL of a transaction does not depend on the size of the data.
     """
+    levels = after.factors.get("settings", ())
     if "wal_buffers" in before.settings.values or before.settings.profiles:
         return after
-    levels = after.factors.get("settings", ())
-    why = "automatic value at the source"
-    if SHARED_BUFFERS_FACTOR in before.factors:
+    if not levels or SHARED_BUFFERS_FACTOR in before.factors:
         return _with_wal_buffers_of_all(before, after, changes)
-    if not levels:
-        was, now = (_automatic_wal_buffers(of.settings.values) for of in (before, after))
-        if was != now:
-            changes.append(FitChange("settings.wal_buffers", now, was, why))
-            return _with_values(after, {**after.settings.values, "wal_buffers": was})
-        return after
     given = []
     for then, level in zip(before.factors["settings"], levels, strict=True):
         is_own = not isinstance(level.value, Mapping) or _has_profile(level) or "wal_buffers" in level.value
         pair = ((before, then), (after, level))
         was, now = (_automatic_wal_buffers({**file.settings.values, **_texts(of)}) for file, of in pair)
         if not is_own and was != now:
-            changes.append(FitChange(f"factors.settings.{level.name}.wal_buffers", now, was, why))
-            given.append(level.model_copy(update={"value": {**level.value, "wal_buffers": was}}))
+            key = f"factors.settings.{level.name}.wal_buffers"
+            changes.append(FitChange(key, now, was, AUTOMATIC))
+            value = {**level.value, "wal_buffers": was}
+            given.append(level.model_copy(update={"value": value}))
         else:
             given.append(level)
-    if tuple(given) == levels:
-        return after
-    names = [level.name for level in levels]
-    return with_levels(after, "settings", Mapped(tuple(given), dict(zip(names, names, strict=True))))
+    return after if tuple(given) == levels else _with_settings(after, given)
 
+
+AUTOMATIC = "automatic value at the source"
 
 SHARED_BUFFERS_FACTOR = "settings.shared_buffers"
 
 
 def _with_wal_buffers_of_all(before: StudyFile, after: StudyFile, changes: list[FitChange]) -> StudyFile:
-    """Return the file with the automatic wal_buffers of the source if all levels of shared_buffers have one.
+    """Return the file with the automatic wal_buffers of the source if all arms have the same.
 
     Levels of a single setting have no other settings, so different values are reported only.
     """
     was, now = (
         [
-            _automatic_wal_buffers({"shared_buffers": level_name(level.value)})
-            for level in file.factors[SHARED_BUFFERS_FACTOR]
+            _automatic_wal_buffers({**file.settings.values, **own})
+            for own in (
+                [{"shared_buffers": level_name(level.value)} for level in file.factors[SHARED_BUFFERS_FACTOR]]
+                if SHARED_BUFFERS_FACTOR in file.factors
+                else [{}]
+            )
         ]
         for file in (before, after)
     )
@@ -318,8 +342,15 @@ def _with_wal_buffers_of_all(before: StudyFile, after: StudyFile, changes: list[
         why = "automatic value of each level of shared_buffers, which has no other settings"
         changes.append(FitChange(key, ", ".join(was), ", ".join(now), why))
         return after
-    changes.append(FitChange(key, ", ".join(now), was[0], "automatic value at the source"))
+    changes.append(FitChange(key, ", ".join(now), was[0], AUTOMATIC))
     return _with_values(after, {**after.settings.values, "wal_buffers": was[0]})
+
+
+def _with_settings(file: StudyFile, levels: Sequence[Level]) -> StudyFile:
+    """Return the file with these levels of ``settings``, which may have other names."""
+    names = [level.name for level in file.factors["settings"]]
+    mapped = Mapped(tuple(levels), dict(zip(names, (level.name for level in levels), strict=True)))
+    return with_levels(file, "settings", mapped)
 
 
 def _automatic_wal_buffers(values: Mapping[str, str]) -> str:
@@ -467,39 +498,32 @@ class Room:
     """Limits of the data size.
 
     ``study`` is that of any case. ``blocks``: number of blocks of every case whose restores and checks must
-    fit DATA_SHARE; None: no limit. ``is_settled``: the data are already fitted to this machine, and only the
-    disk can make them smaller. ``scales_settings``: sizes in the settings follow the data.
-    ``keeps_buffers``: the data are large enough for the minimum of shared buffers. ``aa_share``: time of A/A
-    blocks as a share of the other blocks.
+    fit DATA_SHARE; None: no limit. ``aa_share``: time of A/A blocks as a share of the other blocks.
     """
 
+    task: FitTask
     study: Study
-    disk_bytes: int
-    cores: int
-    minutes: float
     growing_s: float
     blocks: int | None
-    is_settled: bool
-    scales_settings: bool
-    keeps_buffers: bool = False
-    aa_share: float = 0.0
+    aa_share: float
 
-    def limits(self, costs: Costs, contrasted: Collection[str]) -> dict[str, Callable[[float], bool]]:
+    def limits(self, costs: Costs) -> dict[str, Callable[[float], bool]]:
         """Return the limits by name: functions that return True if a factor of the data is allowed."""
+        task = self.task
 
         def wal(arm: ArmCost, factor: float) -> int:
-            return wal_bytes(arm, factor if self.scales_settings else 1.0, contrasted)
+            return wal_bytes(arm, factor if task.is_from_elsewhere else 1.0, task.contrasted)
 
         def on_disk(factor: float) -> bool:
-            needed = disk_bytes(costs, self.growing_s, self.cores, wal, factor)
-            return needed <= DISK_SHARE * self.disk_bytes
+            needed = disk_bytes(costs, self.growing_s, task.machine.cores, wal, factor)
+            return needed <= DISK_SHARE * task.machine.disk_free_bytes
 
         def loaded(factor: float) -> bool:
-            return load_s(costs, factor) <= max(LOAD_MIN_S, LOAD_SHARE * 60 * self.minutes)
+            return load_s(costs, factor) <= max(LOAD_MIN_S, LOAD_SHARE * task.time_s)
 
         def measured(factor: float) -> bool:
             spent_s = 0.0 if self.blocks is None else self.blocks * data_s(costs, self.study, factor)
-            return (1 + self.aa_share) * spent_s <= DATA_SHARE * 60 * self.minutes
+            return (1 + self.aa_share) * spent_s <= DATA_SHARE * task.time_s
 
         return {"disk": on_disk, "load": loaded, "time": measured}
 
@@ -520,19 +544,19 @@ WHY = {
 }
 
 
-def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[str]) -> DataFactor:
-    """Return the largest factor within all limits; ``memory`` is the ratio of the memories.
+def factor_of(costs: Costs, room: Room) -> DataFactor:
+    """Return the largest factor within all limits, at most the ratio of the memories.
 
     Time limits reduce the data at most to ``floor_of``. Raises UsageError if the disk is too small for the
     smallest data.
     """
-    limits = room.limits(costs, contrasted)
-    found, why = memory, ""
+    limits, task = room.limits(costs), room.task
+    found, why = task.memory, ""
     for name in ("load", "time"):
-        allowed = found if room.is_settled else _largest(limits[name], found)
+        allowed = found if task.is_settled else _largest(limits[name], found)
         if allowed < found:
             found, why = allowed, WHY[name]
-    least = min(memory, floor_of(costs, room.keeps_buffers))
+    least = min(task.memory, floor_of(costs, task.asks))
     if found < least:
         found, why = least, f"{why}, but {WHY['floor']}"
     allowed = _largest(limits["disk"], found)
@@ -540,9 +564,9 @@ def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[st
         found, why = allowed, WHY["disk"]
         if not limits["disk"](found):
             raise UsageError(
-                f"the disk is too small: {format_size(room.disk_bytes)} are free, and the study needs more "
-                "even with the smallest data: run pgdyno cache prune, set PGDYNO_CACHE to a larger disk, or "
-                "drop levels"
+                f"the disk is too small: {format_size(task.machine.disk_free_bytes)} are free, and the study "
+                "needs more even with the smallest data: run pgdyno cache prune, set PGDYNO_CACHE to a "
+                "larger disk, or drop levels"
             )
     whole = _whole(costs, found)
     # Equal levels may become different again at the rounded factor, and then need more space.
@@ -551,7 +575,7 @@ def factor_of(costs: Costs, room: Room, memory: float, contrasted: Collection[st
 
 def _whole(costs: Costs, factor: float) -> float:
     """Return the factor that makes the largest data a whole number of warehouses or branches."""
-    largest = max(arm.data.units for case in costs for arm in case)
+    largest = max(arm.data.units for arm in arms_of(costs))
     return units_at(largest, factor) / largest
 
 
@@ -569,7 +593,7 @@ def _largest(allows: Callable[[float], bool], most: float) -> float:
 def floor_of(costs: Costs, keeps_buffers: bool) -> float:
     """Return the factor, at most 1, below which clients contend or shared buffers reach their minimum."""
     factors = [0.0]
-    for arm in (arm for case in costs for arm in case):
+    for arm in arms_of(costs):
         wanted = max(1, UNITS_PER_CLIENT[arm.data.kind] * arm.clients if arm.writes else 1)
         factors.append(wanted / arm.data.units)
     buffers = smallest(costs, "shared_buffers")
@@ -591,11 +615,9 @@ def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitCh
     if name not in file.workload:
         raise UsageError(f"a fit requires the size of the data: set {name} in the table workload")
     units = file.workload[name]
-    if fitted(units) == units:
-        return file, []
     workload = {**file.workload, name: fitted(units)}
-    change = FitChange(f"workload.{name}", str(units), str(fitted(units)), why)
-    return file.model_copy(update={"workload": workload}), [change]
+    changes = value_changes(f"workload.{name}", units, fitted(units), why)
+    return file.model_copy(update={"workload": workload}), changes
 
 
 def _fit_levels(
@@ -631,44 +653,29 @@ def fit_in_memory_together(
     return True
 
 
-@dataclass(frozen=True)
-class Memories:
-    """Memory of the source (``before``) and of this machine (``after``), in bytes."""
-
-    before: int
-    after: int
-
-
 AS_NEAR = "nearest ratio with whole warehouses or branches and the minimum of shared_buffers"
 
 
-def ratio_changes(
-    before: Costs, after: Costs, memories: Memories | None, contrasted: Collection[str]
-) -> Iterator[FitChange]:
-    """Yield the changes of data : memory and of data : shared buffers."""
-    largest = (_largest_data(before), _largest_data(after))
-    sizes = [data.units * data.unit_bytes for data in largest]
-    if memories is not None:
-        was, now = sizes[0] / memories.before, sizes[1] / memories.after
-        if abs(now / was - 1) > RATIO_TOLERANCE:
-            fits = (
-                "; the largest data now fit in memory, unlike at the source"
-                if was > RATIO_MAX and now < 1
-                else ""
-            )
-            why = f"the memory of the machine is fixed{fits}"
-            yield FitChange("data : memory", ratio(was), ratio(now), why)
-    buffers = (_buffers(costs, contrasted) for costs in (before, after))
-    for (is_given, buffers_before), (_, buffers_after) in zip(*buffers, strict=False):
-        was, now = sizes[0] / buffers_before, sizes[1] / buffers_after
-        if abs(now / was - 1) > RATIO_TOLERANCE:
-            key = f"data : shared_buffers{'' if is_given else ' (default)'}"
-            yield FitChange(key, ratio(was), ratio(now), AS_NEAR)
+def data_changes(before: Costs, after: Costs, task: FitTask, memory_bytes: int | None) -> Iterator[FitChange]:
+    """Yield the changes of data : memory and of data : shared buffers.
+
+    ``memory_bytes`` is the memory of the source; None if unknown.
+    """
+    sizes = [_largest_bytes(costs) for costs in (before, after)]
+    if memory_bytes is not None:
+        was, now = sizes[0] / memory_bytes, sizes[1] / task.machine.memory_bytes
+        fits = "; the largest data now fit in memory, unlike at the source"
+        why = f"the memory of the machine is fixed{fits if was > RATIO_MAX and now < 1 else ''}"
+        yield from ratio_changes("data : memory", was, now, why, REPORTED)
+    buffers = (_buffers(costs, task.contrasted) for costs in (before, after))
+    for (is_given, then), (_, here) in zip(*buffers, strict=False):
+        key = f"data : shared_buffers{'' if is_given else ' (default)'}"
+        yield from ratio_changes(key, sizes[0] / then, sizes[1] / here, AS_NEAR, REPORTED)
 
 
 def data_sizes(costs: Costs) -> list[float]:
     """Return the sizes of the data of all cases, smallest first, without an empty cluster."""
-    return sorted({arm.data.units * arm.data.unit_bytes for arm in _arms(costs)})
+    return sorted({arm.data.units * arm.data.unit_bytes for arm in arms_of(costs)})
 
 
 def shared_buffers_of(costs: Costs) -> list[int]:
@@ -678,17 +685,14 @@ def shared_buffers_of(costs: Costs) -> list[int]:
 
 def _buffers(costs: Costs, contrasted: Collection[str]) -> list[tuple[bool, int]]:
     """Return the shared buffers of the arms, smallest first, each with True if the arm sets them."""
-    arms = (arm for arm in _arms(costs) if not arm.has_profile)
+    arms = (arm for arm in arms_of(costs) if not arm.has_profile)
     found = {("shared_buffers" in arm.settings, shared_buffers_bytes(arm, 1, contrasted)) for arm in arms}
     return sorted(found, key=lambda one: one[1])
 
 
-def _arms(costs: Costs) -> list[ArmCost]:
-    return [arm for case in costs for arm in case]
-
-
-def _largest_data(costs: Costs) -> Data:
-    return max((arm.data for arm in _arms(costs)), key=lambda data: data.bytes_at(1))
+def _largest_bytes(costs: Costs) -> float:
+    largest = max((arm.data for arm in arms_of(costs)), key=lambda data: data.bytes_at(1))
+    return largest.units * largest.unit_bytes
 
 
 # ----------------------------------------------------------------------
@@ -705,8 +709,8 @@ def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[FitChang
     for name in ("clients", "threads", "rate"):
         scaled = _scaled_by(name, cores)
         fixed = getattr(file.drive, name)
-        if fixed is not None and scaled(fixed) != fixed:
-            changes.append(FitChange(f"drive.{name}", f"{fixed:g}", f"{scaled(fixed):g}", why))
+        if fixed is not None:
+            changes += value_changes(f"drive.{name}", fixed, scaled(fixed), why, "{:g}".format)
             file = file.model_copy(update={"drive": file.drive.model_copy(update={name: scaled(fixed)})})
         if name in file.factors:
             file, found = _fit_levels(file, name, scaled, why, "; equal levels merged")
@@ -906,18 +910,24 @@ def run_changes(
     before: StudyFile, after: StudyFile, layout: Layout | None, time_s: float, machine: MachineSize
 ) -> Iterator[FitChange]:
     """Yield the changes in ``[run]`` and in the number of checkpoints per window."""
-    was, now = before.run, after.run
-    if was.schedule != now.schedule:
-        why = "all servers fit into memory together, and short windows should be close in time"
-        yield FitChange("run.schedule", was.schedule, now.schedule, why)
-    if was.slice_s != now.slice_s:
-        yield FitChange(
-            "run.slice",
-            format_duration(was.slice_s or SLICE_S),
-            format_duration(now.slice_s or SLICE_S),
-            "many clients per core",
-        )
-    yield from _lengths(before, after, format_duration(time_s))
+    was, now, time = before.run, after.run, format_duration(time_s)
+    why = "all servers fit into memory together, and short windows should be close in time"
+    yield from value_changes("run.schedule", was.schedule, now.schedule, why)
+    then_s, here_s = (run.slice_s or SLICE_S for run in (was, now))
+    yield from value_changes("run.slice", then_s, here_s, "many clients per core", format_duration)
+    why = f"with whole checkpoint cycles, too few blocks fit into {time}"
+    yield from value_changes(
+        "run.checkpoints", was.checkpoints, now.checkpoints, why, lambda n: str(n or "a window in seconds")
+    )
+    why = f"number that fits into {time} at a low rate"
+    yield from value_changes("run.transactions", was.transactions, now.transactions, why)
+    studies = [cases_of(file)[0].study for file in (before, after)]
+    if was.transactions == now.transactions and (was.window_s, was.rounds) != (now.window_s, now.rounds):
+        then, here = (format_duration(study.rounds * study.slice_s) for study in studies)
+        yield FitChange("run.window", then, here, f"fits into {time}")
+    why = "same share of the window, at least 2 s"
+    then_s, here_s = (study.warmup_s for study in studies)
+    yield from value_changes("run.warmup", then_s, here_s, why, format_duration)
     takes_s = now.budget_s or (now.repeats or 0) * pass_s(cases_of(after), machine)
     is_too_long = layout is not None and takes_s > time_s
     is_other = (was.repeats, was.budget_s) != (now.repeats, now.budget_s)
@@ -925,28 +935,6 @@ def run_changes(
         why = _why_blocks(layout, time_s, is_too_long=is_too_long)
         yield FitChange("run.repeats", _ends(was), _ends(now, layout), why)
     yield from _checkpoints(before, after)
-
-
-def _lengths(before: StudyFile, after: StudyFile, time: str) -> Iterator[FitChange]:
-    was, now = before.run, after.run
-    if was.checkpoints != now.checkpoints:
-        why = f"with whole checkpoint cycles, too few blocks fit into {time}"
-        yield FitChange("run.checkpoints", f"{was.checkpoints}", "a window in seconds", why)
-    if was.transactions != now.transactions:
-        why = f"number that fits into {time} at a low rate"
-        yield FitChange("run.transactions", f"{was.transactions}", f"{now.transactions}", why)
-    elif (was.window_s, was.rounds) != (now.window_s, now.rounds):
-        then, here = (format_duration(_run_window_s(file)) for file in (before, after))
-        yield FitChange("run.window", then, here, f"fits into {time}")
-    warmups = [cases_of(file)[0].study.warmup_s for file in (before, after)]
-    if warmups[0] != warmups[1]:
-        why = "same share of the window, at least 2 s"
-        yield FitChange("run.warmup", format_duration(warmups[0]), format_duration(warmups[1]), why)
-
-
-def _run_window_s(file: StudyFile) -> float:
-    study = cases_of(file)[0].study
-    return study.rounds * study.slice_s
 
 
 def _ends(run: Run, layout: Layout | None = None) -> str:
@@ -971,11 +959,10 @@ def _checkpoints(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:
     timeouts_s = zip(_timeouts_s(before), _timeouts_s(after), strict=False)
     ratios = zip(checkpoints_of(before), checkpoints_of(after), strict=False)
     for timeouts, (was, now) in zip(timeouts_s, ratios, strict=False):
-        if abs(now / was - 1) > RATIO_TOLERANCE:
-            short = "; the window has no timed checkpoint" if now < 1 <= was else ""
-            then, here = map(format_duration, timeouts)
-            why = f"a timed checkpoint every {here}, instead of every {then}{short}"
-            yield FitChange("window : checkpoint_timeout", ratio(was), ratio(now), why)
+        short = "; the window has no timed checkpoint" if now < 1 <= was else ""
+        then, here = map(format_duration, timeouts)
+        why = f"a timed checkpoint every {here}, instead of every {then}{short}"
+        yield from ratio_changes("window : checkpoint_timeout", was, now, why, REPORTED)
 
 
 def checkpoints_of(file: StudyFile) -> list[float]:
@@ -987,10 +974,10 @@ def checkpoints_of(file: StudyFile) -> list[float]:
         return []
     study = cases_of(file)[0].study
     turns = len(study.arms) if study.schedule == Schedule.SLICES else 1
-    return [turns * _run_window_s(file) / timeout_s for timeout_s in _timeouts_s(file)]
+    return [turns * study.rounds * study.slice_s / timeout_s for timeout_s in _timeouts_s(file)]
 
 
 def _timeouts_s(file: StudyFile) -> list[float]:
     """Return the values of checkpoint_timeout of the arms, shortest first."""
-    arms = (arm for case in costs_of(cases_of(file)) for arm in case if not arm.has_profile)
+    arms = (arm for arm in arms_of(costs_of(cases_of(file))) if not arm.has_profile)
     return sorted({value_or_default(arm.settings, "checkpoint_timeout") for arm in arms})

@@ -155,7 +155,7 @@ def plan_lines(fitted: FittedFile, found: StudyForecast) -> Iterator[str]:
     yield from _part("A/A", [_aa(found)])
     yield from _part("time", [_time(file, found)])
     yield from _part("disk", [_disk(found)])
-    yield from _part("servers", [_server(spec, words) for spec, words in found.servers.items()])
+    yield from _part("servers", [f"{spec}: {words}" for spec, words in found.servers.items()])
     yield from _part("settings", found.settings)
     yield from _part("changed", fitted.changed)
     yield from _part("lost", [change["why"] for change in fitted.changes if not change["key"]])
@@ -166,6 +166,12 @@ def plan_lines(fitted: FittedFile, found: StudyForecast) -> Iterator[str]:
 
 def _lost_question(fitted: FittedFile) -> list[str]:
     return [NOT_THE_QUESTION, *fitted.lost] if fitted.lost else []
+
+
+FORECAST_IN_JSON = (
+    *("search_s", "blocks", "trials", "aa_blocks", "aa_s", "why_no_aa"),
+    *("total_s", "load_s", "disk_bytes", "disk_free_bytes", "servers"),
+)
 
 
 def plan_as_json(fitted: FittedFile, found: StudyForecast) -> dict[str, Any]:
@@ -186,17 +192,7 @@ def plan_as_json(fitted: FittedFile, found: StudyForecast) -> dict[str, Any]:
             }
             for case in found.cases
         ],
-        "search_s": found.search_s,
-        "blocks": found.blocks,
-        "trials": found.trials,
-        "aa_blocks": found.aa_blocks,
-        "aa_s": found.aa_s,
-        "why_no_aa": found.why_no_aa,
-        "total_s": found.total_s,
-        "load_s": found.load_s,
-        "disk_bytes": found.disk_bytes,
-        "disk_free_bytes": found.disk_free_bytes,
-        "servers": found.servers,
+        **{name: getattr(found, name) for name in FORECAST_IN_JSON},
         "settings": list(found.settings),
         "changes": list(fitted.changed),
     }
@@ -262,10 +258,6 @@ def _disk(found: StudyForecast) -> str:
         f"{format_size(found.disk_bytes)} at most for datasets and live copies; "
         f"{format_size(found.disk_free_bytes)} free{enough}"
     )
-
-
-def _server(spec: str, words: str) -> str:
-    return f"{spec}: {words}"
 
 
 app = typer.Typer(help="Check, explain and list study files.", no_args_is_help=True)

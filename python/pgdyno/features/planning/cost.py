@@ -117,6 +117,11 @@ def costs_of(cases: Sequence[Case]) -> Costs:
     return [[_arm_cost(case.study, index) for index in range(len(case.study.arms))] for case in cases]
 
 
+def arms_of(costs: Costs) -> list[ArmCost]:
+    """Return the costs of the arms of all cases."""
+    return [arm for case in costs for arm in case]
+
+
 def _arm_cost(study: Study, index: int) -> ArmCost:
     arm, driving = study.arms[index], study.driving(index)
     return ArmCost(
@@ -131,7 +136,7 @@ def _arm_cost(study: Study, index: int) -> ArmCost:
 
 def datasets_of(costs: Costs, factor: float = 1.0) -> dict[tuple[str, int], Data]:
     """Return the datasets in the cache: one for each server, shape and size."""
-    ours = (arm.data for case in costs for arm in case if not arm.is_dsn)
+    ours = (arm.data for arm in arms_of(costs) if not arm.is_dsn)
     return {(data.key, data.units_at(factor)): data for data in ours}
 
 
@@ -145,9 +150,7 @@ def load_s(costs: Costs, factor: float = 1.0) -> float:
 
 def data_s(costs: Costs, study: Study, factor: float = 1.0) -> float:
     """Return the time of one block of every case that depends on the size: restores, checks and scans."""
-    return sum(
-        arm.data.bytes_at(factor) * _s_per_byte(arm.data.kind, study) for case in costs for arm in case
-    )
+    return sum(arm.data.bytes_at(factor) * _s_per_byte(arm.data.kind, study) for arm in arms_of(costs))
 
 
 def _s_per_byte(kind: str, study: Study) -> float:

@@ -29,7 +29,7 @@ from pgdyno.errors import EvidenceError
 from pgdyno.features.published.plan import Cell, Published, PublishedTable
 from pgdyno.results.records import StudyRecord, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.units import Better, Estimate
+from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, Better, Estimate
 
 # ----------------------------------------------------------------------
 # Values of one case from trials and telemetry, by metric, arm and block.
@@ -61,31 +61,26 @@ class CaseValues:
 
 
 def case_values(
-    study: StudyRecord,
-    trials: Sequence[Trial],
-    metrics: Sequence[Metric] = (),
-    telemetry: Mapping[int, TrialTelemetry] | None = None,
+    study: StudyRecord, trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]
 ) -> CaseValues:
-    """Return the values of a case's ok trials. ``telemetry`` is by trial ID; ``metrics`` are additional."""
-    ok = [trial for trial in trials if trial.status is TrialStatus.OK]
+    """Return the values of a case's ok trials. ``telemetry`` is by trial ID."""
     found: dict[str, dict[int, dict[int, float]]] = {}
-    units: dict[str, tuple[str, Better]] = {}
-    for metric in {metric.key: metric for metric in (*OF_DRIVER, *metrics)}.values():
-        units[metric.key] = (metric.unit, metric.better)
-        for trial in ok:
-            if (value := metric.value(trial, trial.measured)) is not None:
-                found.setdefault(metric.key, {}).setdefault(trial.arm, {})[trial.block] = value
-    for trial in ok:
-        of = (telemetry or {}).get(trial.trial)
-        for key, value in of.values.items() if of else ():
-            metric = METRICS[split_key(key)[0]]
-            units[key] = (metric.unit, metric.better)
-            found.setdefault(key, {}).setdefault(trial.arm, {})[trial.block] = value
+    metrics: dict[str, Metric] = {}
+    for trial in trials:
+        if trial.status is not TrialStatus.OK:
+            continue
+        of_trial = [(metric.key, metric, metric.value(trial, trial.measured)) for metric in OF_DRIVER]
+        of = telemetry.get(trial.trial)
+        of_trial += [(key, METRICS[split_key(key)[0]], v) for key, v in (of.values if of else {}).items()]
+        for key, metric, value in of_trial:
+            if value is not None:
+                metrics[key] = metric
+                found.setdefault(key, {}).setdefault(trial.arm, {})[trial.block] = value
     return CaseValues(
         name=study.case,
         levels={factor: str(level) for factor, level in study.levels.items()},
         arms=[dict(levels) for levels in study.arm_levels],
-        values={key: MetricValues(*units[key], by_block) for key, by_block in found.items()},
+        values={key: MetricValues(of.unit, of.better, found[key]) for key, of in metrics.items()},
         confidence=study.plan.confidence,
         method=method_of(study.plan, trials),
     )
@@ -101,31 +96,15 @@ def case_values(
 # ----------------------------------------------------------------------
 
 SIZES: Mapping[str, float] = {
-    "B": 1.0,
-    "kB": 2.0**10,
-    "KB": 2.0**10,
-    "KiB": 2.0**10,
-    "MB": 2.0**20,
-    "MiB": 2.0**20,
-    "GB": 2.0**30,
-    "GiB": 2.0**30,
-    "TB": 2.0**40,
-    "TiB": 2.0**40,
+    **SIZE_UNITS_BYTES,
+    **{"KB": 2.0**10, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30, "TiB": 2.0**40},
 }
 """Sizes in bytes, in PostgreSQL's notation: 1 GB is 2³⁰ bytes."""
 
 SMALLER = ("TB", "GB", "MB", "kB", "B")
 """Units for sizes smaller than one published unit, because a fitted study is small."""
 
-TIMES: Mapping[str, float] = {
-    "ns": 1e-9,
-    "µs": 1e-6,
-    "us": 1e-6,
-    "ms": 1e-3,
-    "s": 1.0,
-    "min": 60.0,
-    "h": 3600.0,
-}
+TIMES: Mapping[str, float] = {**DURATION_UNITS_S, "ns": 1e-9, "µs": 1e-6}
 """Times in seconds."""
 
 PARTS_OF = ("statement", "relation", "wait")
@@ -637,4 +616,4 @@ def _source(cases: Sequence[Findings]) -> Published | None:
 
 
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
-    return [case_values(of.study, of.trials, (), of.telemetry.by_trial) for of in cases]
+    return [case_values(of.study, of.trials, of.telemetry.by_trial) for of in cases]

@@ -293,15 +293,12 @@ def check(
             require_warehouses(conn)
             checks = check_conditions(lambda: _connect(dsn), [DEVIATIONS[name] for name in names], sets)
     if as_json:
-        print_json({"passed": all(c.passed for c in checks), "checks": [_check_json(c) for c in checks]})
+        names = ("name", "passed", "statistic", "p_value", "detail", "skipped")
+        found = [{name: getattr(check, name) for name in names} for check in checks]
+        print_json({"passed": all(c.passed for c in checks), "checks": found})
     else:
         out.print(_check_table(checks))
     return 0 if all(c.passed for c in checks) else 1
-
-
-def _check_json(check: Check) -> dict[str, object]:
-    names = ("name", "passed", "statistic", "p_value", "detail", "skipped")
-    return {name: getattr(check, name) for name in names}
 
 
 def _connect(dsn: str) -> Connection:
@@ -627,14 +624,8 @@ def _latencies(histograms: Mapping[str, Any]) -> Latencies:
     return Latencies(pairs_from(histograms["latency"]), pairs_from(histograms["skipped"]))
 
 
-COUNTS = {
-    "ok": "ok",
-    "rolled_back": "rolled back",
-    "failed": "failed",
-    "skipped": "skipped",
-    "retried": "retried",
-}
-"""Counters of the engine with their headings."""
+COUNTS = ("ok", "rolled_back", "failed", "skipped", "retried")
+"""Counters of the engine, in the order of the table."""
 
 
 def show_results(found: Mapping[str, Any], console: Console = out) -> None:
@@ -649,7 +640,7 @@ def show_results(found: Mapping[str, Any], console: Console = out) -> None:
     rates = f"{rate} {found['rate']['unit']}   {tpm} TPM"
     console.print(f"{rates}   over {group_digits(found['window_s'], 1)} s, one run; {cost}", soft_wrap=True)
     counts = {kind: [group_digits(n[name], 0) for name in COUNTS] for kind, n in found["counts"].items()}
-    console.print(_table("transactions", list(COUNTS.values()), counts))
+    console.print(_table("transactions", [name.replace("_", " ") for name in COUNTS], counts))
     if unanswered := found["unanswered"]:
         console.print(
             f"{counted(unanswered, 'transaction')} canceled and counted as failed: no response within "

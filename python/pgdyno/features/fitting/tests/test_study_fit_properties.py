@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import pytest
@@ -12,9 +10,9 @@ from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
-from pgdyno.features.fitting.rules import BLOCKS_MIN, DISK_SHARE, contrasted_of, quantity, wal_bytes
-from pgdyno.features.planning.cost import costs_of, disk_bytes, pass_s, window_s
-from pgdyno.study.cases import Case, cases_of
+from pgdyno.features.fitting.rules import BLOCKS_MIN, DISK_SHARE, contrasted_of, value_or_default, wal_bytes
+from pgdyno.features.planning.cost import arms_of, costs_of, disk_bytes, pass_s, window_s
+from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import errors_of
 
@@ -107,97 +105,61 @@ machines = st.builds(
 minutes = st.sampled_from([1, 10, 60, 600, 20_000])
 
 
-@dataclass(frozen=True)
-class Example:
-    """A study and its fit to a machine and a time in minutes."""
-
-    file: StudyFile
-    machine: FitMachine
-    time: float
-    fit: Fitted
-
-    @cached_property
-    def cases(self) -> tuple[Case, ...]:
-        return cases_of(self.file)
-
-    @cached_property
-    def fitted_cases(self) -> tuple[Case, ...]:
-        return cases_of(self.fit.file)
-
-
 @EXAMPLES
 @given(studies(), machines, minutes)
 def test_a_fit_keeps_its_invariants(file: StudyFile, machine: FitMachine, time: float) -> None:
     before = file.model_dump()
     try:
-        found = Example(file, machine, time, fit_study(file, machine, time))
+        fit = fit_study(file, machine, time)
     except UsageError as error:
         assert "disk" in str(error)
         reject()
     assert file.model_dump() == before
-    assert fit_study(file, machine, time) == found.fit
-    assert fit_study(found.fit.file, machine, time) == Fitted(found.fit.file, ())
-    require_a_valid_study_file(found)
-    require_its_share_of_the_disk(found)
-    require_two_blocks_in_the_time(found)
-    require_clients_per_core(found)
-    require_the_ratio_of_data_and_shared_buffers(found)
-
-
-def require_a_valid_study_file(found: Example) -> None:
-    assert list(errors_of(found.fit.file)) == []
-    assert found.fitted_cases
-    assert all(len(case.study.arms) >= 2 for case in found.fitted_cases)
-    stored = found.fit.file.model_dump(by_alias=True, exclude_none=True)
-    assert cases_of(StudyFile.of(stored)) == found.fitted_cases
-
-
-def require_its_share_of_the_disk(found: Example) -> None:
-    growing_s = max(window_s(case.study, found.machine) for case in found.fitted_cases)
-    contrasted = contrasted_of(costs_of(found.cases))
+    assert fit_study(file, machine, time) == fit
+    assert fit_study(fit.file, machine, time) == Fitted(fit.file, ())
+    # It is a valid study file.
+    assert list(errors_of(fit.file)) == []
+    cases = cases_of(fit.file)
+    assert cases and all(len(case.study.arms) >= 2 for case in cases)
+    assert cases_of(StudyFile.of(fit.file.model_dump(by_alias=True, exclude_none=True))) == cases
+    # It takes its share of the disk.
+    growing_s = max(window_s(case.study, machine) for case in cases)
+    contrasted = contrasted_of(costs_of(cases_of(file)))
     needed = disk_bytes(
-        costs_of(found.fitted_cases),
-        growing_s,
-        found.machine.cores,
-        lambda arm, factor: wal_bytes(arm, factor, contrasted),
+        costs_of(cases), growing_s, machine.cores, lambda arm, factor: wal_bytes(arm, factor, contrasted)
     )
-    assert needed <= DISK_SHARE * found.machine.disk_free_bytes
+    assert needed <= DISK_SHARE * machine.disk_free_bytes
+    # Two blocks fit into the time.
+    takes_s = (fit.file.run.repeats or BLOCKS_MIN) * pass_s(cases, machine)
+    told = any("not even 2 blocks" in change.why for change in fit.changes)
+    assert takes_s <= 60 * time * (1 + 1e-9) or told
+    require_clients_per_core(file, machine, fit)
+    require_the_ratio_of_data_and_shared_buffers(file, fit)
 
 
-def require_two_blocks_in_the_time(found: Example) -> None:
-    blocks = found.fit.file.run.repeats or BLOCKS_MIN
-    takes_s = blocks * pass_s(found.fitted_cases, found.machine)
-    told = any("not even 2 blocks" in change.why for change in found.fit.changes)
-    assert takes_s <= 60 * found.time * (1 + 1e-9) or told
-
-
-def require_clients_per_core(found: Example) -> None:
+def require_clients_per_core(file: StudyFile, machine: FitMachine, fit: Fitted) -> None:
     theirs, ours = (
-        [level.value for level in file.factors.get("clients", ())] or [file.drive.clients]
-        for file in (found.file, found.fit.file)
+        [level.value for level in of.factors.get("clients", ())] or [of.drive.clients]
+        for of in (file, fit.file)
     )
-    ratio = found.machine.cores / SOURCE.cores if found.file.source else 1
-    expected = {max(1, int(n * ratio + 0.5)) for n in theirs if n is not None}
-    assert ours
-    assert set(ours) <= expected
+    ratio = machine.cores / SOURCE.cores if file.source else 1
+    assert ours and set(ours) <= {max(1, int(n * ratio + 0.5)) for n in theirs if n is not None}
 
 
-def require_the_ratio_of_data_and_shared_buffers(found: Example) -> None:
+def require_the_ratio_of_data_and_shared_buffers(file: StudyFile, fit: Fitted) -> None:
     """They keep their ratio, or the change is reported."""
-    before, after = (costs_of(cases) for cases in (found.cases, found.fitted_cases))
-    largest = [max(arm.data.units for case in costs for arm in case) for costs in (before, after)]
-    told = any("shared_buffers" in one.key and " : " in one.key for one in found.fit.changes)
-    told = told or any(
-        one.key.startswith("factors.") and "all of them do not fit" in one.why for one in found.fit.changes
+    told = any(
+        ("shared_buffers" in one.key and " : " in one.key)
+        or (one.key.startswith("factors.") and "all of them do not fit" in one.why)
+        for one in fit.changes
     )
-    sizes = [
-        sorted({quantity("shared_buffers", arm.settings.get("shared_buffers", "128MB")) or 0 for arm in arms})
-        for arms in ([arm for case in costs for arm in case] for costs in (before, after))
-    ]
-    if told or not found.file.source:
+    if told or not file.source:
         return
+    arms = [arms_of(costs_of(cases_of(of))) for of in (file, fit.file)]
+    before, after = (max(arm.data.units for arm in of) for of in arms)
+    sizes = [sorted({value_or_default(arm.settings, "shared_buffers") for arm in of}) for of in arms]
     for was, now in zip(*sizes, strict=True):
-        assert now / was == pytest.approx(largest[1] / largest[0], rel=0.15)
+        assert now / was == pytest.approx(after / before, rel=0.15)
 
 
 @EXAMPLES

@@ -86,27 +86,27 @@ def fitted_to(minutes: float = 10, cores: int = 2, **parts: Any) -> Fitted:
     return fit_study(a_study(**parts), FitMachine(cores, 24 * GB, 100 * GB), minutes)
 
 
-def contrasted(tuned: dict[str, str], other: dict[str, str]) -> frozenset[str]:
+@pytest.mark.parametrize(
+    ("tuned", "other", "expected"),
+    [
+        ({"work_mem": "64MB"}, {}, {"work_mem"}),
+        ({"work_mem": "64MB"}, {"work_mem": "4096"}, {"work_mem"}),
+        ({"shared_buffers": "64MB"}, {"shared_buffers": "1GB"}, set()),
+        ({"work_mem": "4MB"}, {"work_mem": "4MB"}, set()),
+        ({"work_mem": "64MB"}, {"profiles": ["starter"]}, set()),
+        ({"work_mem": "1MB"}, {"work_mem": "1024kB"}, set()),
+        ({"work_mem": "512kB"}, {"work_mem": "1MB"}, {"work_mem"}),  # sizes of queries need no default
+    ],
+)
+def test_a_setting_is_contrasted_where_only_some_arms_leave_its_default(
+    tuned: dict[str, Any], other: dict[str, Any], expected: set[str]
+) -> None:
     file = a_study(compare=["settings"], server="18", factors={"settings": {"tuned": tuned, "other": other}})
-    return contrasted_of(costs_of(cases_of(file)))
-
-
-def test_a_setting_is_contrasted_where_only_some_arms_leave_its_default() -> None:
-    assert contrasted({"work_mem": "64MB"}, {}) == {"work_mem"}
-    assert contrasted({"work_mem": "64MB"}, {"work_mem": "4096"}) == {"work_mem"}
-    assert contrasted({"shared_buffers": "64MB"}, {"shared_buffers": "1GB"}) == frozenset()
-    assert contrasted({"work_mem": "4MB"}, {"work_mem": "4MB"}) == frozenset()
-    assert contrasted({"work_mem": "64MB"}, {"profiles": ["starter"]}) == frozenset()  # type: ignore[dict-item]
-
-
-def test_sizes_of_queries_are_kept_where_arms_differ_even_if_none_has_the_default() -> None:
-    sizes = {"low": {"work_mem": "512kB"}, "high": {"work_mem": "1MB"}}
-    file = a_study(compare=["settings"], server="18", factors={"settings": sizes})
     found = contrasted_of(costs_of(cases_of(file)))
-    assert found == {"work_mem"}
-    assert contrasted({"work_mem": "1MB"}, {"work_mem": "1024kB"}) == frozenset()
-    fitted, _ = fit_settings(file, Scales(0.3, 1.0, 1.0), found)
-    assert [level.value["work_mem"] for level in fitted.factors["settings"]] == ["512kB", "1MB"]
+    assert found == expected
+    if tuned == {"work_mem": "512kB"}:
+        fitted, _ = fit_settings(file, Scales(0.3, 1.0, 1.0), found)
+        assert [level.value["work_mem"] for level in fitted.factors["settings"]] == ["512kB", "1MB"]
 
 
 def test_the_size_of_data_is_rounded_down_to_at_least_one_unit() -> None:
@@ -149,19 +149,21 @@ def test_the_data_of_writing_workloads_grows_with_the_driven_time() -> None:
     assert disk_bytes(costs, 10**9, 2, lambda *_: 0) == 2 * size + 2 * 3 * size  # twice the data at most
 
 
-def floor(workload: dict[str, Any], clients: int, settings: dict[str, str]) -> float:
+@pytest.mark.parametrize(
+    ("workload", "clients", "settings", "expected"),
+    [
+        ({"kind": "tpcc", "warehouses": 100}, 10, {}, 10 / 100),  # a warehouse each
+        ({"kind": "pgbench", "scale": 100}, 10, {}, 20 / 100),  # two branches each
+        ({"kind": "pgbench", "scale": 100, "variant": "select-only"}, 10, {}, 2 / 128),  # readers do not wait
+        ({"kind": "tpcc", "warehouses": 100}, 10, {"shared_buffers": "8MB"}, 2 / 8),
+        ({"kind": "tpcc", "warehouses": 100}, 500, {}, 1),
+    ],
+)
+def test_the_size_of_data_has_a_minimum_for_clients_and_buffers(
+    workload: dict[str, Any], clients: int, settings: dict[str, str], expected: float
+) -> None:
     file = a_study(workload=workload, drive={"clients": clients}, settings=settings)
-    return floor_of(costs_of(cases_of(file)), keeps_buffers=True)
-
-
-def test_the_size_of_data_has_a_minimum_for_clients_and_buffers() -> None:
-    tpcc = {"kind": "tpcc", "warehouses": 100}
-    pgbench = {"kind": "pgbench", "scale": 100}
-    assert floor(tpcc, 10, {}) == 10 / 100  # a warehouse each
-    assert floor(pgbench, 10, {}) == 20 / 100  # two branches each
-    assert floor({**pgbench, "variant": "select-only"}, 10, {}) == 2 / 128  # readers do not wait
-    assert floor(tpcc, 10, {"shared_buffers": "8MB"}) == 2 / 8
-    assert floor(tpcc, 500, {}) == 1
+    assert floor_of(costs_of(cases_of(file)), keeps_buffers=True) == expected
 
 
 def wanted(**parts: Any) -> RequestedLengths:
@@ -177,50 +179,48 @@ def wanted(**parts: Any) -> RequestedLengths:
     return RequestedLengths(**(values | parts))
 
 
-def test_the_time_is_divided_into_blocks_with_fitting_windows() -> None:
-    # 10 s are fixed, and two trials have 10 s with a warm-up of 2: as many as fit.
-    assert lay_out(wanted(), 5) == Layout(17, 10.0, 2.0)
-    # With 60 s fixed, seven fit.
-    assert lay_out(wanted(fixed_s=60.0), 5) == Layout(7, 10.0, 2.0)
-    # With 100 s fixed, five leave 20 s for both: 10 s with a warm-up of 2.
-    assert lay_out(wanted(fixed_s=100.0), 5) == Layout(5, 8.0, 2.0)
-    # With 110 s fixed, not even windows of four slices fit.
-    assert lay_out(wanted(fixed_s=110.0), 5) is None
-    assert lay_out(wanted(fixed_s=110.0), 4) == Layout(4, 10.0, 2.0)
-    assert lay_out(wanted(fixed_s=700.0), 2) is None
+WHOLE = {"slice_s": None, "warmup_s": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("parts", "least", "expected"),
+    [
+        # 10 s are fixed, and two trials have 10 s with a warm-up of 2: as many as fit.
+        ({}, 5, (17, 10.0, 2.0)),
+        ({"fixed_s": 60.0}, 5, (7, 10.0, 2.0)),
+        # With 100 s fixed, five leave 20 s for both: 10 s with a warm-up of 2.
+        ({"fixed_s": 100.0}, 5, (5, 8.0, 2.0)),
+        ({"fixed_s": 110.0}, 5, None),  # not even windows of four slices fit
+        ({"fixed_s": 110.0}, 4, (4, 10.0, 2.0)),
+        ({"fixed_s": 700.0}, 2, None),
+        # 10 + 2 x 23 s: ten blocks of the thirty requested by the file.
+        ({"window_s": 20.0, "warmup_s": 3.0, "blocks_max": 30, "slice_s": None}, 5, (10, 20.0, 3.0)),
+        # In slices, windows have at most ten seconds, unless the file requires more.
+        ({"least_s": 20.0, "window_s": 20.0, "warmup_s": 3.0}, 5, (10, 20.0, 3.0)),
+        ({"window_s": 8.0, "warmup_s": 3.0}, 5, (18, 8.0, 3.0)),
+        # Trials without slices have a longer minimum.
+        ({**WHOLE, "fixed_s": 98.0}, 5, (5, 11.0, 0.0)),
+        ({**WHOLE, "fixed_s": 101.0}, 5, None),
+        ({**WHOLE, "fixed_s": 98.0, "least_s": 30.0}, 5, None),
+    ],
+)
+def test_the_time_is_divided_into_blocks_with_fitting_windows(
+    parts: dict[str, Any], least: int, expected: tuple[int, float, float] | None
+) -> None:
+    assert lay_out(wanted(**parts), least) == (None if expected is None else Layout(*expected))
+
+
+def test_the_shortest_windows_are_laid_out_even_if_they_do_not_fit() -> None:
     assert shortest(wanted(fixed_s=700.0)) == Layout(2, 4.0, 2.0)
 
 
-def test_windows_are_kept_if_enough_blocks_fit() -> None:
-    # 10 + 2 x 23 s: ten blocks of the thirty requested by the file.
-    long = wanted(window_s=20.0, warmup_s=3.0, blocks_max=30, slice_s=None)
-    assert lay_out(long, 5) == Layout(10, 20.0, 3.0)
-    # In slices, windows have at most ten seconds, unless the file requires more.
-    assert lay_out(wanted(least_s=20.0, window_s=20.0, warmup_s=3.0), 5) == Layout(10, 20.0, 3.0)
-    assert lay_out(wanted(window_s=8.0, warmup_s=3.0), 5) == Layout(18, 8.0, 3.0)
-
-
-def test_trials_without_warm_up_and_slices_have_a_longer_minimum() -> None:
-    whole = wanted(slice_s=None, warmup_s=0.0, fixed_s=98.0)
-    assert lay_out(whole, 5) == Layout(5, 11.0, 0.0)
-    assert lay_out(wanted(slice_s=None, warmup_s=0.0, fixed_s=101.0), 5) is None
-    assert lay_out(wanted(slice_s=None, warmup_s=0.0, fixed_s=98.0, least_s=30.0), 5) is None
-
-
-def listed(*values: int) -> tuple[Level, ...]:
-    return tuple(Level(name=str(value), value=value, place=n) for n, value in enumerate(values))
-
-
-def test_levels_that_meet_become_one_and_are_named_after_their_value() -> None:
-    mapped = changed_values(listed(1, 2, 3, 4), lambda n: (n + 1) // 2)
-    assert mapped.levels == listed(1, 2)
+def test_levels_that_meet_become_one_and_are_named_after_their_value_unless_they_have_names() -> None:
+    one, two, three, four = (Level(name=str(n), value=n, place=n - 1) for n in (1, 2, 3, 4))
+    mapped = changed_values([one, two, three, four], lambda n: (n + 1) // 2)
+    assert mapped.levels == (one, two)
     assert mapped.names == {"1": "1", "2": "1", "3": "2", "4": "2"}
-
-
-def test_levels_with_names_keep_them() -> None:
-    named = (Level(name="small", value=10, place="small"), Level(name="large", value=100, place="large"))
-    mapped = changed_values(named, lambda n: n // 2)
-    assert [(level.name, level.value) for level in mapped.levels] == [("small", 5), ("large", 50)]
+    named = Level(name="small", value=10, place="small")
+    assert changed_values([named], lambda n: n // 2).levels == (named.model_copy(update={"value": 5}),)
 
 
 def with_clients(**parts: Any) -> StudyFile:
@@ -338,34 +338,31 @@ def test_servers_alternate_if_they_may_and_do_not_compete(
 MANY = {"server": ["17", "18"], "clients": [1, 2, 4, 8, 16]}
 
 
-def test_aa_blocks_are_omitted_if_the_time_is_too_short_for_five_blocks() -> None:
-    long, short = (fitted_to(minutes, drive={}, factors=MANY) for minutes in (20, 1))
-    assert long.file.run.aa
-    assert not short.file.run.aa
-    assert [change.before for change in short.changes if change.key == "run.aa"] == ["true"]
-    assert not [change for change in long.changes if change.key == "run.aa"]
+@pytest.mark.parametrize(
+    ("minutes", "levels", "aa"), [(20, [1, 2, 4, 8, 16], True), (3, [1, 4, 16], None), (1, [1], False)]
+)
+def test_factors_lose_their_middle_levels_last_of_all_after_the_aa_blocks(
+    minutes: float, levels: list[int], aa: bool | None
+) -> None:
+    fitted = fitted_to(minutes, drive={}, factors=MANY)
+    assert [level.value for level in fitted.file.factors["clients"]] == levels
+    if aa is not None:
+        assert fitted.file.run.aa is aa
+        assert [change.before for change in fitted.changes if change.key == "run.aa"] == ["true"] * (not aa)
 
 
-def test_factors_lose_their_middle_levels_last_of_all() -> None:
-    for minutes, levels in ((20, [1, 2, 4, 8, 16]), (3, [1, 4, 16]), (1, [1])):
-        fitted = fitted_to(minutes, drive={}, factors=MANY)
-        assert [level.value for level in fitted.file.factors["clients"]] == levels
-
-
-def test_a_study_that_cannot_be_fitted_is_reported() -> None:
-    fitted = fitted_to(1, workload={"kind": "tpcc", "warehouses": 100})
+@pytest.mark.parametrize("schedule", ["slices", "sequential"])
+def test_a_study_that_cannot_be_fitted_is_reported(schedule: str) -> None:
+    run = {"schedule": schedule, "repeats": 5, "warmup": 0, "window": "1min"}
+    parts = {"workload": {"kind": "tpcc", "warehouses": 100}, "fit": {"keep_schedule": True}}
+    fitted = fitted_to(1, run=run, **parts)
     (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
     assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
-    assert fitted.file.run.budget_s is not None
-    assert fitted.file.run.budget_s > 60
-
-
-def test_a_sequential_study_that_does_not_fit_ends_by_its_repeats_with_a_message() -> None:
-    run = {"schedule": "sequential", "repeats": 5, "warmup": 0, "window": "1min"}
-    fitted = fitted_to(1, workload={"kind": "tpcc", "warehouses": 100}, run=run, fit={"keep_schedule": True})
-    (change,) = [change for change in fitted.changes if change.key == "run.repeats"]
-    assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
-    assert (fitted.file.run.repeats, fitted.file.run.budget_s) == (2, None)
+    run = fitted.file.run
+    if schedule == "slices":
+        assert run.budget_s is not None and run.budget_s > 60
+    else:  # it ends by its repeats
+        assert (run.repeats, run.budget_s) == (2, None)
     assert list(errors_of(fitted.file)) == []
     assert fit_study(fitted.file, FitMachine(2, 24 * GB, 100 * GB), 1).changes == ()
 

@@ -38,18 +38,17 @@ def cache(tmp_path: Path) -> Cache:
         ("15", "15.18 (system), installed"),
         ("12.4", "12.3, the nearest available"),
         ("15.17", "15.18, the nearest available, installed or cached"),
+        ("", AT_RUN_TIME),  # without lists of the sources nothing is guessed
     ],
 )
 def test_a_version_resolves_to_an_installed_listed_or_nearest_one(wanted: str, expected: str) -> None:
     system, embedded = [build("15.18", "system")], [build("17.5", "embedded")]
     listed = [Version(17, 4), Version(12, 3), Version(12, 7)]
+    if not wanted:
+        wanted, embedded, listed = "12.4", [], []
     found, words = would_get(parse_version_spec(wanted), system, embedded, listed)
     assert words == expected
     assert (found is not None) == expected.endswith(("cached", "installed"))
-
-
-def test_without_lists_of_the_sources_nothing_is_guessed() -> None:
-    assert would_get(parse_version_spec("12.4"), [build("15.18", "system")], [], []) == (None, AT_RUN_TIME)
 
 
 def test_lists_are_read_without_a_request(cache: Cache) -> None:
@@ -114,8 +113,7 @@ def test_a_study_with_a_budget_uses_it_without_exceeding_it(cache: Cache) -> Non
 def test_a_study_limited_by_transactions_reports_it(cache: Cache) -> None:
     file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
     found = study_forecast(file, cache, MACHINE)
-    told = "\n".join(plan_lines(FittedFile(file), found))
-    assert "10 min warm-up, then 125,000,000 transactions per client" in told
+    assert "125,000,000 transactions per client" in "\n".join(plan_lines(FittedFile(file), found))
     assert plan_as_json(FittedFile(file), found)["cases"][0]["window_s"] is None
 
 
