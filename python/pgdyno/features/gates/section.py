@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import Key
@@ -165,46 +165,32 @@ def to_summary(
     document: Document, found: Sequence[MetricVerdict], gate: Gate | None, files: Sequence[str]
 ) -> str:
     """Return the summary, which ends with an empty line. ``files`` names related files."""
-    return visible("\n".join(_lines(document, found, gate, files)) + "\n\n")
-
-
-def _lines(
-    document: Document, found: Sequence[MetricVerdict], gate: Gate | None, files: Sequence[str]
-) -> Iterator[str]:
-    yield f"## pgdyno: {escaped(document.title)}"
-    yield ""
-    if gate is not None:
-        yield f"**{escaped(outcome(gate))}**"
-        yield ""
-        for reason in reasons(gate):
-            yield f"- {escaped(reason)}"
-        yield ""
-    yield from grid(_verdicts(found))
-    yield ""
-    if len(found) > ROWS_MAX:
-        yield f"{counted(len(found) - ROWS_MAX, 'more comparison')} in the report."
-        yield ""
-    if briefs := [sentence for section in document.sections for sentence in section.brief]:
-        yield from (f"- {escaped(sentence)}" for sentence in briefs)
-        yield ""
     caveats = document.caveats
+    parts = [f"## pgdyno: {escaped(document.title)}"]
+    if gate is not None:
+        parts += [f"**{escaped(outcome(gate))}**", _listed(reasons(gate))]
+    parts.append("\n".join(grid(_verdicts(found))))
+    if len(found) > ROWS_MAX:
+        parts.append(f"{counted(len(found) - ROWS_MAX, 'more comparison')} in the report.")
+    parts.append(_listed([sentence for section in document.sections for sentence in section.brief]))
     why = [sentence for section in document.of("why") for sentence in section.sentences]
-    for sentence in (document.unfinished, *why, _most_severe(caveats)):
-        if sentence:
-            yield escaped(sentence)
-            yield ""
+    parts += map(escaped, (document.unfinished, *why, _most_severe(caveats)))
     if files:
-        yield escaped(f"Files: {', '.join(files)}.")
-        yield ""
+        parts.append(escaped(f"Files: {', '.join(files)}."))
     results = document.tables(*RESULTS)
     short = [table for table in results if not table.long and not table.said_elsewhere]
     for table in short[:COLLAPSED_MAX]:
-        yield from _collapsed(table.title, [*grid(table), "", escaped(table.note)])
+        parts.append(_collapsed(table.title, "\n".join([*grid(table), "", escaped(table.note)])))
     if caveats:
-        items = [f"- {escaped(caveat.sentence)} {escaped(caveat.remedy)}" for caveat in caveats]
-        yield from _collapsed(counted(len(caveats), "caveat"), items)
-    yield from _collapsed("How to repeat it", [f"    {line}" for line in document.command.splitlines()])
-    yield escaped(document.percent_of)
+        items = _listed([f"{caveat.sentence} {caveat.remedy}" for caveat in caveats])
+        parts.append(_collapsed(counted(len(caveats), "caveat"), items))
+    command = "\n".join(f"    {line}" for line in document.command.splitlines())
+    parts.append(_collapsed("How to repeat it", command))
+    return visible("\n\n".join([*filter(None, parts), escaped(document.percent_of)]) + "\n\n")
+
+
+def _listed(sentences: Sequence[str]) -> str:
+    return "\n".join(f"- {escaped(sentence)}" for sentence in sentences)
 
 
 def _verdicts(found: Sequence[MetricVerdict]) -> Table:
@@ -239,14 +225,9 @@ def _most_severe(caveats: Sequence[ShownCaveat]) -> str:
     return f"{counted(len(caveats), 'caveat')}; the most severe: {first.sentence} {first.remedy}"
 
 
-def _collapsed(title: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield a collapsed block. GitHub renders Markdown within it only after an empty line."""
-    yield f"<details><summary>{escaped(title)}</summary>"
-    yield ""
-    yield from lines
-    yield ""
-    yield "</details>"
-    yield ""
+def _collapsed(title: str, content: str) -> str:
+    """Return a collapsed block. GitHub renders Markdown within it only after an empty line."""
+    return f"<details><summary>{escaped(title)}</summary>\n\n{content}\n\n</details>"
 
 
 GATE = Key("gate", Gate | None, "Result of ``--fail-if``; null without it.")

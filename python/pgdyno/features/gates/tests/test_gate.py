@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -98,8 +99,9 @@ def status(
 
 
 def on_hosts(path: Path, *studies: Synthetic | Sequence[Synthetic]) -> list[Path]:
-    """Write the studies of several hosts."""
-    paths = [path / f"{n}.sqlite" for n in range(len(studies))]
+    """Write the studies of several hosts to a new directory."""
+    folder = Path(tempfile.mkdtemp(dir=path))
+    paths = [folder / f"{n}.sqlite" for n in range(len(studies))]
     for n, (of_host, study) in enumerate(zip(paths, studies, strict=True)):
         host = {"machine": f"{n}", "processor": f"{n}", "cores": 2, "memory_bytes": 1e9}
         cases = [study] if isinstance(study, Synthetic) else study
@@ -170,15 +172,6 @@ def test_a_true_condition_ends_with_status_3(
     found = gate(findings, [parse_condition(text) for text in conditions.split()])
     assert EXIT_STATUSES[found.outcome] == expected
     assert all([outcome(found), *reasons(found)])  # every outcome can be explained
-
-
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [(SAME, 0), (NO_BLOCK, 1), (SLOWER, 3), (UNDECIDED, 4)],
-    ids=["passed", "not evaluable", "failed", "inconclusive"],
-)
-def test_a_report_has_the_exit_status_of_its_gate(tmp_path: Path, wanted: Synthetic, expected: int) -> None:
-    assert status(tmp_path, wanted, "slower") == expected
 
 
 INVALID = ("", "slow", "slower:", ":p99", "slower:nope", "slower:wal.bytes", "SLOWER", "slower:5")
@@ -291,14 +284,6 @@ def test_a_failure_precedes_an_error_and_an_error_an_open_question() -> None:
         assert found.outcome is order[first]
 
 
-def test_a_gate_on_several_hosts_is_inconclusive_if_their_pooled_effect_is(
-    tmp_path: Path,
-) -> None:
-    paths = on_hosts(tmp_path, *(replace(SAME, effects=(1, 0.95 + 0.04 * n)) for n in range(4)))
-    for condition, expected in (("slower", 4), ("slower:30%", 0), ("undecided", 3)):
-        assert run_command(["report", *map(str, paths), "--fail-if", condition]) == expected
-
-
 def test_json_and_the_summary_name_an_inconclusive_gate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -315,9 +300,8 @@ def test_json_and_the_summary_name_an_inconclusive_gate(
 
 
 @pytest.mark.parametrize("key", ["nopm", "server_cpu", "latency.all.p50", "latency.payment.p50"])
-def test_a_gate_uses_the_interval_of_the_report(tmp_path: Path, key: str) -> None:
-    write_study(tmp_path / "e.sqlite", replace(SLOWER, stops_on_verdict=True))
-    findings = read_report(tmp_path / "e.sqlite").findings
+def test_a_gate_uses_the_interval_of_the_report(key: str) -> None:
+    findings = report_of(replace(SLOWER, stops_on_verdict=True)).findings
     (comparison,) = findings.first.comparisons
     (one,) = findings.verdicts_on(key)
     assert comparison.effects[key].summary.method is Method.ANYTIME
@@ -374,7 +358,9 @@ def test_a_failure_counts_against_the_arm_that_failed_only(tmp_path: Path) -> No
     assert lost == ["18"]
 
 
-def test_a_gate_does_not_pass_if_an_arm_stalled_on_one_of_several_hosts(tmp_path: Path) -> None:
+def test_a_gate_does_not_pass_if_an_arm_stalled_on_one_of_several_hosts_or_has_no_value(
+    tmp_path: Path,
+) -> None:
     of_first = [replace(SAME, levels={"clients": f"{c}"}, seed=c) for c in (2, 4)]
     findings = read_hosts(
         on_hosts(tmp_path, of_first, [of_first[0], replace(of_first[1], stalled=[(1, 1)])])
@@ -382,9 +368,6 @@ def test_a_gate_does_not_pass_if_an_arm_stalled_on_one_of_several_hosts(tmp_path
     for condition, place in (("slower", "clients 4"), ("slower:average", "average")):
         found = gate(findings, [parse_condition(condition)])
         assert found.outcome is E and places(found)[1] == [(condition, place, "18")]
-
-
-def test_a_gate_on_several_hosts_does_not_pass_if_an_arm_has_no_value(tmp_path: Path) -> None:
     lost = {(block, 2): TrialStatus.EXCLUDED for block in range(8)}
     wanted = replace(SAME, effects=(1, 1, 1), names=("16", "17", "18"), statuses=lost)
     found = gate(read_hosts(on_hosts(tmp_path, wanted, wanted)).findings, [parse_condition("slower")])
@@ -392,9 +375,8 @@ def test_a_gate_on_several_hosts_does_not_pass_if_an_arm_has_no_value(tmp_path: 
     assert (found.lost, found.trials) == (16, 48)
 
 
-def test_a_comparison_of_two_conditions_is_in_the_family_once(tmp_path: Path) -> None:
-    write_study(tmp_path / "e.sqlite", SLOWER)
-    findings = read_report(tmp_path / "e.sqlite").findings
+def test_a_comparison_of_two_conditions_is_in_the_family_once() -> None:
+    findings = report_of(SLOWER).findings
     families = [
         gate(findings, [GateCondition(GateWord.SLOWER), parse_condition(text)]).family
         for text in ("slower:nopm", "slower:average", "slower:p99")
@@ -409,11 +391,18 @@ def test_one_slower_case_of_many_fails_the_gate(tmp_path: Path) -> None:
 
 
 def test_a_gate_on_several_hosts_uses_the_pooled_verdict(tmp_path: Path) -> None:
-    paths = on_hosts(tmp_path, *[replace(SLOWER, noise=0.002)] * 3)
-    built = read_hosts(paths)
+    alike = on_hosts(tmp_path, *[replace(SLOWER, noise=0.002)] * 3)
+    unlike = on_hosts(tmp_path, *(replace(SAME, effects=(1, 0.95 + 0.04 * n)) for n in range(4)))
+    for paths, condition, expected in (
+        (alike, "slower:server_cpu", 3),
+        (unlike, "slower", 4),
+        (unlike, "slower:30%", 0),
+        (unlike, "undecided", 3),
+    ):
+        assert run_command(["report", *map(str, paths), "--fail-if", condition]) == expected
+    built = read_hosts(alike)
     found = gate(built.findings, [GateCondition(GateWord.SLOWER), GateCondition(GateWord.FASTER)])
     assert [of.condition.word for of in found.met] == [GateWord.SLOWER]
-    assert run_command(["report", *map(str, paths), "--fail-if", "slower:server_cpu"]) == 3
     assert "18 vs. 17 | slower" in summary_of(built, found).partition("<details>")[0]
 
 
@@ -426,19 +415,8 @@ def of_ratios(rng: np.random.Generator, effects: np.ndarray, blocks: int, sd: fl
         for arm, of in enumerate(of_case):
             effect = of["nopm"]
             verdict = judge(effect.summary, effect.summary.equivalence(0.95), 0.002)
-            found.append(
-                MetricVerdict(
-                    f"{case}",
-                    "A",
-                    f"{arm}",
-                    "",
-                    "NOPM",
-                    verdict,
-                    effect.percent,
-                    effect.summary,
-                    blocks,
-                )
-            )
+            known = (verdict, effect.percent, effect.summary, blocks)
+            found.append(MetricVerdict(f"{case}", "A", f"{arm}", "", "NOPM", *known))
     return found
 
 
@@ -507,10 +485,9 @@ NOISE = {
 
 
 @pytest.mark.parametrize("code", NOISE)
-def test_a_caveat_about_noise_is_the_most_severe_one(tmp_path: Path, code: Code) -> None:
+def test_a_caveat_about_noise_is_the_most_severe_one(code: Code) -> None:
     caveat = Caveat(code, NOISE[code])
-    write_study(tmp_path / "e.sqlite", replace(SLOWER, caveats=(*CAVEATS, caveat)))
-    shown = summary_of(read_report(tmp_path / "e.sqlite")).partition("<details>")[0]
+    shown = summary_of(report_of(replace(SLOWER, caveats=(*CAVEATS, caveat)))).partition("<details>")[0]
     assert escaped(caveat.text) in shown
     assert not any(escaped(other.text) in shown for other in CAVEATS)
 
@@ -533,18 +510,16 @@ def test_the_summary_is_written_to_the_file_of_the_pipeline(
     )
 
 
-def test_names_are_escaped_in_the_summary(tmp_path: Path) -> None:
-    write_study(tmp_path / "e.sqlite", replace(SLOWER, names=("17", HOSTILE), title=HOSTILE))
-    built = read_report(tmp_path / "e.sqlite")
+def test_names_are_escaped_in_the_summary() -> None:
+    built = report_of(replace(SLOWER, names=("17", HOSTILE), title=HOSTILE))
     text = summary_of(built, gate(built.findings, [GateCondition(GateWord.SLOWER)]), [HOSTILE])
     body = text[: text.index("<details><summary>How to repeat it")]
     assert "<script" not in body.replace("\\<script", "")
 
 
-def test_many_cases_do_not_make_the_summary_long(tmp_path: Path) -> None:
+def test_many_cases_do_not_make_the_summary_long() -> None:
     cases = [replace(SAME, levels={"clients": str(n)}, blocks=1, slices=2) for n in range(1, 51)]
-    write_study(tmp_path / "e.sqlite", *cases)
-    text = summary_of(read_report(tmp_path / "e.sqlite"))
+    text = summary_of(report_of(*cases))
     assert text.partition("<details>")[0].count("\n| clients") == 40
 
 
