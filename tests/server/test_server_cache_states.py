@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 from server_of_major import build_of
@@ -92,13 +93,7 @@ def test_the_extension_reads_tables_indexes_and_toast_into_shared_buffers(
         )
         if value(connection, available.encode()) != 2:
             pytest.skip("NO CONTRIB: this build has no pg_prewarm and pg_buffercache")
-        size = value(connection, b"select pg_total_relation_size('t')")
-        found = prewarm(connection)
-        assert found.way == "pg_prewarm"
-        assert found.reason == ""
-        assert isinstance(size, int) and found.size_bytes > size > 500 * 5000
-        shared_buffers = b"select pg_size_bytes(current_setting('shared_buffers'))"
-        assert found.kept_bytes_max == value(connection, shared_buffers)
+        assert prewarm(connection) == "pg_prewarm"
         connection.execute("create extension pg_buffercache")
         assert value(connection, BUFFERED) == 3
 
@@ -114,26 +109,17 @@ def test_without_the_extension_the_files_are_read_into_the_systems_cache(
         connection.execute("checkpoint")
         path = running_server.data_dir / str(value(connection, b"select pg_relation_filepath('t')"))
     with as_reader(running_server, filled) as connection:
-        found = prewarm(connection, running_server.data_dir)
-    assert found.way == "files"
-    assert "permission denied to create extension" in found.reason
-    assert found.size_bytes > path.stat().st_size
-    assert found.kept_bytes_max is None
+        before = psutil.Process().io_counters().read_chars
+        assert prewarm(connection, running_server.data_dir) == "files"
+    assert psutil.Process().io_counters().read_chars - before > path.stat().st_size > 0
 
 
 def test_a_server_with_inaccessible_files_is_scanned(
     running_server: Server, filled: str, tmp_path: Path
 ) -> None:
     with as_reader(running_server, filled) as connection:
-        before = value(connection, b"select pg_table_size('t')")
-        remote = prewarm(connection)
-        wrong = prewarm(connection, tmp_path)
+        assert prewarm(connection) == prewarm(connection, tmp_path) == "scans"
         assert value(connection, b"show enable_indexscan") == "on"
-    assert isinstance(before, int)
-    assert remote.way == wrong.way == "scans"
-    assert "permission denied to create extension" in remote.reason
-    assert "its files cannot be read" in wrong.reason
-    assert remote.relations > 10  # also of the catalogs
 
 
 @pytest.fixture
@@ -195,10 +181,7 @@ def test_the_oldest_and_the_newest_version_are_prewarmed_crashed_and_sampled(
     with arm_on(empty_cluster_of(build_of(Cache.open(), major)), server_dir) as arm:
         with arm.connect() as connection:
             connection.execute("create table t as select 1 as n from generate_series(1, 20000); checkpoint")
-            warmed = prewarm(connection, arm.run.data_dir)
-            assert warmed.way in ("pg_prewarm", "files")
-            assert isinstance(size := value(connection, b"select pg_database_size(current_database())"), int)
-            assert 0.8 * size < warmed.size_bytes < 1.2 * size
+            assert prewarm(connection, arm.run.data_dir) in ("pg_prewarm", "files")
             connection.execute("update t set n = 2")
         sampled: queue.SimpleQueue[Mapping[str, float]] = queue.SimpleQueue()
 

@@ -15,11 +15,11 @@ from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
 from pgdyno.errors import ServerError, StartError
 from pgdyno.measure.server_probes import autovacuum_runs
-from pgdyno.server.build_catalogue import catalogue, compiled_differences
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, InitOptions, Server
 from pgdyno.server.settings import MachineResources, ProfileInput, request, safety
+from pgdyno.server.settings_catalogue import catalogue, compiled_differences
 from pgdyno.server.snapshots import restore, take
 
 pytestmark = pytest.mark.server

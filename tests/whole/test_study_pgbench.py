@@ -11,7 +11,7 @@ from pgdyno.errors import UsageError
 from pgdyno.features.own_data.plan import OwnDataParameters
 from pgdyno.study.plan import Driving
 from pgdyno.study.workload_parameters import WorkloadParameters, workload_from
-from pgdyno.workloads.pgbench.parameters import Script, variant_of, variants
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script, variants
 
 
 def parameters(**given: Any) -> Any:
@@ -119,7 +119,7 @@ def test_a_plan_without_a_known_workload_is_refused(workload: object) -> None:
 
 
 def test_every_variant_is_complete_and_an_unknown_one_lists_all() -> None:
-    made = {name: parameters(**one.data, **one.transactions) for name, one in variants().items()}
+    made = {name: parameters(**given) for name, (_, given) in variants().items()}
     assert made["default"] == parameters()
     assert len(made["extra-indexes"].indexes) == 4
     assert made["select-only"].effects == {"none"}
@@ -127,7 +127,7 @@ def test_every_variant_is_complete_and_an_unknown_one_lists_all() -> None:
     assert len(made["analytical"].scripts) == 4
     assert made["skip-some-updates"].protocol == "prepared"
     with pytest.raises(UsageError, match=r"variant 'nonsense'; available: default: .*; analytical: "):
-        variant_of("nonsense")
+        PgbenchParameters.variant("nonsense")
 
 
 def test_the_work_of_a_transaction_is_that_of_its_scripts_and_not_of_its_data() -> None:

@@ -26,7 +26,7 @@ import sys
 import tarfile
 import time
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -369,15 +369,16 @@ class Store:
         Builds of one source have the same compiler and optimization. Cached builds come before downloads.
         """
         cached = self.cached()
-        for source in self.sources:
-            versions = [build.version for build in cached if _source_of(build) == source.name]
-            if all(any(map(spec.matches, versions)) for spec in wanted):
-                return source.name
-        for source in self.sources:
-            with contextlib.suppress(FetchError):
-                versions = list(self._versions(source))
-                if all(any(map(spec.matches, versions)) for spec in wanted):
-                    return source.name
+
+        def cached_of(source: PackageSource) -> Iterable[Version]:
+            return [build.version for build in cached if _source_of(build) == source.name]
+
+        for versions_of in (cached_of, self._versions):
+            for source in self.sources:
+                with contextlib.suppress(FetchError):
+                    versions = versions_of(source)
+                    if all(any(map(spec.matches, versions)) for spec in wanted):
+                        return source.name
         return None
 
     def with_programs(self, wanted: VersionSpec) -> Build:
@@ -401,9 +402,7 @@ class Store:
         """
         wanted.require_fetchable()
         complaints: list[str] = []
-        for source in self.sources:
-            if source_name is not None and source.name != source_name:
-                continue
+        for source in (one for one in self.sources if source_name in (None, one.name)):
             try:
                 build = self._install_from(source, wanted)
             except FetchError as error:
@@ -581,9 +580,9 @@ def system_builds(root: Path = Path("/"), path: str | None = None) -> list[Build
     return sorted(builds.values(), key=lambda build: (not build.version.stage, build.version), reverse=True)
 
 
-def resolve_build(spec: str, *, store: Store, nearest: bool = False) -> Build:
+def resolve_build(spec: str, *, store: Store) -> Build:
     """Return the build of one specification; see ``resolve_all``."""
-    return resolve_all([spec], store=store, nearest=nearest).builds[0]
+    return resolve_all([spec], store=store).builds[0]
 
 
 def resolve_all(
@@ -735,8 +734,7 @@ def nearest_version(wanted: VersionSpec, versions: Sequence[Version]) -> Version
 
 def provider_differences(builds: Sequence[Build]) -> list[str]:
     """Return sentences about different origins of the builds; empty if they have the same provider."""
-    origins = {build.provider for build in builds}
-    if len(origins) < 2:
+    if len({build.provider for build in builds}) < 2:
         return []
     parts = ", ".join(dict.fromkeys(build.label for build in builds))
     return [

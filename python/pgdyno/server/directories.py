@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import errno
 import fcntl
 import os
 import pwd
@@ -142,12 +141,10 @@ def locked_if_free(path: Path) -> Iterator[bool]:
     """Hold a file lock if it is free. Yields whether it was free."""
     descriptor = _open_lock(path)
     try:
+        free = True
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            free = True
-        except OSError as error:
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise
+        except (BlockingIOError, PermissionError):
             free = False
         yield free
     finally:

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
+from pydantic import TypeAdapter
+
 from pgdyno.errors import EngineError, in_one_line
 from pgdyno.server.connections import resolved
 
@@ -74,23 +76,15 @@ class DriveResult:
     targets: Sequence[TargetResult]
     driver: Mapping[str, Any]
 
-    @classmethod
-    def of(cls, event: Mapping[str, Any]) -> Self:
+    @staticmethod
+    def of(event: Mapping[str, Any]) -> DriveResult:
         """Decode a ``result`` event."""
-        targets = [
-            TargetResult(
-                kinds={
-                    kind: KindResult(of["counts"], of["failures"], of["histograms"])
-                    for kind, of in target["kinds"].items()
-                },
-                totals=target["totals"],
-                counters=target["counters"],
-                tally=target["tally"],
-                connections_lost=target["connections_lost"],
-            )
-            for target in event["targets"]
-        ]
-        return cls(event["stopped"], event["lost"], targets, event["driver"])
+        return _results().validate_python(event)
+
+
+@functools.cache
+def _results() -> TypeAdapter[DriveResult]:
+    return TypeAdapter(DriveResult)
 
 
 NODE_LOST = "node"
@@ -124,21 +118,19 @@ def find_engine() -> Path:
 
 
 def _places() -> Iterator[Path]:
-    """Yield possible locations of the engine: beside this Python, installed by a wheel, in the PATH."""
+    """Yield possible locations of the engine: beside this Python, installed by a wheel, in the PATH.
+
+    With ``pip install --user`` the program of a wheel is not beside the Python.
+    """
     yield Path(sys.executable).parent / PROGRAM
-    yield from _installed()
-    if on_path := shutil.which(PROGRAM):
-        yield Path(on_path)
-
-
-def _installed() -> Iterator[Path]:
-    """Yield the program that the wheel installed: with ``pip install --user`` it is not beside the Python."""
     from importlib import metadata  # noqa: PLC0415 - takes 20 ms, and is rarely needed
 
     with contextlib.suppress(metadata.PackageNotFoundError):
         for file in metadata.files("pgdyno") or ():
             if file.name == PROGRAM:
                 yield Path(str(file.locate())).resolve()
+    if on_path := shutil.which(PROGRAM):
+        yield Path(on_path)
 
 
 def find_program(name: str) -> Path:

@@ -291,7 +291,9 @@ def clear_after_kill(data_dir: Path, account: Account) -> None:
         pid = int(lock.read_bytes().split(b"\n", 1)[0])
         if _is_on(pid, data_dir):  # of a postmaster; negative for a server that initdb runs
             return
-        _end_processes(data_dir)
+        # Backends detect the end of the postmaster only when they wait.
+        for other in psutil.pids():
+            _end(other, data_dir, signal.SIGKILL)
         lock.unlink()  # PostgreSQL does not start while a zombie process has that ID
         _release_shared_memory(data_dir, account)
         forget_program(data_dir)
@@ -317,25 +319,26 @@ def _is_on(pid: int, data_dir: Path) -> bool:
     """Return whether that process is a server on that directory, which is then its working directory."""
     try:
         process = Path("/proc", str(pid))
-        return (process / "cwd").samefile(data_dir) and (process / "exe").readlink().name == "postgres"
+        program = (process / "exe").readlink().name.removesuffix(" (deleted)")
+        return (process / "cwd").samefile(data_dir) and program == "postgres"
     except OSError:
         return False  # it has ended, or belongs to another user
 
 
-def _end_processes(data_dir: Path) -> None:
-    """Kill the remaining processes of the server. Backends detect the end of the postmaster only when they
-    wait."""
-    for pid in psutil.pids():
-        if not _is_on(pid, data_dir):
-            continue
-        with contextlib.suppress(ProcessLookupError):
-            handle = os.pidfd_open(pid)
-            try:
-                if _is_on(pid, data_dir):  # checked again: the handle refers to the same process
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    select.select([handle], [], [], END_TIMEOUT_S)
-            finally:
-                os.close(handle)
+def _end(pid: int, data_dir: Path, *signals: signal.Signals) -> None:
+    """Send a process of the server on that directory these signals until it ends. Others are not signaled:
+    the process ID may belong to another program by now.
+    """
+    with contextlib.suppress(OSError):  # it has ended
+        handle = os.pidfd_open(pid)
+        try:
+            if _is_on(pid, data_dir):
+                for number in signals:
+                    signal.pidfd_send_signal(handle, number)
+                    if select.select([handle], [], [], END_TIMEOUT_S)[0]:
+                        return
+        finally:
+            os.close(handle)
 
 
 def _release_shared_memory(data_dir: Path, account: Account) -> None:
@@ -459,7 +462,6 @@ DISKS: Hooks[ReleaseDisks] = Hooks("disks")
 
 OWNER = "owner.lock"
 PREFIX = "run-"
-END_TIMEOUT_MS = 20_000
 
 
 @dataclass(frozen=True)
@@ -526,27 +528,10 @@ def _remove(path: Path) -> None:
 
 
 def end_postmaster(data_dir: Path) -> None:
-    """Stop the server on that directory immediately, if one runs, and wait for its end.
-
-    The process ID in postmaster.pid may belong to another program by now. The working directory of a
-    postmaster is its data directory; other processes are not signaled.
-    """
-    try:
+    """Stop the server on that directory immediately, if one runs, and wait for its end."""
+    with contextlib.suppress(OSError, ValueError):
         pid = int((data_dir / "postmaster.pid").read_bytes().split(b"\n", 1)[0])
-        descriptor = os.pidfd_open(pid)
-    except (OSError, ValueError):
-        return
-    try:
-        if not Path(f"/proc/{pid}/cwd").samefile(data_dir):
-            return
-        for number in (signal.SIGQUIT, signal.SIGKILL):
-            signal.pidfd_send_signal(descriptor, number)
-            if select.select([descriptor], [], [], END_TIMEOUT_MS / 1000)[0]:
-                return
-    except OSError:
-        return  # it has ended meanwhile
-    finally:
-        os.close(descriptor)
+        _end(pid, data_dir, signal.SIGQUIT, signal.SIGKILL)
 
 
 # ----------------------------------------------------------------------
@@ -645,12 +630,11 @@ class Server:
         pid = str(self.postmaster_pid).encode()
         return len(lines) >= 8 and lines[0] == pid and lines[7].strip() in READY
 
-    def stop(self, mode: StopMode = "fast", timeout_s: float | None = None) -> None:
-        """Stop the server and wait for its end; the default timeout depends on the mode. Raises ServerError
-        if it has exited before or must be killed.
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop the server and wait for its end. Raises ServerError if it has exited before, or must be
+        killed.
         """
-        if timeout_s is None:
-            timeout_s = KILL_TIMEOUT_S if mode == "immediate" else STOP_TIMEOUT_S
+        timeout_s = KILL_TIMEOUT_S if mode == "immediate" else STOP_TIMEOUT_S
         if not self.alive:
             self.socket.remove()
             raise ServerError(f"{self.build.label} exited unexpectedly: {self.last_words()}")

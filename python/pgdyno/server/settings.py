@@ -478,97 +478,67 @@ class Safety:
 def safety(effective: Mapping[str, str]) -> Safety:
     """Return the safety of the settings. A setting that is missing (not readable) makes its badge unknown."""
     badges = []
-    for key, name, needed, judge in _BADGES:
+    for key, name, needed in _BADGES:
+        kept: Kept = "yes"
+        reason = ""
         if any(setting not in effective for setting in needed):
-            found: Judged = "unknown", f"{' or '.join(needed)} is unknown"
-        else:
-            found = judge(effective)
-        badges.append(SafetyProperty(key, name, *found))
+            kept, reason = "unknown", f"{' or '.join(needed)} is unknown"
+        elif broken := [rule for rule in _RULES if rule[0] == key and effective.get(rule[1]) == rule[2]]:
+            _, setting, value, kept, words = broken[0]
+            words = words.format(delay=_delay(effective)) if setting == "synchronous_commit" else words
+            reason = f"{setting} is {value}: {words}".removesuffix(": ")
+        elif key == "point-in-time" and (reason := _not_archived(effective)):
+            kept = "no"
+        elif key == "checksums" and effective["data_checksums"] != "on":
+            kept, reason = "no", "corruption on disk is not detected"
+        badges.append(SafetyProperty(key, name, kept, reason))
     return Safety(tuple(badges), _checkpoint_distance(effective))
 
 
-Judged = tuple[Kept, str]
-
-HOLDS: Judged = ("yes", "")
-
-
-def _lost_commits(effective: Mapping[str, str]) -> str:
+def _delay(effective: Mapping[str, str]) -> str:
     # PostgreSQL manual, synchronous_commit: the delay is at most three times wal_writer_delay.
     delay_s = parse_duration_s(effective.get("wal_writer_delay", "200ms"), bare="ms")
-    return f"synchronous_commit is off: up to {3 * delay_s * 1000:g} ms of acknowledged commits are lost"
-
-
-def _process_crash(effective: Mapping[str, str]) -> Judged:
-    return ("partly", _lost_commits(effective)) if effective["synchronous_commit"] == "off" else HOLDS
-
-
-def _power_loss(effective: Mapping[str, str]) -> Judged:
-    if effective["fsync"] == "off":
-        return "no", "fsync is off: the cluster may be corrupted beyond repair"
-    if effective["synchronous_commit"] == "off":
-        return "partly", _lost_commits(effective) + "; the rest stays consistent"
-    return HOLDS
-
-
-def _torn_pages(effective: Mapping[str, str]) -> Judged:
-    if effective["full_page_writes"] == "off":
-        return "no", "full_page_writes is off: safe only if the disk writes pages atomically"
-    if effective["fsync"] == "off":
-        return "no", "fsync is off: full-page images may be missing on disk, too"
-    return HOLDS
-
-
-def _replicated(effective: Mapping[str, str]) -> Judged:
-    if effective["wal_level"] == "minimal":
-        return "no", "wal_level is minimal: replicas need replica or logical"
-    if effective["max_wal_senders"] == "0":
-        return "no", "max_wal_senders is 0: no replica can connect"
-    return HOLDS
+    return f"up to {3 * delay_s * 1000:g} ms"
 
 
 # Commands that report success without storing WAL: a common way to make archive_mode cheap in a benchmark.
 _DISCARDING = frozenset({"true", "/bin/true", "/usr/bin/true", ":", "cd .", "exit 0"})
 
 
-def _point_in_time(effective: Mapping[str, str]) -> Judged:
-    if effective["wal_level"] == "minimal":
-        return "no", "wal_level is minimal"
-    if effective["archive_mode"] == "off":
-        return "partly", "archive_mode is off: only with a program such as pg_receivewal"
+def _not_archived(effective: Mapping[str, str]) -> str:
     command = effective.get("archive_command", "").strip()
     if effective.get("archive_library", "") == "" and command in ("", "(disabled)"):
-        return "no", "archive_mode is on without archive_command: WAL accumulates"
-    if command in _DISCARDING:
-        return "no", f"archive_command is {command!r}: it stores no WAL"
-    return HOLDS
+        return "archive_mode is on without archive_command: WAL accumulates"
+    return f"archive_command is {command!r}: it stores no WAL" if command in _DISCARDING else ""
 
 
-def _autovacuum(effective: Mapping[str, str]) -> Judged:
-    for setting in ("autovacuum", "track_counts"):
-        if effective.get(setting) == "off":
-            return "no", f"{setting} is off: tables bloat, and statistics become stale"
-    return HOLDS
-
-
-def _checksums(effective: Mapping[str, str]) -> Judged:
-    return HOLDS if effective["data_checksums"] == "on" else ("no", "corruption on disk is not detected")
-
-
-_BADGES: Sequence[tuple[str, str, tuple[str, ...], Callable[[Mapping[str, str]], Judged]]] = (
-    ("process-crash", "survives a crash of the server", ("synchronous_commit",), _process_crash),
-    (
-        "power-loss",
-        "survives a crash of the system or a power loss",
-        ("fsync", "synchronous_commit"),
-        _power_loss,
-    ),
-    ("torn-pages", "torn-page protection", ("full_page_writes", "fsync"), _torn_pages),
-    ("replication", "can be replicated", ("wal_level", "max_wal_senders"), _replicated),
-    ("point-in-time", "can be restored to a point in time", ("wal_level", "archive_mode"), _point_in_time),
-    ("autovacuum", "autovacuum is on", ("autovacuum",), _autovacuum),
-    ("checksums", "data pages have checksums", ("data_checksums",), _checksums),
+_BADGES: Sequence[tuple[str, str, tuple[str, ...]]] = (
+    ("process-crash", "survives a crash of the server", ("synchronous_commit",)),
+    ("power-loss", "survives a crash of the system or a power loss", ("fsync", "synchronous_commit")),
+    ("torn-pages", "torn-page protection", ("full_page_writes", "fsync")),
+    ("replication", "can be replicated", ("wal_level", "max_wal_senders")),
+    ("point-in-time", "can be restored to a point in time", ("wal_level", "archive_mode")),
+    ("autovacuum", "autovacuum is on", ("autovacuum",)),
+    ("checksums", "data pages have checksums", ("data_checksums",)),
 )
-"""Key, name, needed settings and judgment of each badge, in their order of output."""
+"""Key, name and needed settings of each badge, in their order of output."""
+
+_LOST = "{delay} of acknowledged commits are lost"
+_STALE = "tables bloat, and statistics become stale"
+_RULES: Sequence[tuple[str, str, str, Kept, str]] = (
+    ("process-crash", "synchronous_commit", "off", "partly", _LOST),
+    ("power-loss", "fsync", "off", "no", "the cluster may be corrupted beyond repair"),
+    ("power-loss", "synchronous_commit", "off", "partly", f"{_LOST}; the rest stays consistent"),
+    ("torn-pages", "full_page_writes", "off", "no", "safe only if the disk writes pages atomically"),
+    ("torn-pages", "fsync", "off", "no", "full-page images may be missing on disk, too"),
+    ("replication", "wal_level", "minimal", "no", "replicas need replica or logical"),
+    ("replication", "max_wal_senders", "0", "no", "no replica can connect"),
+    ("point-in-time", "wal_level", "minimal", "no", ""),
+    ("point-in-time", "archive_mode", "off", "partly", "only with a program such as pg_receivewal"),
+    ("autovacuum", "autovacuum", "off", "no", _STALE),
+    ("autovacuum", "track_counts", "off", "no", _STALE),
+)
+"""Badge, setting, value with which it is not kept, and the reason. The first rule of a badge applies."""
 
 
 def _checkpoint_distance(effective: Mapping[str, str]) -> str:
@@ -630,10 +600,6 @@ class SettingsProfile:
     source: str
     settings: Callable[[ProfileInput], dict[str, str]]
     optional: frozenset[str] = frozenset()
-
-
-def _default(_: ProfileInput) -> dict[str, str]:
-    return {}
 
 
 def _starter(fit: ProfileInput) -> dict[str, str]:
@@ -698,7 +664,7 @@ def _whole_kb(size_bytes: int) -> int:
 PROFILES: Mapping[str, SettingsProfile] = {
     profile.name: profile
     for profile in (
-        SettingsProfile("default", "the defaults of initdb", "PostgreSQL", _default),
+        SettingsProfile("default", "the defaults of initdb", "PostgreSQL", lambda _: {}),
         SettingsProfile(
             "starter",
             "a starting point for OLTP, for the memory, cores and disk of this machine",
@@ -794,7 +760,7 @@ def _of_file(
     ``own``: the settings of the command line, which override them. Raises UsageError with the file.
     """
     kept, skipped = {}, {}
-    listed = {name: _items(given[name]) for name in LIBRARY_LISTS if name in given}
+    listed = {name: [one for one in _list(given[name]) if one] for name in LIBRARY_LISTS if name in given}
     lacking = {one for libraries in listed.values() for one in libraries if not fit.has_library(one)}
     for name, value in given.items():
         if name in own:
@@ -813,8 +779,3 @@ def _of_file(
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
     return kept, skipped
-
-
-def _items(text: str) -> list[str]:
-    """Return the items of a list of libraries."""
-    return [one for item in text.split(",") if (one := item.strip().strip('"'))]

@@ -32,6 +32,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 import psycopg
+from psycopg.rows import namedtuple_row
 
 from pgdyno.errors import DatasetError, DiskFullError
 from pgdyno.server.directories import Account, free_bytes, locked, locked_if_free, publish, sync_file_system
@@ -300,7 +301,6 @@ class RestoreStatistics:
     files_copied: int
     bytes_copied: int
     files_kept: int
-    files_removed: int
     duration_s: float
 
 
@@ -319,7 +319,7 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     recorded = _read_record(data_dir, snapshot)
     data_dir.mkdir(mode=0o700, exist_ok=True)
     _record(data_dir).unlink(missing_ok=True)  # an interrupted restore must not be trusted
-    removed, kept = _remove_and_sort(snapshot, data_dir, recorded)
+    kept = _remove_and_sort(snapshot, data_dir, recorded)
     files = [path for path, entry in snapshot.entries.items() if not entry.is_directory and path not in kept]
     _require_space(data_dir, files, snapshot)
     _make_directories(snapshot, data_dir, account)
@@ -328,7 +328,7 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     if sync:
         sync_file_system(data_dir)
     _write_record(data_dir, snapshot)
-    return RestoreStatistics(len(files), bytes_copied, len(kept), removed, time.monotonic() - begun_s)
+    return RestoreStatistics(len(files), bytes_copied, len(kept), time.monotonic() - begun_s)
 
 
 def _refuse_running(data_dir: Path) -> None:
@@ -337,13 +337,11 @@ def _refuse_running(data_dir: Path) -> None:
         raise DatasetError(f"{data_dir} cannot be restored: process {pid} may be a server running on it")
 
 
-def _remove_and_sort(
-    snapshot: Snapshot, data_dir: Path, recorded: Mapping[str, list[int]]
-) -> tuple[int, set[str]]:
-    """Delete the files that the snapshot lacks. Return their number and the set of unchanged files."""
+def _remove_and_sort(snapshot: Snapshot, data_dir: Path, recorded: Mapping[str, list[int]]) -> set[str]:
+    """Delete the files that the snapshot lacks. Return the set of unchanged files."""
     for name in TRANSIENT:
         (data_dir / name).unlink(missing_ok=True)
-    removed, kept = 0, set()
+    kept = set()
     for path, found in list(walk(data_dir)):
         expected = snapshot.entries.get(path)
         is_directory = stat.S_ISDIR(found.st_mode)
@@ -352,12 +350,11 @@ def _remove_and_sort(
                 kept.add(path)
             continue
         target = data_dir / path
-        removed += 1
         if not is_directory:
             target.unlink(missing_ok=True)  # its directory may be deleted already
         elif target.exists():
             shutil.rmtree(target)
-    return removed, kept
+    return kept
 
 
 def _require_space(data_dir: Path, files: list[str], snapshot: Snapshot) -> None:
@@ -475,9 +472,9 @@ def evict(data_dir: Path) -> float:
     Returns the share of pages that remain in memory: 0 on a disk, 1 on a file system in memory.
     """
     for path in regular_files(data_dir):
-        with _opened(path) as descriptor:
-            os.fdatasync(descriptor)  # dirty pages are not evicted
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        with path.open("rb", buffering=0) as file:
+            os.fdatasync(file)  # dirty pages are not evicted
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return resident_share(data_dir)
 
 
@@ -485,9 +482,9 @@ def resident_share(data_dir: Path) -> float:
     """Return the share of pages under a directory that are in memory, 0 to 1; 1 without any pages."""
     resident = total = 0
     for path in regular_files(data_dir):
-        with _opened(path) as descriptor:
-            if size := os.fstat(descriptor).st_size:
-                pages = _resident_pages(descriptor, size)
+        with path.open("rb", buffering=0) as file:
+            if size := os.fstat(file.fileno()).st_size:
+                pages = _resident_pages(file.fileno(), size)
                 resident += int(np.count_nonzero(pages))
                 total += len(pages)
     return resident / total if total else 1.0
@@ -500,15 +497,6 @@ def regular_files(data_dir: Path) -> Iterator[Path]:
             path = Path(directory, name)
             if path.is_file():
                 yield path
-
-
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _resident_pages(descriptor: int, size: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
@@ -532,100 +520,45 @@ _RELATIONS = Path(__file__).with_name("sql").joinpath("relations_to_prewarm.sql"
 READ_BYTES = 2**20
 
 
-@dataclass(frozen=True)
-class Prewarmed:
-    """Result of prewarming: method, number of relations and bytes. ``reason``: why no better method was used.
-
-    ``kept_bytes_max`` is the size of the cache if known: shared_buffers. Bytes beyond it have no effect.
-    """
-
-    way: Way
-    relations: int
-    size_bytes: int
-    kept_bytes_max: int | None = None
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class _Relation:
-    oid: int
-    name: str
-    kind: str
-    path: str
-    size_bytes: int
-
-
-def prewarm(connection: Connection, data_dir: Path | None = None) -> Prewarmed:
-    """Prewarm the database of the connection. ``data_dir``: that of the server, if its files are readable.
+def prewarm(connection: Connection, data_dir: Path | None = None) -> Way:
+    """Prewarm the database of the connection, and return how. ``data_dir``: that of the server, if its files
+    are readable.
 
     Creates the extension pg_prewarm if it is missing. The connection is in autocommit mode.
     Raises psycopg.Error.
     """
-    reason = _extension_missing(connection)
-    relations = [_Relation(*row) for row in connection.execute(_RELATIONS)]
-    if not reason:
-        return _into_shared_buffers(connection, relations)
-    if data_dir is not None:
-        try:
-            read = sum(_read_files(data_dir / relation.path) for relation in relations)
-            return Prewarmed("files", len(relations), read, reason=reason)
-        except OSError as error:
-            reason = f"{reason}; its files cannot be read: {error}"
-    return _by_scans(connection, relations, reason)
-
-
-def _extension_missing(connection: Connection) -> str:
+    relations: list[Any] = connection.cursor(row_factory=namedtuple_row).execute(_RELATIONS).fetchall()
     try:
         connection.execute("create extension if not exists pg_prewarm")
-    except psycopg.Error as error:
+    except psycopg.Error:
         if connection.closed:
             raise
-        return " ".join(str(error).split())
-    return ""
-
-
-def _into_shared_buffers(connection: Connection, relations: list[_Relation]) -> Prewarmed:
-    row = connection.execute(
-        "select setting::int8, current_setting('block_size')::int8 from pg_settings"
-        " where name = 'shared_buffers'"
-    ).fetchone()
-    assert row is not None
-    buffers, block_bytes = row
-    blocks = []
-    for relation in relations:
-        # Some catalogs require privileges.
-        with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
-            found = connection.execute("select pg_prewarm(%s::oid::regclass)", [relation.oid]).fetchone()
-            assert found is not None
-            blocks.append(found[0])
-    return Prewarmed("pg_prewarm", len(blocks), sum(blocks) * block_bytes, buffers * block_bytes)
-
-
-def _read_files(first: Path) -> int:
-    """Read all segments of a relation (``16384``, ``16384.1``, …). Return the number of bytes."""
-    read = 0
-    for number in range(len(list(first.parent.glob(f"{first.name}.*"))) + 1):
-        path = first if number == 0 else first.with_name(f"{first.name}.{number}")
-        with path.open("rb", buffering=0) as segment:
-            while piece := segment.read(READ_BYTES):
-                read += len(piece)
-    return read
-
-
-def _by_scans(connection: Connection, relations: list[_Relation], reason: str) -> Prewarmed:
-    tables = [relation for relation in relations if relation.kind in ("r", "m")]
-    done: list[_Relation] = []
+    else:
+        for relation in relations:
+            # Some catalogs require privileges.
+            with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+                connection.execute("select pg_prewarm(%s::oid::regclass)", [relation.oid])
+        return "pg_prewarm"
+    if data_dir is not None:
+        with contextlib.suppress(OSError):
+            for relation in relations:
+                _read_files(data_dir / relation.path)
+            return "files"
     with connection.transaction():
         for setting in ("enable_indexonlyscan", "enable_indexscan", "enable_bitmapscan"):
             connection.execute(f"set local {setting} = off")
-        for table in tables:
-            allowed = connection.execute(
-                "select has_table_privilege(%s::oid, 'select')", [table.oid]
-            ).fetchone()
-            if allowed and allowed[0]:
-                connection.execute(f"select count(*) from {table.name}".encode())
-                done.append(table)
-    return Prewarmed("scans", len(done), sum(table.size_bytes for table in done), reason=reason)
+        for relation in relations:
+            if relation.kind in ("r", "m") and relation.is_readable:
+                connection.execute(f"select count(*) from {relation.name}".encode())
+    return "scans"
+
+
+def _read_files(first: Path) -> None:
+    """Read all segments of a relation (``16384``, ``16384.1``, …)."""
+    for path in (first, *first.parent.glob(f"{first.name}.*")):
+        with path.open("rb", buffering=0) as segment:
+            while segment.read(READ_BYTES):
+                pass
 
 
 # ----------------------------------------------------------------------

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,10 +24,6 @@ from pgdyno.results.records import Check
 from pgdyno.server.engine import TargetResult
 from pgdyno.server.processes import Connection
 from pgdyno.study.workload_parameters import WorkloadParameters
-
-if TYPE_CHECKING:
-    import psycopg
-
 
 # ----------------------------------------------------------------------
 # Interface of a workload for the lab: its data on a server, and checks of a trial.

@@ -26,7 +26,7 @@ from pathlib import Path
 from pgdyno.errors import BuildError, FetchError, ServerError, UsageError, in_one_line
 from pgdyno.interruption import stopping
 from pgdyno.server.build_store import unpack
-from pgdyno.server.builds import MARK, Build, VersionSpec, check_major, read_build
+from pgdyno.server.builds import MARK, Build, VersionSpec, check_major, output_of, read_build
 from pgdyno.server.cache_directory import Leftovers
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free, open_to_all, publish
 from pgdyno.server.processes import end_tree, launch_tree
@@ -394,10 +394,7 @@ def find_toolchain(options: Sequence[str]) -> Toolchain:
     for compiler in named[-1:] or ("gcc", "cc"):
         words = compiler.split()
         if words and shutil.which(words[0]):
-            done = subprocess.run(
-                [*words, "--version"], capture_output=True, text=True, timeout=60, check=False
-            )
-            version = (done.stdout or done.stderr).partition("\n")[0].strip()
+            version = (output_of([*words, "--version"]) or "").partition("\n")[0].strip()
             return Toolchain(compiler, version, "" if "ccache" in words[0] else shutil.which("ccache") or "")
     raise BuildError(f"no C compiler was found ({(named or ['gcc, cc'])[-1]}): install one")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import closing
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass
 from importlib import resources
 
 import psycopg
@@ -178,21 +178,17 @@ def check_balances(grown: Sums, effects: Collection[Effect]) -> list[Check]:
     """Check the growth since the balances were last equal. Returns no check if an effect is unknown."""
     if "unknown" in effects:
         return []
+    tellers, accounts = ("tellers", grown.teller_balance), ("accounts", grown.account_balance)
     checks = [
-        _equal(
-            "tellers agree with branches", "tellers", grown.teller_balance, "branches", grown.branch_balance
-        ),
-        _equal(
-            "accounts agree with history", "accounts", grown.account_balance, "history", grown.history_delta
-        ),
+        _equal("tellers agree with branches", *tellers, "branches", grown.branch_balance),
+        _equal("accounts agree with history", *accounts, "history", grown.history_delta),
     ]
     if "accounts" not in effects:
-        pair = ("accounts", grown.account_balance, "tellers", grown.teller_balance)
-        checks.append(_equal("accounts agree with tellers", *pair))
+        checks.append(_equal("accounts agree with tellers", *accounts, *tellers))
     if "all" not in effects:
-        checks.append(_equal("tellers unchanged", "tellers", grown.teller_balance, "before", 0))
+        checks.append(_equal("tellers unchanged", *tellers, "before", 0))
     if not {"all", "accounts"} & set(effects):
-        checks.append(_equal("accounts unchanged", "accounts", grown.account_balance, "before", 0))
+        checks.append(_equal("accounts unchanged", *accounts, "before", 0))
     return checks
 
 
@@ -275,11 +271,11 @@ class PgbenchChecks:
     parameters: PgbenchParameters
     restored: bool
     before: Sums
-    _known: bool = field(init=False)
 
-    def __post_init__(self) -> None:
-        """The effects of user scripts on the data may be unknown."""
-        self._known = "unknown" not in self.parameters.effects
+    @property
+    def _known(self) -> bool:
+        """False if user scripts have unknown effects on the data."""
+        return "unknown" not in self.parameters.effects
 
     def begin(self, conn: Connection) -> None:
         """Read the sums of the tables unless they are known."""
@@ -295,7 +291,9 @@ class PgbenchChecks:
                 sums = read_sums(conn)
             grown = sums.since(self.before)
             checks += [check_rows(sums), *check_balances(grown, self.parameters.effects)]
-            checks.append(check_history(grown.history, self._committed(totals)))
+            writers = {s.name for s in self.parameters.scripts if s.effect in ("all", "accounts")}
+            committed = sum(counts["ok"] for kind, counts in totals.items() if kind in writers)
+            checks.append(check_history(grown.history, committed))
         checks += [check for more in TRIAL_CHECKS for check in more(self.parameters, connect)]
         if len(self.parameters.scripts) > 1:
             drawn = Counter({kind: n["ok"] + n["failed"] for kind, n in totals.items()})
@@ -305,10 +303,6 @@ class PgbenchChecks:
             expected = EXPECTED if self._known else (*EXPECTED, *EXPECTED_OF_ANY_SCRIPT)
             checks.append(check_log(server_log, counted_in(totals.values()), expected))
         return checks
-
-    def _committed(self, totals: Mapping[str, Mapping[str, int]]) -> int:
-        writers = {s.name for s in self.parameters.scripts if s.effect in ("all", "accounts")}
-        return sum(counts["ok"] for kind, counts in totals.items() if kind in writers)
 
 
 WORKLOAD = (PgbenchParameters, Pgbench)

@@ -12,7 +12,6 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -299,16 +298,8 @@ class PgbenchParameters(WorkloadParameters):
 
     def to_load(self) -> dict[str, Any]:
         """Return the parameters of the pgbench tables; additional indexes and the copy are made later."""
-        of_engine = (
-            "kind",
-            "scale",
-            "partitions",
-            "partition_method",
-            "fillfactor",
-            "unlogged",
-            "foreign_keys",
-        )
-        return {name: getattr(self, name) for name in of_engine}
+        sizes = ("kind", "scale", "partitions", "partition_method")
+        return {name: getattr(self, name) for name in (*sizes, "fillfactor", "unlogged", "foreign_keys")}
 
     def script_caveats(self, checked: Mapping[str, Any]) -> list[Caveat]:
         """Return a caveat if the scripts read :scale, and it is set by the data."""
@@ -355,8 +346,11 @@ class PgbenchParameters(WorkloadParameters):
     @classmethod
     def variant(cls, name: str) -> Mapping[str, Any]:
         """Return the parameters of a variant. Raises UsageError with a list of the known variants."""
-        found = variant_of(name)
-        return {**found.data, **found.transactions}
+        known = variants()
+        if name not in known:
+            listed = "; ".join(f"{one}: {about}" for one, (about, _) in known.items())
+            raise UsageError(f"unknown pgbench variant {name!r}; available: {listed}")
+        return known[name][1]
 
     def listed_scripts(self) -> Sequence[ScriptFacts]:
         """Return the scripts with their weights."""
@@ -385,16 +379,6 @@ class PgbenchParameters(WorkloadParameters):
 PARAMETERS = PgbenchParameters
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A variant: non-default fields of PgbenchParameters."""
-
-    name: str
-    about: str
-    data: Mapping[str, Any]
-    transactions: Mapping[str, Any]
-
-
 def _read_only(name: str) -> Script:
     file = resources.files(__package__).joinpath("scripts", f"{name}.sql")
     return Script(name=name, text=file.read_text(encoding="utf-8"), effect="none")
@@ -416,44 +400,26 @@ _EXTRA_INDEXES = (
 
 
 @functools.cache
-def variants() -> Mapping[str, Variant]:
-    """Return all variants by name.
+def variants() -> Mapping[str, tuple[str, Mapping[str, Any]]]:
+    """Return all variants by name: what they are, and the fields of PgbenchParameters that they change.
 
     The first four compared PostgreSQL 11 with 12 in 2019, the last one 10 with 15 in 2022.
     """
     tpcb_like, simple_update, select_only = (
         {"scripts": (Script(name=name),)} for name in ("tpcb-like", "simple-update", "select-only")
     )
-    analytical = {"scripts": tuple(_read_only(name) for name in _ANALYTICAL)}
-    every = (
-        Variant("default", "tpcb-like, the default of pgbench", {}, tpcb_like),
-        Variant(
-            "extra-indexes", "tpcb-like with four additional indexes", {"indexes": _EXTRA_INDEXES}, tpcb_like
-        ),
-        Variant("select-only", "select-only", {}, select_only),
-        Variant(
-            "analytical",
-            "four queries over all accounts and a copy of them",
-            {"accounts_copy": True},
-            analytical,
-        ),
-        Variant(
-            "skip-some-updates",
+    analytical = {"scripts": tuple(map(_read_only, _ANALYTICAL)), "accounts_copy": True}
+    prepared = {"protocol": "prepared", "indexes": ("pgbench_accounts (bid, abalance)",)}
+    return {
+        "default": ("tpcb-like, the default of pgbench", tpcb_like),
+        "extra-indexes": ("tpcb-like with four additional indexes", {"indexes": _EXTRA_INDEXES, **tpcb_like}),
+        "select-only": ("select-only", select_only),
+        "analytical": ("four queries over all accounts and a copy of them", analytical),
+        "skip-some-updates": (
             "simple-update, prepared, with an index of accounts by branch and balance",
-            {"indexes": ("pgbench_accounts (bid, abalance)",)},
-            {**simple_update, "protocol": "prepared"},
+            {**simple_update, **prepared},
         ),
-    )
-    return {variant.name: variant for variant in every}
-
-
-def variant_of(name: str) -> Variant:
-    """Return the variant of that name. Raises UsageError with a list of the known variants."""
-    known = variants()
-    if name not in known:
-        listed = "; ".join(f"{one.name}: {one.about}" for one in known.values())
-        raise UsageError(f"unknown pgbench variant {name!r}; available: {listed}")
-    return known[name]
+    }
 
 
 # ----------------------------------------------------------------------

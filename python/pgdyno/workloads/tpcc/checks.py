@@ -31,6 +31,7 @@ from pgdyno.workloads.workload import (
     Connect,
     GoodnessOfFit,
     checking,
+    first_line,
     fit_distribution,
     fit_share,
     fit_weights,
@@ -112,14 +113,7 @@ def marker_or_none(conn: Connection) -> OwnershipMarker | None:
 
 
 TABLES = (
-    "warehouse",
-    "district",
-    "customer",
-    "history",
-    "orders",
-    "order_line",
-    "new_order",
-    "stock",
+    *("warehouse", "district", "customer", "history", "orders", "order_line", "new_order", "stock"),
     "item",
 )
 
@@ -145,7 +139,7 @@ def create_views(conn: Connection, suffixed_sets: int) -> None:
             f"the database {name} does not have {counted(suffixed_sets, 'set')} of tables: {remedy}"
         ) from None
     except psycopg.Error as error:
-        message = str(error).partition("\n")[0]
+        message = first_line(error)
         raise ServerError(
             f"checking {name} needs temporary views over its tables, and cannot create them: {message}"
         ) from error
@@ -256,20 +250,13 @@ class ConsistencyCondition:
 
 def conditions() -> list[ConsistencyCondition]:
     """Return all twelve, in the order of the specification."""
-    files = [
-        file
-        for file in resources.files(__package__).joinpath("conditions").iterdir()
-        if file.name.endswith(".sql")
-    ]
-    return [
-        _read(file.name, file.read_text(encoding="utf-8"))
-        for file in sorted(files, key=lambda file: file.name)
-    ]
-
-
-def _read(name: str, statement: str) -> ConsistencyCondition:
-    first_line = statement.partition("\n")[0]
-    return ConsistencyCondition(int(name[:2]), first_line.partition("): ")[2].rstrip("."), statement)
+    found = []
+    for file in resources.files(__package__).joinpath("conditions").iterdir():
+        if file.name.endswith(".sql"):
+            statement = file.read_text(encoding="utf-8")
+            title = statement.partition("\n")[0].partition("): ")[2].rstrip(".")
+            found.append(ConsistencyCondition(int(file.name[:2]), title, statement))
+    return sorted(found, key=lambda condition: condition.number)
 
 
 def check_conditions(

@@ -28,9 +28,7 @@ KINDS = ("new-order", "payment", "order-status", "delivery", "stock-level")
 
 SHARES_MIN: Mapping[str, float] = {
     "payment": 0.43,
-    "order-status": 0.04,
-    "delivery": 0.04,
-    "stock-level": 0.04,
+    **dict.fromkeys(("order-status", "delivery", "stock-level"), 0.04),
 }
 """Minimum shares of all transactions, by TPC-C clause 5.2.3. New-Order has no minimum."""
 
