@@ -133,13 +133,21 @@ def test_ends_without_a_difference_end_the_search_with_their_interval(lab: Lab) 
     assert bisect_json(record, "d")["found"] is None
 
 
-def test_ends_without_a_decision_are_reported_with_the_remedy_and_continued(lab: Lab) -> None:
-    lab.rates = slower_from(3)
-    record = run(lab, new_record().model_copy(update={"minutes": 1.0}))
-    assert record.ends is Ends.UNDECIDED and len(lab.runs) == 1
-    assert "--resume d --minutes" in sentences(record, "d")[-1]
+@pytest.mark.parametrize("minutes", [1.0, 4.0])
+def test_ends_or_a_step_without_a_decision_are_reported_with_the_remedy_and_continued(
+    lab: Lab, minutes: float
+) -> None:
+    lab.rates = slower_from(6)
+    record = run(lab, new_record().model_copy(update={"minutes": minutes}))
+    text = "\n".join(sentences(record, "d"))
+    assert "--resume d --minutes" in text
+    if minutes == 1.0:
+        assert record.ends is Ends.UNDECIDED and len(lab.runs) == 1
+    else:  # five blocks for the ends
+        assert record.undecided is not None and record.undecided.measured is not None
+        assert "one of 8 commits" in text
     again = run(lab, record.model_copy(update={"minutes": 240.0}))
-    assert again.search.bad == 3 and is_conclusive(again)
+    assert again.search.bad == 6 and is_conclusive(again) and again.undecided is None
 
 
 def test_commits_that_do_not_build_are_skipped_and_the_range_is_reported(lab: Lab) -> None:
@@ -162,27 +170,14 @@ def test_a_skipped_commit_away_from_the_planted_one_does_not_matter(lab: Lab, fa
     assert record.search.bad == 7 and is_conclusive(record)
 
 
-def test_ends_that_do_not_build_end_the_program(lab: Lab) -> None:
-    lab.broken = {N: BuildError("it does not compile")}
-    with pytest.raises(BuildError, match="compile"):
-        run(lab)
-
-
-def test_an_error_of_the_machine_is_not_blamed_on_the_commit(lab: Lab) -> None:
+def test_an_error_of_the_ends_or_of_the_machine_is_not_blamed_on_a_commit(lab: Lab) -> None:
     lab.rates, lab.broken = slower_from(7), {4: DiskFullError("disk full")}
     with pytest.raises(DiskFullError):
         run(lab)
     assert read_search(lab.folder).steps == ()
-
-
-def test_an_undecided_step_reports_the_range_and_continues_in_its_file(lab: Lab) -> None:
-    lab.rates = slower_from(6)
-    record = run(lab, new_record().model_copy(update={"minutes": 4.0}))  # 5 blocks for the ends
-    assert record.undecided is not None and record.undecided.measured is not None
-    text = "\n".join(sentences(record, "d"))
-    assert "one of 8 commits" in text and "--resume d" in text
-    again = run(lab, record.model_copy(update={"minutes": 120.0}))
-    assert again.search.bad == 6 and is_conclusive(again) and again.undecided is None
+    lab.broken = {N: BuildError("it does not compile")}
+    with pytest.raises(BuildError, match="compile"):
+        run(lab)
 
 
 def test_a_history_with_several_changes_ends_at_one_of_them(lab: Lab) -> None:

@@ -29,11 +29,8 @@ def test_every_planted_commit_is_found_in_the_least_number_of_tests(last: int) -
         assert end.is_found and end.bad == planted
         assert len(levels) <= steps_needed(last)
         assert sum(levels) <= 0.05 + 1e-12
-
-
-def test_all_tests_of_a_search_without_skipped_commits_have_the_same_level() -> None:
-    _, levels = found(64, 64)
-    assert levels == pytest.approx([0.05 / 6] * 6)
+        if last in (8, 64):  # every test halves the commits
+            assert levels == pytest.approx([0.05 / steps_needed(last)] * steps_needed(last))
 
 
 @given(st.data())
@@ -55,12 +52,8 @@ def test_an_undecided_test_ends_the_search_with_what_is_known() -> None:
 
 
 def test_after_a_skipped_commit_a_distant_one_is_tested() -> None:
-    search = CommitSearch(0, 64, 0.05)
-    assert search.next_commit == 32
-    tried = []
+    search, tried = CommitSearch(0, 64, 0.05), []
     for _ in range(4):
-        commit = search.next_commit
-        assert commit is not None
-        tried.append(commit)
-        search = search.after(commit, Outcome.SKIPPED)
-    assert min(abs(a - b) for a in tried for b in tried if a != b) > 4
+        tried.append(search.next_commit)
+        search = search.after(tried[-1], Outcome.SKIPPED)
+    assert tried[0] == 32 and min(abs(a - b) for a in tried for b in tried if a != b) > 4

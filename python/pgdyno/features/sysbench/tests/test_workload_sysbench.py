@@ -58,11 +58,10 @@ def test_data_of_a_script_depend_on_all_that_its_prepare_sees() -> None:
 
 
 def test_data_are_prepared_in_one_thread_as_in_sysbench_unless_asked() -> None:
-    assert parameters(script=WITH_DATA).to_load()["threads"] == 1
-    assert parameters(script=WITH_DATA, prepare_threads=3).to_load()["threads"] == 3
-    bulk = parameters(script="bulk_insert")
-    assert (bulk.to_load()["threads"], bulk.shape()["prepare_threads"]) == (4, 4)
-    assert parameters(script="bulk_insert", prepare_threads=8).to_load()["threads"] == 8
+    for script, usual in ((WITH_DATA, 1), ("bulk_insert", 4)):
+        for given, threads in (({}, usual), ({"prepare_threads": 8}, 8)):
+            asked = parameters(script=script, **given)
+            assert asked.to_load()["threads"] == asked.shape()["prepare_threads"] == threads
 
 
 @pytest.mark.parametrize(("threads", "is_named"), [(1, False), (4, True)])
@@ -82,15 +81,8 @@ def test_options_have_one_spelling_and_tables_are_fields() -> None:
     found = parameters(options={"--point_selects": 3, "tables": "4", "table-size": 50, "skip_trx": True})
     assert (found.tables, found.table_size) == (4, 50)
     assert found.options == {"point-selects": "3", "skip-trx": "on"}
-    assert found.to_drive()["options"] == {
-        "point-selects": "3",
-        "skip-trx": "on",
-        "tables": "4",
-        "table-size": "50",
-    }
-
-
-def test_the_seed_of_random_numbers_is_the_engines() -> None:
+    assert found.to_drive()["options"] == {**found.options, "tables": "4", "table-size": "50"}
+    # The seed of random numbers is the engine's.
     drive = parameters(options={"rand-seed": 7, "db-driver": "pgsql"}).to_drive()
     assert (drive["random_seed"], drive["options"]) == (7, {})
     assert parameters().to_drive()["random_seed"] is None
@@ -123,17 +115,16 @@ def test_bulk_insert_needs_a_table_for_each_client() -> None:
     assert Driving(workload=parameters(script="bulk_insert", prepare_threads=8), clients=8)
 
 
-@pytest.mark.parametrize("name", STOCK)
-def test_every_stock_script_is_known_by_both_names(name: str) -> None:
-    for spelling in (name, f"{name}.lua"):
-        assert script_fields(spelling, Path("/nowhere")) == {"script": {"name": name}}
+def test_every_stock_script_is_known_by_both_names() -> None:
+    for name in STOCK:
+        for spelling in (name, f"{name}.lua"):
+            assert script_fields(spelling, Path("/nowhere")) == {"script": {"name": name}}
 
 
 def test_a_script_file_includes_the_modules_that_it_requires(tmp_path: Path) -> None:
-    (tmp_path / "mine.lua").write_text('require("one")\nfunction event() end')
-    (tmp_path / "one.lua").write_text("dofile('two.lua')")
-    (tmp_path / "two.lua").write_text("x = 1")
-    (tmp_path / "other.lua").write_text("y = 1")
+    mine, one = 'require("one")\nfunction event() end', "dofile('two.lua')"
+    for name, text in {"mine": mine, "one": one, "two": "x = 1", "other": "y = 1"}.items():
+        (tmp_path / f"{name}.lua").write_text(text)
     found = script_fields(str(tmp_path / "mine.lua"), Path())
     assert found["script"]["name"] == "mine.lua"
     assert found["modules"] == {"one": "dofile('two.lua')", "two": "x = 1"}
@@ -162,14 +153,6 @@ def test_options_of_the_command_line_reach_the_script() -> None:
     assert found.options == {"point-selects": "5", "skip-trx": "on"}
 
 
-def test_the_seed_of_the_repeating_command_precedes_options_of_the_script() -> None:
-    study = examine_text(STUDY, "x")[0]
-    assert study is not None
-    plan = cases_of(study)[0].study
-    command = command_of(plan, ["compare", "17", "18", "--", "--tables=2"])
-    assert command.endswith(f"--seed {plan.seed} -- --tables=2")
-
-
 STUDY = """
 title = "x"
 compare = ["server"]
@@ -195,6 +178,9 @@ def test_a_study_file_has_scripts_options_and_sizes_as_factors() -> None:
     assert [one.shape()["table_size"] for one in workloads] == [1000, 2000]
     assert isinstance(workloads[0], SysbenchParameters)
     assert workloads[0].options == {"point-selects": "5", "skip-trx": "on"}
+    plan = cases_of(file)[0].study
+    command = command_of(plan, ["compare", "17", "18", "--", "--tables=2"])
+    assert command.endswith(f"--seed {plan.seed} -- --tables=2")  # before options of the script
     _, errors = examine_text(STUDY.replace("oltp_read_only", "oltp"), "x.toml")
     assert "unknown sysbench script 'oltp'" in errors[0]
 
@@ -243,11 +229,7 @@ def test_errors_in_the_log_are_expected_as_often_as_the_driver_counted_them(
     other = 'ERROR:  relation "sbtest1" does not exist\n'
     assert ended(monkeypatch, "oltp_read_only", 10_000, other, failed=1) == both
     assert not ended(monkeypatch, "oltp_read_only", 10_000, other, ok=1)["server log"]
-
-
-def test_only_the_log_is_checked_for_a_script_with_unknown_effect(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    # The effect of a user's script on the rows is unknown.
     log = "WARNING:  something\nERROR:  division by zero\n"
     assert ended(monkeypatch, MINE, 1, log, failed=1) == {"server log": True}
     assert not ended(monkeypatch, MINE, 1, log)["server log"]
