@@ -13,7 +13,7 @@ from functools import partial
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Decision, Verdict, less_noise_of
-from pgdyno.analysis.telemetry.metrics import CAPACITY
+from pgdyno.analysis.telemetry.metrics import CAPACITY, Metric
 from pgdyno.caveats import Caveat, Severity, wordings
 from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
 from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
@@ -232,10 +232,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
         reason = _why_held_back(comparison, findings) if comparison.is_held_back else ""
         return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", basis, reason)
     estimate, verdict = effect.percent, comparison.verdict
-    if effect.key == CAPACITY.key:
-        claim = _capacity_claim(verdict, a, b, estimate, comparison.margin)
-    else:
-        claim = _claim(verdict, a, b, estimate, comparison.margin, findings.primary.name)
+    claim = _claim(verdict, a, b, estimate, comparison.margin, findings.primary)
     basis = f"{_interval(verdict, estimate)}, {counted(estimate.n, 'block')}"
     if effect.key == CAPACITY.key:
         basis = f"{findings.study.plan.capacity}, {basis}"
@@ -247,37 +244,23 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     return Headline(verdict, claim, basis, " ".join(filter(None, more)))
 
 
-def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, margin: float, metric: str) -> str:
+def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, margin: float, metric: Metric) -> str:
+    is_capacity = metric.key == CAPACITY.key  # that each block has searched for
     match verdict:
         case Verdict.FASTER | Verdict.SLOWER:
             # "4.0% slower" has its sign in the word, so neither the number nor the interval has one.
+            direction = "lower" if estimate.value < 0 else "higher"
+            if is_capacity:
+                return f"The capacity of {b} is {_size(estimate)} {direction} than that of {a}"
             if estimate.better is not Better.LESS:
                 return f"{b} is {_size(estimate)} {verdict} than {a}"
-            direction = "lower" if estimate.value < 0 else "higher"
-            return f"{b} is {verdict} than {a}: its {metric} is {_size(estimate)} {direction}"
+            return f"{b} is {verdict} than {a}: its {metric.name} is {_size(estimate)} {direction}"
         case Verdict.SAME:
-            return f"{b} and {a} are equivalent within ±{given_percent(margin)}: {estimate.signed_text}"
+            arms = f"The capacities of {b} and {a}" if is_capacity else f"{b} and {a}"
+            return f"{arms} are equivalent within ±{given_percent(margin)}: {estimate.signed_text}"
         case _:
-            return f"Undecided: {b} vs. {a} {_undecided_change(estimate)}"
-
-
-def _capacity_claim(verdict: Verdict, a: str, b: str, estimate: Estimate, margin: float) -> str:
-    """Return the claim about a capacity that each block has searched for."""
-    match verdict:
-        case Verdict.FASTER:
-            return f"The capacity of {b} is {_size(estimate)} higher than that of {a}"
-        case Verdict.SLOWER:
-            return f"The capacity of {b} is {_size(estimate)} lower than that of {a}"
-        case Verdict.SAME:
-            within = f"equivalent within ±{given_percent(margin)}"
-            return f"The capacities of {b} and {a} are {within}: {estimate.signed_text}"
-        case _:
-            return f"Undecided: capacity of {b} vs. {a} {_undecided_change(estimate)}"
-
-
-def _undecided_change(estimate: Estimate) -> str:
-    """Return the change with the digits that the table has, according to its interval."""
-    return result_tables.change_text(estimate, "%", INTERVAL_BLOCKS_MIN)
+            change = result_tables.change_text(estimate, "%", INTERVAL_BLOCKS_MIN)  # as in the table
+            return f"Undecided: {'capacity of ' if is_capacity else ''}{b} vs. {a} {change}"
 
 
 def _interval(verdict: Verdict, estimate: Estimate) -> str:
@@ -319,17 +302,10 @@ def _more(comparison: Comparison, findings: Findings) -> str:
     if comparison.is_held_back:
         return _why_held_back(comparison, findings)
     decision = comparison.decision
-    if decision is not None and decision.verdict is Verdict.UNDECIDED:
-        return " ".join(
-            filter(
-                None,
-                [
-                    _limits(comparison, findings.primary.name),
-                    _missing(comparison, decision, findings),
-                ],
-            )
-        )
-    return ""
+    if decision is None or decision.verdict is not Verdict.UNDECIDED:
+        return ""
+    parts = (_limits(comparison, findings.primary.name), _missing(comparison, decision, findings))
+    return " ".join(filter(None, parts))
 
 
 def _unlike_builds(comparison: Comparison) -> str:
@@ -476,6 +452,7 @@ def effect_table(findings: Findings) -> Table:
     margin = 100 * findings.study.plan.margin
     reach = reach_of(shown.values(), margin)
     change, bar = f"change vs. {in_a_head(baseline)}, %", axis(reach)
+    has_verdicts = len(findings.comparisons) > HEADLINES_MAX  # the headlines have those of fewer arms
     rows = []
     for of in findings.arms:
         estimate = shown.get(of.arm.arm)
@@ -484,28 +461,16 @@ def effect_table(findings: Findings) -> Table:
         )
         verdict = by_arm[of.arm.arm].verdict if of.arm.arm in by_arm else "baseline"
         drawn = bar_of(estimate, margin, reach) if estimate else ""
-        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, verdict, drawn])
-    table = Table(
+        known = [verdict] if has_verdicts else []
+        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, *known, drawn])
+    return Table(
         title="",
-        columns=("arm", metric.label, change, "verdict", bar),
+        columns=("arm", metric.label, change, *(["verdict"] if has_verdicts else []), bar),
         rows=rows,
         note=of_several_arms(findings).strip(),
         numeric=frozenset({metric.label, change, bar}),
         dispensable=(bar, metric.label),
         drawing=bar,
-    )
-    if len(findings.comparisons) > HEADLINES_MAX:
-        return table
-    return _without(table, "verdict")
-
-
-def _without(table: Table, column: str) -> Table:
-    """Return the table without a column, which the headlines repeat."""
-    at = list(table.columns).index(column)
-    return replace(
-        table,
-        columns=[*table.columns[:at], *table.columns[at + 1 :]],
-        rows=[[*row[:at], *row[at + 1 :]] for row in table.rows],
     )
 
 

@@ -138,8 +138,7 @@ _COLUMNS = ("metric", "better", "arm", "level", "interval")
 
 
 def _change_head(findings: Findings) -> str:
-    name = findings.arms[0].arm.name
-    return f"change vs. {name if len(name) <= 12 else 'the baseline'}, %"
+    return f"change vs. {in_a_head(findings.arms[0].arm.name)}, %"
 
 
 def _rows(findings: Findings, key: str) -> list[list[str]]:
@@ -211,22 +210,15 @@ def _blocks_cell(findings: Findings, of: ArmFindings, key: str) -> str:
 
 def _loads(findings: Findings) -> list[list[str]]:
     """Return the load time of each dataset, which is loaded once before the study."""
-    loads = [of.arm.dataset.get(LOADED) for of in findings.arms]
-    if not any(isinstance(load_s, int | float) for load_s in loads):
+    loads_s = [of.arm.dataset.get(LOADED) for of in findings.arms]
+    levels = [Estimate(s, "s", 1, Better.LESS) if isinstance(s, int | float) else None for s in loads_s]
+    known = [telemetry_level_text(level) if level else ABSENT for level in levels]
+    if not any(cell != ABSENT for cell in known):
         return []
+    heads = [("data load, s", "less"), *[("", "")] * len(known)]
     return [
-        [
-            "data load, s" if i == 0 else "",
-            "less" if i == 0 else "",
-            of.arm.name,
-            telemetry_level_text(Estimate(load_s, "s", 1, Better.LESS))
-            if isinstance(load_s, int | float)
-            else ABSENT,
-            ABSENT,
-            "",
-            "",
-        ]
-        for i, (of, load_s) in enumerate(zip(findings.arms, loads, strict=True))
+        [*head, of.arm.name, cell, ABSENT, "", ""]
+        for head, of, cell in zip(heads, findings.arms, known, strict=False)
     ]
 
 
@@ -380,10 +372,9 @@ def drift_table(findings: Findings) -> Table:
 
 def _drift_cells(drift: Drift) -> list[str]:
     estimate, percent = drift.estimate, drift.percent
-    interval = _interval(estimate)
     return [
         signed(estimate.value, estimate.decimals, ""),
-        interval,
+        _interval(estimate),
         ABSENT if percent is None else signed(percent.value, percent.decimals, ""),
         estimate.unit,
     ]

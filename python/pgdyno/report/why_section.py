@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 from markupsafe import Markup
@@ -103,13 +104,8 @@ def throughput_timelines(findings: Findings) -> list[Panel]:
 
 def wal_rates(findings: Findings) -> list[Panel]:
     """Return the WAL rate in MiB/s, from samples of the server per second; none for short windows."""
-    return _panels(
-        findings,
-        {trial: wal_rate(series) for trial, series in findings.telemetry.series.items()},
-        "MiB/s",
-        {},
-        {},
-    )
+    points = {trial: wal_rate(series) for trial, series in findings.telemetry.series.items()}
+    return _panels(findings, points, "MiB/s", {}, {})
 
 
 def timeline_note(findings: Findings) -> str:
@@ -296,10 +292,9 @@ def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
     if verdict is Verdict.UNDECIDED:
         return [_of_undecided(why, whole)]
     found = [_of_whole(why, whole)]
-    if why.by_statement:
-        found.append(_of_statements(why.by_statement))
-    if why.by_resource:
-        found.append(_of_resources(why.by_resource))
+    for by, waterfall in (("statement", why.by_statement), ("resource", why.by_resource)):
+        if waterfall:
+            found.append(_of_parts(by, waterfall))
     if found[1:] == [""] * len(found[1:]):
         return [f"{found[0]} {NO_PART}"]
     if whole.significant:
@@ -361,16 +356,9 @@ def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
     return f"{b} needs {size} per transaction than {a} ({basis})."
 
 
-def _of_statements(waterfall: Waterfall) -> str:
+def _of_parts(by: str, waterfall: Waterfall) -> str:
     parts = _named(waterfall)
-    if not parts:
-        return ""
-    return f"By statement: {_listed(parts)}."
-
-
-def _of_resources(waterfall: Waterfall) -> str:
-    parts = _named(waterfall)
-    text = f"By resource: {_listed(parts)}." if parts else ""
+    text = f"By {by}: {_listed(parts)}." if parts else ""
     for part in waterfall.parts:
         if part.key in NOT_CAUSES and part.significant:
             text = f"{text} {_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}".strip()
@@ -441,11 +429,7 @@ def why_reports(findings: Findings) -> list[WhyReport]:
     """Return a report for each arm with data from the probes."""
     verdicts = {of.arm.arm: of.verdict for of in findings.comparisons}
     return [
-        WhyReport(
-            one,
-            why_sentences(one, verdicts[arm]),
-            tables(one, findings),
-        )
+        WhyReport(one, why_sentences(one, verdicts[arm]), tables(one, findings))
         for arm, one in findings.time_breakdowns.items()
         if one.by_statement or one.by_resource
     ]
@@ -527,11 +511,8 @@ def _server_clock(why: TimeBreakdown, findings: Findings) -> str:
 
 
 def _note_on_resources(why: TimeBreakdown, server_clock: str) -> str:
-    said = [_significant(why)]
-    if _has_queue(why):
-        said.append(_QUEUE)
-    if server_clock:
-        said.append(server_clock)
+    has_queue = why.by_resource and any(part.key == of.RUNNABLE for part in why.by_resource.parts)
+    said = [_significant(why), *([_QUEUE] if has_queue else []), *([server_clock] if server_clock else [])]
     if why.cpu_is_of_all:
         said.append("CPU time includes all server processes, because that of client backends is unknown.")
     if why.samples:
@@ -544,8 +525,7 @@ def _note_on_resources(why: TimeBreakdown, server_clock: str) -> str:
                 f"{group_digits(why.scaled, 2)} to match the kernel's measured wait time (a woken backend "
                 "still shows its wait event until it gets a CPU)."
             )
-    if any(_negative(part) for part in why.by_resource.parts) if why.by_resource else False:
-        said.append(_TOO_MUCH)
+    said += _too_much(why.by_resource)
     return " ".join(said)
 
 
@@ -554,8 +534,7 @@ def _note_on_statements(why: TimeBreakdown) -> str:
         _significant(why),
         "Outside statements: parsing, commit and its WAL, protocol, network, driver.",
     ]
-    if any(_negative(part) for part in why.by_statement.parts) if why.by_statement else False:
-        said.append(_TOO_MUCH)
+    said += _too_much(why.by_statement)
     if why.twice:
         said.append(
             f"{enumeration(list(why.twice))}: statements inside functions are counted twice, because "
@@ -574,12 +553,9 @@ def _significant(why: TimeBreakdown) -> str:
     return _SIGNIFICANT if why.latency else f"{_SIGNIFICANT} {_SCALED}"
 
 
-def _has_queue(why: TimeBreakdown) -> bool:
-    return why.by_resource is not None and any(part.key == of.RUNNABLE for part in why.by_resource.parts)
-
-
-def _negative(part: TimePart) -> bool:
-    return part.a_us < 0 or part.b_us < 0
+def _too_much(waterfall: Waterfall | None) -> list[str]:
+    parts = waterfall.parts if waterfall else ()
+    return [_TOO_MUCH] if any(part.a_us < 0 or part.b_us < 0 for part in parts) else []
 
 
 # ----------------------------------------------------------------------
@@ -612,7 +588,7 @@ def waterfalls(reasons: Sequence[WhyReport]) -> list[Panel]:
 def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
     whole = waterfall.total
     shown, left = _shown(waterfall)
-    ends = _ends(whole.a_us, [*_added_us(shown), left])
+    ends = [*accumulate([whole.a_us, *(part.b_us - part.a_us for part in shown), left])]
     low, high = min(ends), max(ends)
     count = len(shown) + 2 + bool(left)
     frame = Frame(STEPS_WIDTH, STEPS_LEFT, STEPS_LEFT, STEPS_TOP - 8, STEPS_TOP + STEP * count + 6)
@@ -633,23 +609,12 @@ def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
     return plot(label, replace(linear((low, high), 6), grid=True), NO_AXIS, [draw], frame, class_="steps")
 
 
-def _added_us(shown: Sequence[TimePart]) -> list[float]:
-    return [part.b_us - part.a_us for part in shown]
-
-
 def _shown(waterfall: Waterfall) -> tuple[list[TimePart], float]:
     """Return the parts with a bar, and the sum of the changes of all others."""
     least = SHARE_MIN * max(waterfall.total.a_us, waterfall.total.b_us)
     shown = [part for part in in_order(waterfall) if part.significant or abs(part.b_us - part.a_us) >= least]
-    left = waterfall.total.b_us - waterfall.total.a_us - sum(_added_us(shown))
+    left = waterfall.total.b_us - waterfall.total.a_us - sum(part.b_us - part.a_us for part in shown)
     return shown, left if len(shown) < len(waterfall.parts) else 0.0
-
-
-def _ends(first_us: float, steps_us: Sequence[float]) -> list[float]:
-    ends = [first_us]
-    for step_us in steps_us:
-        ends.append(ends[-1] + step_us)
-    return ends
 
 
 def _step_level(name: str, us: float, y: float, x: Scale) -> list[Markup]:
