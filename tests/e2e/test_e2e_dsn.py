@@ -21,8 +21,10 @@ from pooler import Pooler
 
 ANALYTICAL = (*PGBENCH, *SLICES, "--slice", "0.5s", "--clients", "1", "--variant", "analytical")
 PRISTINE = dataset_database_name(PgbenchParameters(scale=1, accounts_copy=True))
-DRIVE = ("--clients", "2", "--warmup", "0.2s", "--window", "3s", "--json", "--quiet")
+WINDOW = ("--warmup", "0.2s", "--window", "3s", "--json", "--quiet")
 """Longer than a pause of the machine."""
+
+DRIVE = ("--clients", "2", "--rate", "50", *WINDOW)
 
 IN_PGBENCH = ("--workload", "pgbench")
 
@@ -162,7 +164,7 @@ def test_a_database_is_created_loaded_checked_and_driven_step_by_step(
     assert driven.json()["complete"]
     assert sum(kind["ok"] for kind in driven.json()["counts"].values()) > 0
     # A client that keys and thinks starts its second transaction after four seconds.
-    slow = program.run("drive", dsn, *DRIVE, "--pacing", "keying-and-thinking", "--clients", "20")
+    slow = program.run("drive", dsn, *WINDOW, "--pacing", "keying-and-thinking", "--clients", "20")
     assert sum(kind["ok"] for kind in slow.json()["counts"].values()) <= 20
     checked = program.succeed("check", dsn, "--json")
     assert checked.json()["passed"]

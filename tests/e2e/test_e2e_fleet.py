@@ -21,7 +21,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def cluster(program: Program, tmp_path: Path) -> Iterator[LocalCluster]:
+def cluster(program: Program) -> Iterator[LocalCluster]:
     pytest.importorskip("ray", reason="NO RAY: pip install '.[fleet]'")
     folder = Path("/tmp") / f"pgdyno-ray-{os.getpid()}"
     folder.mkdir()

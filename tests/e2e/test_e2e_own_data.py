@@ -14,10 +14,7 @@ from pgdyno.server.processes import Cluster
 from pgdyno.workloads.pgbench.parameters import LIST, STUB
 
 SHOP = Path(__file__).parents[1] / "data" / "shop"
-SMALL = (
-    *("--clients", "2", "--seed", "7", "--blocks", "1", "--json"),
-    *COUNTED,
-)
+SMALL = (*("--clients", "2", "--seed", "7", "--blocks", "1", "--json"), *COUNTED)
 SCRIPTS = ("-f", f"{SHOP / 'buy.sql'}@3", "-f", SHOP / "look.sql")
 
 STUDY = """

@@ -15,7 +15,7 @@ from pgdyno.study.schedule import Role
 
 SMALL = (*PGBENCH, "--clients", "2", "--blocks", "1")
 SLICE_S, LONGEST_S = 0.1, 1.0
-DRIVE = ("--workload", "pgbench", "--clients", "2", "--warmup", "0s", "--window", "3s", "--json", "--quiet")
+DRIVE = ("--clients", "2", "--rate", "50", "--warmup", "0s", "--window", "3s", "--json", "--quiet")
 """Longer than a pause of the machine."""
 
 
@@ -120,7 +120,7 @@ def test_a_database_is_loaded_driven_and_checked_step_by_step(
     loaded = program.succeed("load", dsn, "--workload", "pgbench", *made, "--json")
     assert "scale 1 will take" in loaded.err
     assert loaded.json()["rows"]["pgbench_accounts"] == 100_000
-    driven = program.succeed("drive", dsn, *DRIVE, "-b", "simple-update")
+    driven = program.succeed("drive", dsn, "--workload", "pgbench", *DRIVE, "-b", "simple-update")
     assert driven.json()["counts"]["simple-update"]["ok"] > 0
     assert driven.json()["rate"]["unit"] == "tx/s"
     check = ("check", dsn, "--workload", "pgbench", "--json")

@@ -23,7 +23,7 @@ pytestmark = [
 
 
 def test_a_commit_of_postgresql_is_built_with_contrib_and_measured(
-    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    program: Program, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("program.END_S", 4 * 3600.0)
     arm = f"git:{CLONE}"

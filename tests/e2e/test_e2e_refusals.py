@@ -39,14 +39,10 @@ USAGE = {
     ),
     "a directory without a server": (f"compare {A} {EMPTY}", "no program 'postgres'"),
     "a malformed DSN": (f"compare {A} postgresql://u:geheim@h/x?nonsense=1", "connection string"),
-    "a pipeline of procedures": (f"compare {A} {A} --pipeline", "--pipeline requires --calls=statements"),
     "a folder that takes no file": (f"compare {A} {A} --evidence {CLOSED}/e.sqlite", "cannot write"),
     "a report in such a folder": (f"compare {A} {A} --html {CLOSED}/e.html", "cannot write"),
-    "a report that is a folder": (f"compare {A} {A} --html {EMPTY}", "directory"),
     "a seed below nothing to load": ("load postgresql://h/x --seed -5", "--seed"),
     "a seed below nothing to drive": ("drive postgresql://h/x --seed -5", "--seed"),
-    "a window of nothing to drive": ("drive postgresql://h/x --window 0s", "--window.*longer than.*got '0s'"),
-    "a malformed DSN to drive": ("drive nonsense", "connection string"),
 }
 
 NOBODY = "postgresql://u@127.0.0.1:{free_port}/x"
@@ -55,10 +51,6 @@ FAILURE = {
     "settings that contradict each other": (
         f"compare {A} {A},wal_level=minimal --warehouses 1",
         "wal_level=minimal: .* did not start: FATAL: .*max_wal_senders.*wal_level",
-    ),
-    "a library that is not there": (
-        f"compare {A} {A},shared_preload_libraries=nothere --warehouses 1",
-        "shared_preload_libraries=nothere: .* did not start: FATAL: .*nothere",
     ),
     "nobody listens": (f"compare {A} {NOBODY}", "no connection.*refused"),
     "no such socket": (f"compare {A} host=/nowhere_dbname=x", "no connection.*/nowhere"),

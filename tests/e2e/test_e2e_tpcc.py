@@ -91,20 +91,6 @@ def test_a_duet_drives_both_arms_at_the_same_time_with_pipelined_calls(
     assert "The CPU partitions are cores" in report.out
 
 
-@pytest.mark.long  # crates/driver/src/tests/open_loop.rs and tests/unit/test_case_findings.py
-def test_an_overloaded_arm_with_many_clients_has_only_lower_bounds_of_its_latency(
-    program: Program, server: str, tmp_path: Path
-) -> None:
-    load = (*SLICES, "--rate", "100000", "--window", "1.2s", "--clients", "101")
-    found, trials = compared(program, tmp_path / "e.sqlite", *load, server, server)
-    assert all(int(trial.settings["max_connections"]) > 101 for trial in trials)
-    assert {"arrivals-skipped", "median-not-observed"} <= {*codes(found)}
-    for arm in found.case["arms"]:
-        assert arm["levels"]["median_latency"] is None
-        # Most arrivals of the window of 1.2 s were never sent.
-        assert arm["lower_bounds"]["median_latency"] > 100
-
-
 def test_arms_can_differ_in_their_dialect_and_their_deviations_and_have_the_rate_of_an_open_loop(
     program: Program, server: str, tmp_path: Path
 ) -> None:
@@ -128,17 +114,3 @@ def test_arms_can_differ_in_their_dialect_and_their_deviations_and_have_the_rate
         assert 0.99 * shortest - 6 * math.sqrt(shortest) <= arrivals <= longest + 6 * math.sqrt(longest)
     full = program.run("report", evidence, "--full")
     assert "Deviations from TPC-C" in full.out and "2.4.1.4" in full.out
-
-
-@needs_two_cores
-def test_a_duet_on_one_core_is_refused_with_the_remedy(program: Program, server: str) -> None:
-    ours = os.sched_getaffinity(0)
-    try:
-        os.sched_setaffinity(0, {min(ours)})
-        ended = program.run("compare", "--schedule", "duet", server, server)
-    finally:
-        os.sched_setaffinity(0, ours)
-    assert ended.status == 2
-    assert "at least 2 cores, half of them for each server (got 1): use the schedule slices" in " ".join(
-        ended.err.split()
-    )

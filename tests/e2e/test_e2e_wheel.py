@@ -96,7 +96,7 @@ def copy_package(name: str, packages: Path) -> None:
             shutil.copy2(str(file.locate()), packages / file)
 
 
-def outside(bin_dir: Path, folder: Path, **more: str) -> dict[str, object]:
+def outside(folder: Path, **more: str) -> dict[str, object]:
     """Return options of `run` under which an installed program sees no cargo and no checkout."""
     path = folder / "path"
     path.mkdir(exist_ok=True)
@@ -134,11 +134,11 @@ def test_the_wheel_is_for_this_platform_and_contains_every_program(wheel: Path) 
     ids=" ".join,
 )
 def test_an_installed_wheel_runs(bare: Path, tmp_path: Path, command: list[str], says: str) -> None:
-    assert says in run(bare / command[0], *command[1:], **outside(bare, tmp_path))
+    assert says in run(bare / command[0], *command[1:], **outside(tmp_path))
 
 
 def test_the_installed_engine_is_a_release_build_of_this_version(bare: Path, tmp_path: Path) -> None:
-    engine = json.loads(run(bare / "pgdyno-engine", "version", **outside(bare, tmp_path)))
+    engine = json.loads(run(bare / "pgdyno-engine", "version", **outside(tmp_path)))
     assert (engine["version"], engine["profile"]) == (__version__, "release")
 
 
@@ -146,7 +146,7 @@ def test_the_engine_of_a_wheel_is_found_outside_the_directory_of_python(bare: Pa
     # As with `pip install --user`: Python is elsewhere and uses the same packages.
     packages = run(bare / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     python = Path(sys.executable).resolve()
-    there = outside(bare, tmp_path, PYTHONPATH=packages)
+    there = outside(tmp_path, PYTHONPATH=packages)
     found = run(python, "-c", "import pgdyno.server.engine as e; print(e.find_engine(), e.__file__)", **there)
     assert found.split() == [str(bare / "pgdyno-engine"), f"{packages}/pgdyno/server/engine.py"]
 
@@ -156,7 +156,7 @@ def test_an_installed_wheel_compares_two_servers_to_a_verdict(
 ) -> None:
     # Each commit of this arm waits 20 ms: with two clients it is much slower, and five blocks are enough.
     slow = f"{server},commit_delay=20000,commit_siblings=0"
-    there = outside(bare, tmp_path, PGDYNO_CACHE=str(server_dir))
+    there = outside(tmp_path, PGDYNO_CACHE=str(server_dir))
     comparison = ("compare", *SMALLEST, *SLICES, "--blocks", "30", "--json", server, slow)
     (found,) = json.loads(run(bare / "pgdyno", *comparison, **there))["verdicts"]
     assert found["verdict"] == "slower"
