@@ -145,18 +145,14 @@ def test_every_condition_has_a_planted_corruption() -> None:
     assert set().union(*(broken for broken, _ in CORRUPTIONS.values())) == set(range(1, 13))
 
 
-@pytest.mark.parametrize("what", CORRUPTIONS)
-def test_planted_corruption_is_caught(conn: Connection, what: str) -> None:
-    broken, corruption = CORRUPTIONS[what]
-    conn.execute(corruption.encode())
-    assert violated(conn) == broken
-
-
-def test_all_conditions_together_find_what_each_finds_alone(running_server: Server, database: str) -> None:
+def test_planted_corruption_is_caught_by_each_condition_alone_and_by_all_together(
+    running_server: Server, database: str
+) -> None:
     for what, (broken, corruption) in CORRUPTIONS.items():
         planted = running_server.connect(database)
         planted.autocommit = False
         planted.execute(corruption.encode())
+        assert violated(planted) == broken, what
         checks = check_conditions(lambda planted=planted: planted)  # type: ignore[misc]
         assert {n for n, check in enumerate(checks, 1) if not check.passed} == broken, what
 
