@@ -197,7 +197,8 @@ def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Plac
         OverHosts(
             *(case, *pair, key, one.name, one.better, pooled, _absent(by_host, pooled)),
             stalled=list(dict.fromkeys(host for at, host in stalled.get(pair, ()) if at == case)),
-            own=_only(one.verdicts[pair]),
+            # For several comparisons, the noise floor is unknown.
+            own=one.verdicts[pair][0] if len(one.verdicts[pair]) == 1 else None,
         )
         for (case, key), one in found.items()
         for pair, pooled in _of_pairs(one, confidence)
@@ -217,11 +218,6 @@ def _own_verdict(comparison: Comparison, key: str) -> Verdict | None:
     return comparison.verdict if is_primary and comparison.decision is not None else None
 
 
-def _only(verdicts: Sequence[Verdict | None]) -> Verdict | None:
-    """Return the verdict of a single comparison; for several, the noise floor is unknown."""
-    return verdicts[0] if len(verdicts) == 1 else None
-
-
 def _comparisons(by_host: ByHost) -> Iterable[tuple[str, str, Pair, Comparison]]:
     for host, cases in by_host.items():
         for case, comparisons in cases.items():
@@ -229,7 +225,7 @@ def _comparisons(by_host: ByHost) -> Iterable[tuple[str, str, Pair, Comparison]]
                 yield host, case, (comparison.baseline.name, comparison.arm.name), comparison
 
 
-def _absent(by_host: ByHost, pooled: Pooled) -> list[str]:
+def _absent(by_host: Iterable[str], pooled: Pooled) -> list[str]:
     there = {of.host for of in pooled.hosts}
     return [host for host in by_host if host not in there]
 
@@ -319,9 +315,8 @@ def _over(
         return None
     changes = [changed for files in by_host.values() for _, changed in files if changed]
     method = Method.ANYTIME if any(of.method is Method.ANYTIME for of in changes) else Method.STUDENT
-    absent = [host for host in by_host if host not in found]
     pooled = pool_groups(common, confidence, method)
-    return OverHosts("", "", "", "", "", changes[0].better, pooled, absent)
+    return OverHosts("", "", "", "", "", changes[0].better, pooled, _absent(by_host, pooled))
 
 
 def _of_host(files: Sequence[tuple[Sequence[int], Changed | None]]) -> dict[str, LogRatios]:
@@ -455,13 +450,8 @@ def find_hosts(
     incomplete = incomplete_hosts(works, studies)
     by_name = {host.name: list(host.studies.values()) for host in hosts}
     caveats = [*incomplete, *unusual_hosts(by_name), *_host_caveats(hosts, studies), *disagree]
-    compared = dict.fromkeys(
-        (case, of.baseline.name, of.arm.name)
-        for cases_of_host in by_host.values()
-        for case, comparisons in cases_of_host.items()
-        for of in comparisons
-    )
-    published = pooled_tables({host.name: list(host.studies.values()) for host in hosts}, confidence)
+    compared = dict.fromkeys((case, *pair) for _, case, pair, _ in _comparisons(by_host))
+    published = pooled_tables(by_name, confidence)
     return HostsFindings(
         hosts, cases, effects, averages, statements, caveats, list(compared), published, incomplete
     )
@@ -566,11 +556,11 @@ def _consecutive(studies: Sequence[ByCase]) -> ByCase:
     """
     if len(studies) == 1:
         return studies[0]
-    found: dict[str, dict[str, list[Comparison]]] = {}
+    found: dict[str, dict[str, list[tuple[int, Comparison]]]] = {}
     for by_case, begin in zip(studies, first_blocks(map(_blocks, studies)), strict=True):
         for case, comparisons in by_case.items():
             for comparison in comparisons:
-                found.setdefault(case, {}).setdefault(comparison.arm.name, []).append(_on(comparison, begin))
+                found.setdefault(case, {}).setdefault(comparison.arm.name, []).append((begin, comparison))
     return {case: [_merged(same) for same in by_arm.values()] for case, by_arm in found.items()}
 
 
@@ -582,39 +572,28 @@ def _blocks(by_case: ByCase) -> Iterator[int]:
                 yield from effect.log_ratios
 
 
-def _on(comparison: Comparison, begin: int) -> Comparison:
-    """Return the comparison with its blocks numbered from ``begin``."""
-    effects = {
-        key: replace(effect, log_ratios={begin + block: d for block, d in effect.log_ratios.items()})
-        for key, effect in comparison.effects.items()
-    }
-    return replace(comparison, effects=effects)
+def _merged(files: Sequence[tuple[int, Comparison]]) -> Comparison:
+    """Merge effects, lost blocks and names. ``files``: number of the first block, and comparison.
 
-
-def _merged(comparisons: Sequence[Comparison]) -> Comparison:
-    """Merge effects, lost blocks and names. Other fields are not used."""
-    keys = dict.fromkeys(key for comparison in comparisons for key in comparison.effects)
-    common = [key for key in keys if all(key in comparison.effects for comparison in comparisons)]
-    return replace(
-        comparisons[0],
-        effects={key: _merged_effect([c.effects[key] for c in comparisons]) for key in common},
-        stalled=[block for comparison in comparisons for block in comparison.stalled],
-        censored=[block for comparison in comparisons for block in comparison.censored],
-        failed=[block for comparison in comparisons for block in comparison.failed],
-        decision=None,
-    )
-
-
-def _merged_effect(effects: Sequence[Effect]) -> Effect:
-    ratios = {block: d for effect in effects for block, d in effect.log_ratios.items()}
-    first = effects[0]
-    methods = [effect.summary.method for effect in effects]
-    method = Method.ANYTIME if Method.ANYTIME in methods else first.summary.method
-    summary = summarize(list(ratios.values()), first.summary.confidence, method)
+    Other fields are not used.
+    """
+    first = files[0][1]
+    effects = {}
+    for key, effect in first.effects.items():
+        if all(key in of.effects for _, of in files):
+            ratios = {begin + n: d for begin, of in files for n, d in of.effects[key].log_ratios.items()}
+            methods = [of.effects[key].summary.method for _, of in files]
+            method = Method.ANYTIME if Method.ANYTIME in methods else effect.summary.method
+            summary = summarize(list(ratios.values()), effect.summary.confidence, method)
+            percent = summary.percent(effect.percent.better)
+            effects[key] = replace(
+                effect, log_ratios=ratios, summary=summary, percent=percent, bootstrap=None
+            )
     return replace(
         first,
-        log_ratios=ratios,
-        summary=summary,
-        percent=summary.percent(first.percent.better),
-        bootstrap=None,
+        effects=effects,
+        stalled=[block for _, of in files for block in of.stalled],
+        censored=[block for _, of in files for block in of.censored],
+        failed=[block for _, of in files for block in of.failed],
+        decision=None,
     )

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -93,18 +93,12 @@ _DESCRIPTIVE = "The CIs are descriptive and not corrected for the number of metr
 def estimates(findings: HostsFindings) -> Table:
     """Return the primary metric for each case and arm: a row per host, then the pooled one."""
     metric = findings.first.first.primary
-    usual = findings.first.first.study.plan.confidence
     several = len(findings.cases) > 1
-    rows = []
+    rows: list[list[str]] = []
     for over in [*findings.primary, *findings.averages]:
-        case = [over.case] if several else []
-        for i, host in enumerate(findings.hosts):
-            place = [*case, over.arm] if i == 0 else [""] * (1 + len(case))
-            rows.append([*place, host.name, *_own(over, host.name, usual)])
-        if len(over.pooled.hosts) > 1:
-            pooled = f"pooled, {len(over.pooled.hosts)} hosts"
-            blank = [""] * (1 + len(case))
-            rows.append([*blank, pooled, pooled_text(over, usual), str(over.pooled.blocks), ""])
+        place = [*([over.case] if several else []), over.arm]
+        pooled = [f"pooled, {len(over.pooled.hosts)} hosts", str(over.pooled.blocks), ""]
+        rows += _rows_of(findings, over, place, _own, pooled)
     numeric = ("change, %", "blocks", "weight")
     return Table(
         title=f"{metric.name[0].upper()}{metric.name[1:]} by host ({metric.better.word} is better)",
@@ -121,13 +115,35 @@ def estimates(findings: HostsFindings) -> Table:
     )
 
 
-def _own(over: OverHosts, host: str, usual: float) -> list[str]:
-    """Return the cells of one host: change with interval, blocks, weight in the pooled estimate."""
+def _rows_of(
+    findings: HostsFindings,
+    over: OverHosts,
+    place: Sequence[str],
+    further: Callable[[OverHosts, str], list[str]],
+    pooled: Sequence[str],
+) -> list[list[str]]:
+    """Return a row per host: its name, change and ``further`` cells; then the pooled row, if any.
+
+    ``place`` is shown in the first row only. ``pooled``: name and further cells of the pooled row.
+    """
+    usual = findings.first.first.study.plan.confidence
+    rows = []
+    for host in findings.hosts:
+        own = over.of_host(host.name)
+        change = result_tables.with_interval(own.percent(over.better), usual) if own else ABSENT
+        rows.append([host.name, change, *further(over, host.name)])
+    if len(over.pooled.hosts) > 1:
+        rows.append([pooled[0], pooled_text(over, usual), *pooled[1:]])
+    blank = [""] * len(place)
+    return [[*(blank if i else place), *row] for i, row in enumerate(rows)]
+
+
+def _own(over: OverHosts, host: str) -> list[str]:
+    """Return blocks and weight in the pooled estimate of one host."""
     for effect, weight in zip(over.pooled.hosts, over.pooled.weights, strict=True):
         if effect.host == host:
-            change = effect.summary.percent(over.better)
-            return [result_tables.with_interval(change, usual), str(effect.summary.n), share_text(weight)]
-    return [ABSENT, "0", ABSENT]
+            return [str(effect.summary.n), share_text(weight)]
+    return ["0", ABSENT]
 
 
 def pooled_text(over: OverHosts, usual: float) -> str:
@@ -201,16 +217,12 @@ def _by_host(
     findings: HostsFindings, title: str, head: str, chosen: Sequence[tuple[str, OverHosts]], note: str
 ) -> Table:
     """Return a table with a row per host, then the pooled one, for each of ``chosen`` (name, values)."""
-    several, usual = len(findings.cases) > 1, findings.first.first.study.plan.confidence
-    rows = []
+    several = len(findings.cases) > 1
+    rows: list[list[str]] = []
     for name, over in chosen:
         place = [*([over.case] if several else []), name, str(over.better), over.arm]
-        for host in findings.hosts:
-            rows.append([*place, host.name, _own(over, host.name, usual)[0], ""])
-            place = [""] * len(place)
-        if len(over.pooled.hosts) > 1:
-            signs = "differ" if over.pooled.signs_differ else "same"
-            rows.append([*place, "pooled", pooled_text(over, usual), signs])
+        pooled = ["pooled", "differ" if over.pooled.signs_differ else "same"]
+        rows += _rows_of(findings, over, place, lambda *_: [""], pooled)
     return Table(
         title=title,
         columns=(*(("case",) if several else ()), head, "better", "arm", "host", "change, %", "signs"),
@@ -241,16 +253,12 @@ def hardware_table(findings: HostsFindings) -> Table:
 
 
 def _machine(host: Host) -> list[str]:
-    facts = host.facts
-    memory = facts.get("memory_bytes")
-    return [
-        host.name,
-        str(facts.get("processor", ABSENT)),
-        str(facts.get("kernel", ABSENT)),
-        str(facts.get("file_system", ABSENT)).partition(" ")[0],
-        str(facts.get("cores", ABSENT)),
-        format_size(int(memory)) if memory is not None else ABSENT,
-    ]
+    facts, memory = host.facts, host.facts.get("memory_bytes")
+    processor, kernel, files, cores = (
+        str(facts.get(fact, ABSENT)) for fact in ("processor", "kernel", "file_system", "cores")
+    )
+    size = format_size(int(memory)) if memory is not None else ABSENT
+    return [host.name, processor, kernel, files.partition(" ")[0], cores, size]
 
 
 def _baseline(host: Host, key: str) -> str:
@@ -349,23 +357,19 @@ def with_pooled_changes(table: PooledTable, confidence: float, hosts: int) -> Ta
 
     Returns None if no host has a change for any of its cells.
     """
-    asked = [any(row[n].is_requested for row in table.rows) for n in range(len(table.columns))]
     if not any(cell.over for row in table.rows for cell in row):
         return None
     head = "pooled" if table.of_changes else "pooled change, %"
+    asked = [any(row[n].is_requested for row in table.rows) for n in range(len(table.columns))]
     columns: list[str] = []
     numeric: set[str] = set()
-    for title, is_asked in zip(table.columns, asked, strict=True):
-        columns.append(title)
-        if is_asked:
-            columns.append(f"{title}, {head}")
-            numeric |= {title, columns[-1]}
-    rows = []
-    for row in table.rows:
-        cells = []
-        for cell, is_asked in zip(row, asked, strict=True):
-            cells += [as_printed(cell.published), *([_pooled(cell, confidence)] if is_asked else [])]
-        rows.append(cells)
+    rows: list[list[str]] = [[] for _ in table.rows]
+    for n, title in enumerate(table.columns):
+        added = [f"{title}, {head}"] if asked[n] else []
+        columns += [title, *added]
+        numeric |= {title, *added} if added else set()
+        for row, cells in zip(rows, table.rows, strict=True):
+            row += [as_printed(cells[n].published), *(_pooled(cells[n], confidence) for _ in added)]
     note = (
         f"Pooled over {hosts} hosts: (B − A) / A in percent of the baseline. The width of the CI depends on "
         "the number of hosts. Levels depend on the machine and are not pooled: see the table of each host. "
@@ -474,12 +478,17 @@ def _unfinished(findings: HostsFindings, studies: Mapping[str, StudyReport]) -> 
 def _sections(findings: HostsFindings, studies: Mapping[str, StudyReport], lost: str) -> Iterator[Section]:
     if lost:
         yield Section("lost", sentences=[lost], place=Place.ABOVE, is_alarm=True, is_source=True)
-    yield Section("agreement", sentences=_agreement(studies), place=Place.ABOVE, is_source=True)
+    # the number of changes by agreement with the source, for each host
+    agreement = [f"{name}: {of.sentences[0]}" for name, one in studies.items() for of in one.of("agreement")]
+    yield Section("agreement", sentences=agreement, place=Place.ABOVE, is_source=True)
     forests = partial(forest, findings)
     yield Section(
         "forest", "Estimate by host, and pooled", plots=forests, plots_size="effects", place=Place.TOP
     )
-    yield replace(tables_section("published", _published(findings), Place.TOP), is_source=True)
+    usual, hosts = findings.first.first.study.plan.confidence, len(findings.hosts)
+    tables = [with_pooled_changes(table, usual, hosts) for table in findings.published]
+    published = [table for table in tables if table is not None]
+    yield replace(tables_section("published", published, Place.TOP), is_source=True)
     yield tables_section("results", _results(findings), Place.TOP)
     yield caveats_section(_shown_caveats(findings, studies))
     yield tables_section("background", [host_fit_change_table(findings), telemetry(findings)])
@@ -496,17 +505,6 @@ def _results(findings: HostsFindings) -> list[Table]:
         hardware_table(findings),
     ]
     return [table for table in tables if table.rows]
-
-
-def _agreement(studies: Mapping[str, StudyReport]) -> list[str]:
-    """Return the number of changes by agreement with the source, for each host."""
-    return [f"{name}: {of.sentences[0]}" for name, one in studies.items() for of in one.of("agreement")]
-
-
-def _published(findings: HostsFindings) -> list[Table]:
-    usual, hosts = findings.first.first.study.plan.confidence, len(findings.hosts)
-    tables = [with_pooled_changes(table, usual, hosts) for table in findings.published]
-    return [table for table in tables if table is not None]
 
 
 def _headlines(findings: HostsFindings) -> list[Headline]:
@@ -539,16 +537,14 @@ def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
 
 
 def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
-    plan = findings.first.first.study.plan
+    plan, percent = findings.first.first.study.plan, over.percent
     same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
     verdicts = [of.verdict(plan) for of in same]
     counts = enumeration([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
     hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
     claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {counts}"
-    percent = over.percent
-    basis = (
-        f"average over the cases common to all hosts {_change(percent)}: {over.name}, {_basis(over, percent)}"
-    )
+    average = f"average over the cases common to all hosts {_change(percent)}"
+    basis = f"{average}: {over.name}, {_basis(over, percent)}"
     return Headline(over.verdict(plan), claim, basis, variation_sentence(over.pooled))
 
 
@@ -621,28 +617,28 @@ def read_files(paths: Sequence[Path]) -> HostsReport | None:
     return read_fleet_report(paths[0])
 
 
-def read_hosts(paths: Sequence[Path]) -> HostsReport:
-    """Read and pool results files. Raises EvidenceError: a bad file, files of different studies."""
-    return _pool(dict(zip(names_of_files(paths), paths, strict=True)))
+def read_hosts(
+    paths: Sequence[Path] | Mapping[str, Path], works: Mapping[str, HostWork] = MappingProxyType({})
+) -> HostsReport:
+    """Read and pool results files, by name or with names of their own.
+
+    Raises EvidenceError: a bad file, files of different studies.
+    """
+    named = paths if isinstance(paths, Mapping) else dict(zip(names_of_files(paths), paths, strict=True))
+    return build_hosts(find_hosts({name: read_findings(path) for name, path in named.items()}, works))
 
 
 def read_fleet_report(path: Path) -> HostsReport:
     """Read and pool the results files of a fleet study. Raises EvidenceError: a bad file, or none."""
-    record = read_fleet(path)
     stem = path.name.removesuffix(SUFFIX)
-    works = {work.file.removesuffix(".sqlite").removeprefix(f"{stem}-"): work for work in record.works}
-    named = {
-        name: path.with_name(work.file)
-        for name, work in works.items()
-        if not work.is_moved and path.with_name(work.file).is_file()
+    works = {
+        work.file.removesuffix(".sqlite").removeprefix(f"{stem}-"): work for work in read_fleet(path).works
     }
+    there = {name: path.with_name(work.file) for name, work in works.items() if not work.is_moved}
+    named = {name: file for name, file in there.items() if file.is_file()}
     if not named:
         raise EvidenceError(f"{path} has no results file beside it: copy the files of the hosts there")
-    return _pool(named, works)
-
-
-def _pool(named: Mapping[str, Path], works: Mapping[str, HostWork] = MappingProxyType({})) -> HostsReport:
-    return build_hosts(find_hosts({name: read_findings(path) for name, path in named.items()}, works))
+    return read_hosts(named, works)
 
 
 def names_of_files(paths: Sequence[Path]) -> list[str]:
