@@ -430,13 +430,15 @@ class ArmDips:
         return self.share_of_transactions(self.dips)
 
     @property
-    def unexplained(self) -> list[Dip]:
-        """The dips without a known cause."""
-        return [dip for dip in self.dips if not dip.causes]
-
-    def of(self, event: Event) -> list[Dip]:
-        """Return the dips caused by this event."""
-        return [dip for dip in self.dips if event in dip.causes]
+    def groups(self) -> list[tuple[Event | None, float | None, list[Dip]]]:
+        """The dips of each cause, with the number expected at random; then those without a known cause."""
+        found: list[tuple[Event | None, float | None, list[Dip]]] = [
+            (one.event, one.expected, [dip for dip in self.dips if one.event in dip.causes])
+            for one in self.coincidences
+            if one.is_cause
+        ]
+        unexplained = [dip for dip in self.dips if not dip.causes]
+        return [*found, (None, None, unexplained)] if unexplained else found
 
     def share_of_time(self, dips: Iterable[Dip]) -> float:
         """Return the share of the measured time."""

@@ -33,15 +33,9 @@ def dip_sentences(findings: Findings) -> list[str]:
 
 def _sentence(name: str, of: ArmDips) -> str:
     lost = share_text(max(0.0, of.share_of_transactions(of.dips)))
-    parts = [
-        f"{len(of.of(one.event))} with {one.event}" if len(of.dips) > 1 else f"with {one.event}"
-        for one in of.coincidences
-        if one.is_cause
-    ]
-    if of.unexplained:
-        parts.append(
-            f"{len(of.unexplained)} with {UNEXPLAINED}" if len(of.dips) > 1 else f"with {UNEXPLAINED}"
-        )
+    parts = [f"{len(dips)} with {event or UNEXPLAINED}" for event, _, dips in of.groups]
+    if len(of.dips) == 1:
+        parts = [f"with {event or UNEXPLAINED}" for event, _, _ in of.groups]
     return (
         f"{name} had {counted(len(of.dips), 'throughput dip')} with a loss of {lost} of its transactions: "
         f"{enumeration(parts)}."
@@ -50,45 +44,30 @@ def _sentence(name: str, of: ArmDips) -> str:
 
 def dip_table(findings: Findings) -> Table:
     """Return a row for each coincident event, and one for dips without any."""
-    rows, dips = list[list[str]](), dips_by_arm(findings)
-    for findings_of in findings.arms:
-        of = dips.get(findings_of.arm.arm)
+    rows, peaks, dips = list[list[str]](), list[str](), dips_by_arm(findings)
+    for arm in findings.arms:
+        of, name = dips.get(arm.arm.arm), arm.arm.name
         if of is not None and of.dips:
-            rows += _rows(findings_of.arm.name, of)
-    numeric = ("dips", "expected at random", "time, %", "transactions lost, %")
+            peaks.append(f"{counted(of.peaks, 'peak')} of {name}")
+            rows.append([name, "all", *_cells(of, of.dips, None)])
+            rows += [["", event or UNEXPLAINED, *_cells(of, own, chance)] for event, chance, own in of.groups]
     if not rows:
         return Table(TITLE, ("arm",), [])
-    known = ((one.arm.name, dips.get(one.arm.arm)) for one in findings.arms)
-    peaks = [f"{counted(of.peaks, 'peak')} of {name}" for name, of in known if of is not None and of.dips]
     note = (
         f"A dip is more than {SDS:g} robust standard deviations and {given_percent(DEPTH_MIN)} below the "
         f"median rate, or {given_percent(DEPTH_ALWAYS)} below it. Events that coincide with more dips than "
         "expected at random are listed; a dip may have several. "
         f"Equally far above the median: {enumeration(peaks)}."
     )
-    return Table(
-        TITLE,
-        ("arm", "event", *numeric),
-        rows,
-        note,
-        frozenset(numeric),
-        dispensable=("expected at random",),
-    )
+    chance = "expected at random"
+    numeric = ("dips", chance, "time, %", "transactions lost, %")
+    columns = ("arm", "event", *numeric)
+    return Table(TITLE, columns, rows, note, frozenset(numeric), dispensable=(chance,))
 
 
-def _rows(name: str, of: ArmDips) -> list[list[str]]:
-    rows = [[name, "all", *_cells(of, of.dips, ABSENT)]]
-    for one in of.coincidences:
-        if one.is_cause:
-            chance = significant(one.expected, 2)
-            rows.append(["", one.event, *_cells(of, of.of(one.event), chance)])
-    if of.unexplained:
-        rows.append(["", UNEXPLAINED, *_cells(of, of.unexplained, ABSENT)])
-    return rows
-
-
-def _cells(of: ArmDips, dips: Sequence[Dip], chance: str) -> list[str]:
+def _cells(of: ArmDips, dips: Sequence[Dip], expected: float | None) -> list[str]:
     shares = (100 * of.share_of_time(dips), 100 * of.share_of_transactions(dips))
+    chance = ABSENT if expected is None else significant(expected, 2)
     return [str(len(dips)), chance, *(significant(share, 2) for share in shares)]
 
 
@@ -116,11 +95,8 @@ def trial_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, f
     of = dips_by_arm(findings).get(trial.arm)
     if of is None or trial.trial not in of.trials:
         return
-    groups: list[tuple[str, Sequence[Dip]]] = [("", of.dips)]
-    groups += [(f":{one.event}", of.of(one.event)) for one in of.coincidences if one.is_cause]
-    if of.unexplained:
-        groups.append((":unexplained", of.unexplained))
-    for suffix, dips in groups:
+    groups = [(f":{event or 'unexplained'}", dips) for event, _, dips in of.groups]
+    for suffix, dips in [("", of.dips), *groups]:
         own = [dip for dip in dips if dip.trial == trial.trial]
         yield f"dips.n{suffix}", "dips", len(own)
         yield f"dips.time{suffix}", "s", sum(dip.to_s - dip.from_s for dip in own)

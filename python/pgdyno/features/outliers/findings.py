@@ -96,13 +96,10 @@ def covariates(
         together.setdefault((trial.block, trial.epoch_unix_s), []).append(trial)
     found: dict[int, Mapping[str, float]] = {}
     for trial in trials:
-        probed = telemetry.get(trial.trial)
-        beside = together[trial.block, trial.epoch_unix_s]
-        values = {
-            **_own(trial),
-            **({} if probed is None else _telemetry_values(probed)),
-            **({} if probed is None else _machine(probed, beside)),
-        }
+        values = _own(trial)
+        if (probed := telemetry.get(trial.trial)) is not None:
+            values |= _telemetry_values(probed)
+            values |= _machine(probed, together[trial.block, trial.epoch_unix_s])
         found[trial.trial] = {key: value for key, value in values.items() if value is not None}
     return found
 
@@ -110,20 +107,15 @@ def covariates(
 def _own(trial: Trial) -> dict[str, float | None]:
     counts = sum((of for piece in trial.measured for of in piece.kinds.values()), start=Counts())
     late_ns = trial.driver.wake_late_ns.p99 if trial.driver.wake_late_ns else None
+    cpu_s = trial.server_cpu_s
     return {
         "restore_s": trial.restore_s,
         "start_s": trial.start_s,
         "driver_late_ms": None if late_ns is None else late_ns / 1e6,
         "failed": PERCENT * counts.failed / counts.all if counts.all else None,
         "retried": PERCENT * counts.retried / counts.all if counts.all else None,
-        "server_cpu": _server_cpu_us(trial),
+        "server_cpu": None if cpu_s is None or not trial.transactions else 1e6 * cpu_s / trial.transactions,
     }
-
-
-def _server_cpu_us(trial: Trial) -> float | None:
-    if trial.server_cpu_s is None or not trial.transactions:
-        return None
-    return 1e6 * trial.server_cpu_s / trial.transactions
 
 
 def _telemetry_values(probed: TrialTelemetry) -> dict[str, float | None]:

@@ -120,11 +120,8 @@ def take_lock(
 
 def try_lock(connection: Connection, number: int, *, shared: bool = False) -> bool:
     """Take the lock if no other session holds it, and return whether this succeeded. Raises psycopg.Error."""
-    statement: LiteralString = (
-        "select pg_try_advisory_lock_shared(%s::bigint)"
-        if shared
-        else "select pg_try_advisory_lock(%s::bigint)"
-    )
+    suffix: LiteralString = "_shared" if shared else ""
+    statement = f"select pg_try_advisory_lock{suffix}(%s::bigint)"
     return connection.execute(statement, (number,)).fetchone() == (True,)
 
 
@@ -251,9 +248,14 @@ def connections_max(connection: Connection) -> int:
 
     Connections reserved for superusers do not count. The limit of the role applies, too.
     """
-    row = connection.execute(_CONNECTIONS_MAX).fetchone()
+    return int(_row(connection, _CONNECTIONS_MAX)[0])
+
+
+def _row(connection: Connection, statement: LiteralString | bytes, *parameters: object) -> tuple[Any, ...]:
+    """Return the row of a statement that has one."""
+    row = connection.execute(statement, parameters).fetchone()
     assert row is not None
-    return int(row[0])
+    return row
 
 
 START_TIME_TOLERANCE_S = 5.0
@@ -263,14 +265,13 @@ since boot."""
 
 def local_postmaster(connection: Connection) -> int | None:
     """Return the process ID of the postmaster if it is a visible process of this machine."""
-    row = connection.execute(
-        "select pg_backend_pid(), extract(epoch from pg_postmaster_start_time())::float8"
-    ).fetchone()
-    assert row is not None
+    pid, started_s = _row(
+        connection, "select pg_backend_pid(), extract(epoch from pg_postmaster_start_time())::float8"
+    )
     try:
-        parent = psutil.Process(row[0]).parent()
+        parent = psutil.Process(pid).parent()
         # A container has its own process IDs: only the start time identifies the postmaster.
-        if parent is not None and abs(parent.create_time() - row[1]) < START_TIME_TOLERANCE_S:
+        if parent is not None and abs(parent.create_time() - started_s) < START_TIME_TOLERANCE_S:
             return parent.pid
     except psutil.Error:
         return None
@@ -460,24 +461,20 @@ class Remote:
     def identity(self) -> tuple[object, ...]:
         """Return a value that is equal for two connection strings to the same database of the same server."""
         with self.connect() as connection:
-            row = connection.execute(
-                "select pg_postmaster_start_time(), oid from pg_database where datname = current_database()"
-            ).fetchone()
-        assert row is not None
-        return tuple(row)
+            return _row(
+                connection,
+                "select pg_postmaster_start_time(), oid from pg_database where datname = current_database()",
+            )
 
     def has_database(self, dbname: str) -> bool:
         """Return whether a database of that name exists, whoever created it."""
         with self.connect() as connection:
-            found = connection.execute("select 1 from pg_database where datname = %s", (dbname,)).fetchone()
-        return found is not None
+            return _exists(connection, dbname)
 
     def size_bytes(self, dbname: str) -> int:
         """Return the size of a database on disk."""
         with self.connect() as connection:
-            row = connection.execute("select pg_database_size(%s)", (dbname,)).fetchone()
-        assert row is not None
-        return int(row[0])
+            return int(_row(connection, "select pg_database_size(%s)", dbname)[0])
 
     def own_databases(self) -> dict[str, str]:
         """Return the databases with an ownership marker, each with its purpose."""
@@ -540,8 +537,7 @@ class Remote:
         is in use. ``end_sessions``: first end the sessions of this role in it.
         """
         with self.connect() as connection:
-            exists = connection.execute("select 1 from pg_database where datname = %s", (dbname,)).fetchone()
-            if exists is None:
+            if not _exists(connection, dbname):
                 return
             self._require_mark(connection, dbname)
             try:
@@ -577,6 +573,10 @@ _MARKS: LiteralString = (
 _END_SESSIONS: LiteralString = (
     "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and usename = current_user"
 )
+
+
+def _exists(connection: Connection, dbname: str) -> bool:
+    return bool(_row(connection, "select exists (select from pg_database where datname = %s)", dbname)[0])
 
 
 def _comment(connection: Connection, name: sql.Identifier, purpose: str) -> None:

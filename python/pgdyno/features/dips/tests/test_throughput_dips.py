@@ -87,17 +87,20 @@ def test_a_stall_is_found_despite_noise() -> None:
     assert [dip.from_s for dip in dips_of(per_s).dips] == [30.0]
 
 
-def test_slices_apart_are_dips_apart() -> None:
-    per_s = [1000.0 + i % 7 for i in range(40)]
-    per_s[10] = per_s[11] = 300.0
-    assert [dip.points for dip in dips_of(per_s).dips] == [2]
-    assert [(dip.from_s, dip.to_s) for dip in dips_of(per_s, gap_s=1.0).dips] == [(20.0, 21.0), (22.0, 23.0)]
-
-
-def test_a_dip_at_either_end_is_one() -> None:
-    per_s = [1000.0 + i % 7 for i in range(40)]
-    per_s[0] = per_s[38] = per_s[39] = 300.0
-    assert [(dip.from_s, dip.to_s) for dip in dips_of(per_s).dips] == [(0.0, 1.0), (38.0, 40.0)]
+@pytest.mark.parametrize(
+    ("low", "gap_s", "found"),
+    [
+        ([10, 11], 0.0, [(10.0, 12.0)]),
+        ([10, 11], 1.0, [(20.0, 21.0), (22.0, 23.0)]),  # of slices apart
+        ([0, 38, 39], 0.0, [(0.0, 1.0), (38.0, 40.0)]),  # at either end
+    ],
+)
+def test_consecutive_low_points_are_one_dip(
+    low: list[int], gap_s: float, found: list[tuple[float, float]]
+) -> None:
+    per_s = np.array([1000.0 + i % 7 for i in range(40)])
+    per_s[low] = 300.0
+    assert [(dip.from_s, dip.to_s) for dip in dips_of(per_s.tolist(), gap_s=gap_s).dips] == found
 
 
 def test_a_slow_drift_of_a_long_window_is_not_a_dip() -> None:
@@ -135,7 +138,7 @@ def test_an_event_that_meets_the_dips_is_their_cause_and_the_others_stay_unexpla
     assert not by_event[Event.AUTOVACUUM].is_cause
     # Including the second before it, a dip at 30, 31, 60, 61 or 62 would coincide with a checkpoint.
     assert by_event[Event.CHECKPOINT].expected == pytest.approx(3 * 5 / 120)
-    assert [dip.from_s for dip in found.unexplained] == [90.0]
+    assert [(event, len(dips)) for event, _, dips in found.groups] == [(Event.CHECKPOINT, 2), (None, 1)]
 
 
 def test_an_event_within_the_second_before_a_dip_coincides_with_it_unless_time_is_interrupted() -> None:
@@ -250,49 +253,33 @@ def test_half_of_the_clients_in_locks_is_an_event() -> None:
 
 def test_only_unusual_shares_of_a_machine_are_events() -> None:
     n = 30
-    busy = np.cumsum(np.full(n, 1.2))
     steal = np.cumsum([0.02] * 14 + [0.5] + [0.02] * 15)
-    host = series(
-        "host",
-        cpu_busy_s=busy + steal,
-        cpu_idle_s=np.cumsum(np.full(n, 0.8)),
-        cpu_iowait_s=np.zeros(n),
-        cpu_steal_s=steal,
-        server_cpu_s=np.cumsum([0.8] * 20 + [0.2] + [0.8] * 9),
-        driver_cpu_s=np.cumsum(np.full(n, 0.3)),
-        swap_in_bytes=np.zeros(n),
-        swap_out_bytes=np.zeros(n),
-    )
-    assert spans_of({"host": host}) == {Event.STEAL: [[13.0, 14.0]], Event.OTHER_LOAD: [[19.0, 20.0]]}
+    counters = {
+        "cpu_busy_s": np.cumsum(np.full(n, 1.2)) + steal,
+        "cpu_idle_s": np.cumsum(np.full(n, 0.8)),
+        "cpu_steal_s": steal,
+        "server_cpu_s": np.cumsum([0.8] * 20 + [0.2] + [0.8] * 9),
+        "driver_cpu_s": np.cumsum(np.full(n, 0.3)),
+        **dict.fromkeys(("cpu_iowait_s", "swap_in_bytes", "swap_out_bytes"), np.zeros(n)),
+    }
+    found = spans_of({"host": series("host", **counters)})
+    assert found == {Event.STEAL: [[13.0, 14.0]], Event.OTHER_LOAD: [[19.0, 20.0]]}
 
 
 def machine(own: Sequence[float], other: Sequence[float], foreign: Sequence[float]) -> list[SampleSeries]:
     """Series of the machine in two trials that take turns: each has the CPU time of its own server."""
     n = len(own)
     busy = np.cumsum(np.add(np.add(own, other), foreign))
-    return [
-        series(
-            "host",
-            cpu_busy_s=busy,
-            cpu_idle_s=2.0 * np.arange(n) - busy,
-            cpu_iowait_s=np.zeros(n),
-            cpu_steal_s=np.zeros(n),
-            server_cpu_s=np.cumsum(of),
-            driver_cpu_s=np.zeros(n),
-        )
-        for of in (own, other)
-    ]
+    unused = dict.fromkeys(("cpu_iowait_s", "cpu_steal_s", "driver_cpu_s"), np.zeros(n))
+    times = {"cpu_busy_s": busy, "cpu_idle_s": 2.0 * np.arange(n) - busy, **unused}
+    return [series("host", **times, server_cpu_s=np.cumsum(of)) for of in (own, other)]
 
 
-def test_another_arms_server_does_not_count_as_other_load() -> None:
-    n = 30
-    rise = [0.2] * 14 + [0.9] * 2 + [0.2] * 14
-    one, other = machine([0.5] * n, rise, [0.1] * n)
-    assert spans_of({"host": one}, other) == {}
-
-
-def test_a_burst_of_another_process_is_found_although_the_servers_alternate() -> None:
+def test_the_load_of_another_process_is_an_event_and_that_of_the_other_server_is_not() -> None:
     turns = np.array([0.9, 0.0] * 15)
+    rise = [0.2] * 14 + [0.9] * 2 + [0.2] * 14
+    one, other = machine([0.5] * 30, rise, [0.1] * 30)
+    assert spans_of({"host": one}, other) == {}
     foreign = [0.05] * 14 + [0.6] + [0.05] * 15
     one, other = machine(turns.tolist(), (0.9 - turns).tolist(), foreign)
     assert spans_of({"host": one}, other) == {Event.OTHER_LOAD: [[13.0, 14.0]]}

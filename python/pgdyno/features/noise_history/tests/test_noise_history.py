@@ -38,19 +38,15 @@ def history(tmp_path: Path) -> HistoryFile:
     return HistoryFile(tmp_path / "noise.jsonl")
 
 
-def test_appended_records_round_trip(tmp_path: Path) -> None:
+def test_appended_records_round_trip_and_the_last_state_of_a_resumed_study_is_used(tmp_path: Path) -> None:
     history = HistoryFile(tmp_path / "state" / "noise.jsonl")
     assert history.entries() == []
     entries = [aa([0.01, -0.02], 1.0), aa([0.03], 2.0)]
     for entry in entries:
         history.append(entry)
     assert history.entries() == entries
-
-
-def test_the_last_state_of_a_resumed_study_is_used(history: HistoryFile) -> None:
-    history.append(aa([0.01]))
-    history.append(aa([0.01, 0.02]))
-    assert history.aa_before(HOST, LOAD) == [0.01, 0.02]
+    history.append(aa([0.04, 0.05], 2.0))
+    assert history.aa_before(HOST, LOAD) == [0.01, -0.02, 0.04, 0.05]
 
 
 def test_a_line_that_was_cut_short_costs_only_itself(history: HistoryFile) -> None:
@@ -94,13 +90,8 @@ def test_it_does_not_grow_without_end(history: HistoryFile, monkeypatch: pytest.
 @pytest.mark.parametrize("changed", [{"kernel": "Linux 6.8.0"}, {"cores": 4}, {"machine": "c3d4"}])
 def test_a_machine_that_has_changed_starts_anew(history: HistoryFile, changed: dict[str, Any]) -> None:
     history.append(aa([0.01]))
-    now = {**HOST, **changed}
-    assert history.aa_before(now, LOAD) == []
-
-
-def test_transient_facts_do_not_make_another_machine(history: HistoryFile) -> None:
-    history.append(aa([0.01]))
-    assert history.aa_before({**HOST, "load_average": [9.0, 9.0, 9.0]}, LOAD) == [0.01]
+    assert history.aa_before({**HOST, **changed}, LOAD) == []
+    assert history.aa_before({**HOST, "load_average": [9.0, 9.0, 9.0]}, LOAD) == [0.01]  # a transient fact
 
 
 def test_only_the_latest_blocks_with_the_same_load_are_pooled(history: HistoryFile) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -147,17 +148,11 @@ def test_a_slow_trial_of_the_baseline_is_attributed_to_the_baseline() -> None:
     assert (named.block, named.arm.name, named.causes[0].covariate.key) == (3, "17", "steal")
 
 
-def test_an_outlier_without_unusual_covariates_has_no_cause() -> None:
-    findings = found(replace(STEAL, stolen={}))
-    (named,) = outliers_of(findings).outliers
+@pytest.mark.parametrize("changed", [{"stolen": {}}, {"slowed": {(7, 1): 1.8}, "stolen": {(7, 1): 0.12}}])
+def test_an_outlier_without_a_disturbance_or_that_is_fast_has_no_cause(changed: dict[str, Any]) -> None:
+    (named,) = outliers_of(found(replace(STEAL, **changed))).outliers
     # The synthetic CPU time is independent of the rate, so the CPU time per transaction may differ.
     assert {cause.covariate.key for cause in named.causes} <= {"server_cpu"}
-
-
-def test_a_disturbance_is_not_a_cause_of_a_fast_trial() -> None:
-    fast = replace(STEAL, slowed={(7, 1): 1.8}, stolen={(7, 1): 0.12})
-    (named,) = outliers_of(found(fast)).outliers
-    assert "steal" not in {cause.covariate.key for cause in named.causes}
 
 
 def test_a_block_that_is_slow_in_both_arms_has_no_outlier_ratio() -> None:
@@ -167,12 +162,14 @@ def test_a_block_that_is_slow_in_both_arms_has_no_outlier_ratio() -> None:
     assert not any(one.ratio and one.ratio.share > 1 for one in outliers_of(findings).outliers)
 
 
-def test_a_study_without_outliers_ranks_all_trials() -> None:
-    outliers = outliers_of(found(replace(STEAL, slowed={}, stolen={})))
-    assert not outliers.outliers
-    assert len(outliers.trials) == 2 * STEAL.blocks
+def test_a_study_without_outliers_ranks_all_trials_in_a_collapsed_table() -> None:
+    findings = found(replace(STEAL, slowed={}, stolen={}))
+    outliers = outliers_of(findings)
+    assert not outliers.outliers and len(outliers.trials) == 2 * STEAL.blocks
     ranks = [one.rank for one in outliers.trials]
     assert ranks == sorted(ranks, reverse=True)
+    table = outlier_trials(findings)
+    assert table.long and {row[-1] for row in table.rows} == {""}
 
 
 def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others() -> None:
@@ -189,12 +186,6 @@ def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others() -> N
 
 def test_five_blocks_are_too_few_for_an_estimate_without_one() -> None:
     assert not outliers_of(found(replace(STEAL, blocks=5, slowed={}))).without_block
-
-
-def test_without_outliers_the_table_is_collapsed_and_has_no_covariates() -> None:
-    table = outlier_trials(found(replace(STEAL, slowed={}, stolen={})))
-    assert table.long
-    assert {row[-1] for row in table.rows} == {""}
 
 
 @pytest.mark.parametrize("covariate", COVARIATES, ids=lambda one: one.key)
