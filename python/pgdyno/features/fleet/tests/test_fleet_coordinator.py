@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from fake_fleet import FakeHost, FakeLinks, Step, collects, ends, falls_silent, is_lost
+from pgdyno.errors import UsageError
 from pgdyno.features.fleet.coordinator import (
     COLLECTIONS_MAX,
     POLLS_PER_S_MAX,
@@ -42,14 +43,8 @@ def evidence(tmp_path: Path) -> Path:
 
 
 def record_of(hosts: list[str], cases: tuple[str, ...] = ()) -> FleetRecord:
-    return FleetRecord(
-        title="t",
-        study="s.toml",
-        text="",
-        choices=StudyChoices(),
-        command="",
-        works=new_works(hosts, "s", cases),
-    )
+    works, choices = new_works(hosts, "s", cases), StudyChoices()
+    return FleetRecord(title="t", study="s.toml", text="", choices=choices, command="", works=works)
 
 
 def run(
@@ -75,12 +70,8 @@ def run(
 
 
 def test_results_of_all_hosts_are_collected(tmp_path: Path, evidence: Path) -> None:
-    works, links = run(
-        tmp_path,
-        record_of(["a", "b"]),
-        a=[collects(evidence), ends()],
-        b=[collects(evidence), ends("budget")],
-    )
+    steps = {"a": [collects(evidence), ends()], "b": [collects(evidence), ends("budget")]}
+    works, links = run(tmp_path, record_of(["a", "b"]), **steps)
     assert {work.state for work in works.values()} == {HostState.DONE}
     for name in "ab":
         assert (tmp_path / f"s-{name}.sqlite").read_bytes() == evidence.read_bytes()
@@ -105,26 +96,22 @@ def test_a_lost_host_keeps_what_was_collected_and_the_others_go_on(tmp_path: Pat
     assert "b lost: its agent was killed" in watch.warnings
 
 
-def test_a_silent_host_is_lost_after_a_limit(tmp_path: Path, evidence: Path) -> None:
-    works, _ = run(tmp_path, record_of(["a", "b"]), a=[falls_silent], b=[collects(evidence), ends()])
-    assert works["a"].state is HostState.LOST
-    assert "no answer within" in works["a"].reason
-    assert works["b"].state is HostState.DONE
-
-
-def test_a_node_that_never_starts_its_agent_may_be_claimed(tmp_path: Path) -> None:
-    works, _ = run(tmp_path, record_of(["a"]), a=FakeHost(is_silent=True))
-    assert "another study" in works["a"].reason
-
-
 @pytest.mark.parametrize(
-    "host",
-    [FakeHost(begin_error="it"), FakeHost(steps=deque([ends("", "it")]))],
-    ids=["cannot begin", "has an error"],
+    ("host", "state", "reason"),
+    [
+        (FakeHost(steps=deque([falls_silent])), HostState.LOST, "no answer within"),
+        (FakeHost(is_silent=True), HostState.LOST, "another study may have claimed it"),
+        (FakeHost(begin_error="it cannot begin"), HostState.FAILED, "it cannot begin"),
+        (FakeHost(steps=deque([ends("", "it has an error")])), HostState.FAILED, "it has an error"),
+    ],
+    ids=["silent", "never started", "not begun", "error"],
 )
-def test_a_host_that_cannot_begin_or_has_an_error_has_failed(tmp_path: Path, host: FakeHost) -> None:
-    works, _ = run(tmp_path, record_of(["a"]), a=host)
-    assert (works["a"].state, works["a"].reason) == (HostState.FAILED, "it")
+def test_a_host_without_a_result_has_a_reason_and_the_others_go_on(
+    tmp_path: Path, evidence: Path, host: FakeHost, state: HostState, reason: str
+) -> None:
+    works, _ = run(tmp_path, record_of(["a", "b"]), a=host, b=[collects(evidence), ends()])
+    assert works["a"].state is state and reason in works["a"].reason
+    assert works["b"].state is HostState.DONE
 
 
 @pytest.mark.parametrize("times", [COLLECTIONS_MAX - 1, COLLECTIONS_MAX])
@@ -148,10 +135,12 @@ def test_ctrl_c_stops_every_host_and_collects_what_is_there(tmp_path: Path, evid
 
 
 def test_a_resume_continues_unfinished_hosts_with_their_files(tmp_path: Path, evidence: Path) -> None:
-    record = record_of(["a", "b"])
-    works, _ = run(tmp_path, record, a=[collects(evidence), is_lost()], b=[collects(evidence), ends()])
-    again = resumed(read_fleet(tmp_path / "s.fleet.json"), ["a", "b"], None)
-    works, links = run(tmp_path, again, a=[collects(evidence), ends()], b=FakeHost())
+    record, whole = record_of(["a", "b"]), [collects(evidence), ends()]
+    run(tmp_path, record, a=[collects(evidence), is_lost()], b=list(whole))
+    left = read_fleet(tmp_path / "s.fleet.json")
+    with pytest.raises(UsageError, match="--node-name a"):
+        resumed(left, ["b"], None)
+    works, links = run(tmp_path, resumed(left, ["a", "b"], None), a=whole, b=FakeHost())
     assert works["a"].state is HostState.DONE
     assert links.hosts["a"].received == [tmp_path / "s-a.sqlite"]
     assert not links.hosts["b"].tasks

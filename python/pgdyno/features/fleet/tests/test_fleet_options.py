@@ -31,16 +31,10 @@ from pgdyno.features.hosts.fleet_record import HostState, HostWork
 STUDY = """
 title = "t"
 compare = ["server"]
-[workload]
-kind = "pgbench"
-scale = 1
-[drive]
-clients = 1
-[factors]
-server = {servers}
-[run]
-rounds = 2
-repeats = 2
+workload = {{kind = "pgbench", scale = 1}}
+drive = {{clients = 1}}
+factors = {{server = {servers}}}
+run = {{rounds = 2, repeats = 2}}
 """
 
 
@@ -50,12 +44,6 @@ def _study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s.toml").write_text(STUDY.format(servers='["17", "18"]'))
 
 
-@pytest.fixture
-def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray, "_import_ray", lambda: pytest.fail("it connected"))
-
-
-@pytest.mark.usefixtures("_no_cluster")
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
@@ -65,11 +53,6 @@ def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
         ("run s.toml --fleet --spread cases --fit --minutes 5", "cannot be combined with --fit"),
         ("run s.toml --fleet --fit", "--fit requires --minutes"),
         ("run s.toml --fleet=ray://host:10001", "Ray client"),
-        (
-            "run s.toml --fleet --durability",
-            "--durability cannot be combined with --fleet: run pgdyno crash on",
-        ),
-        ("run s.toml --fleet --cuts 5", "--cuts requires --durability"),
         ("run --fleet --resume s.fleet.json --cuts 5", "--cuts requires --durability"),
         ("run --fleet --resume s.fleet.json --spread cases", "--spread cannot be combined with --resume"),
         ("run --fleet --resume s.fleet.json --no-aa", "cannot be combined with --resume"),
@@ -77,8 +60,9 @@ def _no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_wrong_options_are_refused_before_a_connection(
-    words: str, reason: str, refusal: Callable[..., str]
+    words: str, reason: str, refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(ray, "_import_ray", lambda: pytest.fail("it connected"))
     written = refusal(words)
     assert reason in written and "secret" not in written
 
@@ -103,15 +87,17 @@ def test_an_address_without_a_cluster_is_an_error_at_once(refusal: Callable[...,
         assert f"at {address}: Connection refused" in refusal(f"run s.toml --fleet={address}", 1)
 
 
-def test_an_address_is_optional() -> None:
-    assert FleetOptions.spelled(["--fleet"]) == ["--fleet=auto"]
-    assert FleetOptions.spelled(["--fleet", "s.toml"]) == ["--fleet=auto", "s.toml"]
-    assert FleetOptions.spelled(["s.toml", "--fleet", "10.0.0.1:6379"]) == [
-        "s.toml",
-        "--fleet",
-        "10.0.0.1:6379",
-    ]
-    assert FleetOptions.spelled(["--fleet", "auto"]) == ["--fleet", "auto"]
+@pytest.mark.parametrize(
+    ("given", "spelled"),
+    [
+        ("--fleet", "--fleet=auto"),
+        ("--fleet s.toml", "--fleet=auto s.toml"),
+        ("s.toml --fleet 10.0.0.1:6379", "s.toml --fleet 10.0.0.1:6379"),
+        ("--fleet auto", "--fleet auto"),
+    ],
+)
+def test_an_address_is_optional(given: str, spelled: str) -> None:
+    assert FleetOptions.spelled(given.split()) == spelled.split()
 
 
 def test_without_ray_the_error_has_a_remedy(
@@ -154,19 +140,14 @@ def test_each_case_is_measured_on_one_machine_and_each_machine_measures_one_case
     assert len(used) == len(set(used)) == min(len(set(machines)), len(cases))
 
 
-def test_nodes_whose_results_files_would_have_one_name_are_refused() -> None:
-    known = {"a b": facts("x"), "a-b": facts("y")}
-    with pytest.raises(
-        UsageError, match="the nodes 'a b' and 'a-b' would have results files of the same name"
-    ):
-        hosts_of([node(name) for name in known], known, share_machines=False)
-
-
 def test_names_of_files_come_from_nodes() -> None:
     assert file_part("db1#4f/..") == "db1-4f"
     assert file_part("../") == "host"
     assert paths_of(Path("x/s.sqlite")) == (Path("x/s.fleet.json"), "s")
     assert paths_of(Path("s.fleet.json")) == (Path("s.fleet.json"), "s")
+    known = {"a b": facts("x"), "a-b": facts("y")}
+    with pytest.raises(UsageError, match="'a b' and 'a-b' would have results files of the same name"):
+        hosts_of([node(name) for name in known], known, share_machines=False)
 
 
 def work(state: HostState = HostState.MEASURING, reason: str = "", host: str = "a") -> HostWork:
