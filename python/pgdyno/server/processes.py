@@ -125,6 +125,28 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
             process.wait()
 
 
+@contextlib.contextmanager
+def _running(
+    command: Sequence[str], account: Account, timeout_s: float, check: Callable[[], None], **how: Any
+) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], None]]]:
+    """Start a tool, and provide it with a check for the time limit and an interrupt. After an error in the
+    block it is killed; else the end of the block waits for it.
+    """
+    deadline_s = time.monotonic() + timeout_s
+
+    def check_all() -> None:
+        check()
+        if time.monotonic() > deadline_s:
+            raise subprocess.TimeoutExpired(command, timeout_s)
+
+    with launch_tree(command, account, **how) as process:
+        try:
+            yield process, check_all
+        except BaseException:
+            end_tree(process)
+            raise
+
+
 def run_tool(
     command: Sequence[str],
     account: Account,
@@ -142,30 +164,16 @@ def run_tool(
     ``check`` is called every CHECK_S and may raise. ``environment``: instead of the clean one. Raises
     subprocess.TimeoutExpired.
     """
-    deadline_s = time.monotonic() + timeout_s
     # Files, not pipes: a tool that waits for a full pipe would not read its input.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = launch_tree(
-            command,
-            account,
-            output=out,
-            errors=err,
-            stdin=subprocess.PIPE,
-            directory=directory,
-            environment=environment,
-        )
-        with process:
-            try:
-                _feed(process, feed, check)
-                while process.poll() is None:
-                    check()
-                    if time.monotonic() > deadline_s:
-                        raise subprocess.TimeoutExpired(command, timeout_s)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(min(CHECK_S, max(0.0, deadline_s - time.monotonic())))
-            except BaseException:
-                end_tree(process)
-                raise
+        how = {"output": out, "errors": err, "directory": directory, "environment": environment}
+        running = _running(command, account, timeout_s, check, stdin=subprocess.PIPE, **how)
+        with running as (process, check_all):
+            _feed(process, feed, check)
+            while process.poll() is None:
+                check_all()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(CHECK_S)
         texts = [_first_bytes(file).decode(errors="replace") for file in (out, err)]
     return subprocess.CompletedProcess(command, process.returncode, *texts)
 
@@ -181,31 +189,24 @@ def tool_lines(
     """Run a tool like ``run_tool`` and yield the lines of its output while it runs. The tool is killed if the
     caller stops early. Raises subprocess.CalledProcessError with its messages, subprocess.TimeoutExpired.
     """
-    deadline_s = time.monotonic() + timeout_s
     with tempfile.TemporaryFile() as err:
-        process = launch_tree(command, account, output=subprocess.PIPE, errors=err, environment=environment)
-        with process:
-            try:
-                assert process.stdout is not None
-                descriptor, pending = process.stdout.fileno(), [b""]
-                while True:
-                    check()
-                    if time.monotonic() > deadline_s:
-                        raise subprocess.TimeoutExpired(command, timeout_s)
-                    if not select.select([descriptor], [], [], CHECK_S)[0]:
-                        continue
-                    if not (piece := os.read(descriptor, READ_BYTES)):
-                        break
-                    pending.append(piece)
-                    if b"\n" in piece:
-                        *lines, rest = b"".join(pending).split(b"\n")
-                        pending = [rest]
-                        yield from (line + b"\n" for line in lines)
-                if rest := b"".join(pending):
-                    yield rest
-            except BaseException:
-                end_tree(process)
-                raise
+        how = {"output": subprocess.PIPE, "errors": err, "environment": environment}
+        with _running(command, account, timeout_s, check, **how) as (process, check_all):
+            assert process.stdout is not None
+            descriptor, pending = process.stdout.fileno(), [b""]
+            while True:
+                check_all()
+                if not select.select([descriptor], [], [], CHECK_S)[0]:
+                    continue
+                if not (piece := os.read(descriptor, READ_BYTES)):
+                    break
+                pending.append(piece)
+                if b"\n" in piece:
+                    *lines, rest = b"".join(pending).split(b"\n")
+                    pending = [rest]
+                    yield from (line + b"\n" for line in lines)
+            if rest := b"".join(pending):
+                yield rest
         if process.returncode != 0:
             messages = _first_bytes(err).decode(errors="replace")
             raise subprocess.CalledProcessError(process.returncode, command, stderr=messages)

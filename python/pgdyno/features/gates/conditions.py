@@ -246,8 +246,6 @@ def evaluate(
                 not_evaluable.append(NotEvaluable(condition, one))
             case Reason() as reason:
                 inconclusive.append(Inconclusive(condition, one, reason))
-            case _:
-                pass
     return Gate(conditions, confidence, len(family), met, inconclusive, not_evaluable)
 
 

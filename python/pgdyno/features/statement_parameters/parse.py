@@ -783,6 +783,7 @@ class _Walk:
         found = self._parameter(node)
         if found is None:
             return False
-        wrapper = "" if found.wrapper else facts.pop("wrapper", "")  # else the statement has the function
+        # Without a wrapper if the statement has the function itself.
+        wrapper = "" if found.wrapper else facts.pop("wrapper", "")
         self.uses.append(replace(found, **{**facts, "wrapper": wrapper}, role=role))
         return True

@@ -654,7 +654,7 @@ def _grouped(drawn: Sequence[_Drawn], log: TransactionLog, transactions_max: int
     for key, calls in within.items():
         of = merged[key].recorded
         if calls > of.calls:  # the log has a larger share of it
-            # Time and rows per call stay.
+            # The time and the rows per call stay the same.
             rows = of.rows * calls / max(of.calls, 1)
             merged[key] = replace(merged[key], recorded=replace(of, calls=calls, rows=rows))
     alone = [
