@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -60,8 +61,9 @@ def worktrees(repository: Path) -> set[Path]:
     return {Path(path) for word, _, path in named if word == "worktree"}
 
 
-def with_command(builds: ScriptBuilds, command: str) -> ScriptBuilds:
-    return ScriptBuilds(builds.repository, command, builds.worktree, builds.cache, builds.interruption)
+def build_by(command: str, builds: ScriptBuilds) -> str:
+    (commit, _) = read_commits(builds.repository, "c3", "c4")
+    return replace(builds, command=command).server_of(commit)
 
 
 def test_commits_follow_the_first_parents_and_include_both_ends(repository: Path) -> None:
@@ -89,22 +91,19 @@ def test_a_wrong_range_is_refused_with_the_remedy(
         read_commits(repository, good, bad)
 
 
-def test_each_commit_is_built_once_from_its_own_files(builds: ScriptBuilds, repository: Path) -> None:
+def test_each_commit_is_built_once_from_its_own_files_and_again_after_a_kill(
+    builds: ScriptBuilds, repository: Path
+) -> None:
     commits = read_commits(repository, "c0", "c4")
     for number in (0, 4, 3):
         prefix = Path(builds.server_of(commits[number]))
         assert (prefix / "bin" / "postgres").read_text() == f"c{number}"
     # A second build would fail, because bin exists.
-    assert builds.server_of(commits[4]) == builds.server_of(commits[4])
-
-
-def test_a_build_that_was_killed_is_made_again(builds: ScriptBuilds, repository: Path) -> None:
-    (commit, _) = read_commits(repository, "c0", "c1")
-    prefix = Path(builds.server_of(commit))
+    assert builds.server_of(commits[3]) == str(prefix)
     (prefix / COMPLETE).unlink()
     (prefix / "bin" / "postgres").write_text("half")
-    assert Path(builds.server_of(commit)) == prefix
-    assert (prefix / "bin" / "postgres").read_text() == "c0"
+    assert builds.server_of(commits[3]) == str(prefix)
+    assert (prefix / "bin" / "postgres").read_text() == "c3"
 
 
 @pytest.mark.parametrize(
@@ -118,37 +117,30 @@ def test_a_build_that_was_killed_is_made_again(builds: ScriptBuilds, repository:
     ],
 )
 def test_a_failed_build_skips_the_commit_and_a_wrong_command_ends_the_search(
-    builds: ScriptBuilds, repository: Path, command: str, error: type[Exception], message: str
+    builds: ScriptBuilds, command: str, error: type[Exception], message: str
 ) -> None:
-    (commit, _) = read_commits(repository, "c3", "c4")
     with pytest.raises(error, match=message):
-        with_command(builds, command).server_of(commit)
+        build_by(command, builds)
     # Nothing half-built is left in the cache.
     assert not [path for path in builds.cache.builds.iterdir() if path.is_dir()]
 
 
-def test_nothing_that_a_script_has_started_is_left(
-    builds: ScriptBuilds, repository: Path, server_dir: Path
-) -> None:
-    (commit, _) = read_commits(repository, "c3", "c4")
+def test_nothing_that_a_script_has_started_is_left(builds: ScriptBuilds, server_dir: Path) -> None:
     script = (
         f"sleep 600 & echo $! > {server_dir}/pids; setsid sleep 600 & echo $! >> {server_dir}/pids; exit 3"
     )
     with pytest.raises(BuildError, match="status 3"):
-        with_command(builds, script).server_of(commit)
+        build_by(script, builds)
     left = [int(pid) for pid in (server_dir / "pids").read_text().split() if Path("/proc", pid).exists()]
     for pid in left:
         os.kill(pid, signal.SIGKILL)
     assert left == []
 
 
-def test_a_signal_ends_the_script_and_all_that_it_has_started(
-    builds: ScriptBuilds, repository: Path, server_dir: Path
-) -> None:
-    (commit, _) = read_commits(repository, "c3", "c4")
+def test_a_signal_ends_the_script_and_all_that_it_has_started(builds: ScriptBuilds, server_dir: Path) -> None:
     script = f"sleep 600 & echo $! > {server_dir}/pid; kill -INT {os.getpid()}; wait"
     with pytest.raises(Interrupted):
-        with_command(builds, script).server_of(commit)
+        build_by(script, builds)
     assert not Path("/proc", (server_dir / "pid").read_text().strip()).exists()
 
 

@@ -12,13 +12,15 @@ import pytest
 from pgdyno.errors import UsageError
 from pgdyno.features.statement_parameters.draws import EqualPlaces, LoggedRange
 from pgdyno.features.statement_parameters.parse import fingerprint, parse_statement
-from pgdyno.features.statements.scripts import STATEMENTS_MAX, read_transactions
+from pgdyno.features.statements.scripts import STATEMENTS_MAX, TransactionLog, read_transactions
 
 READ, WRITE = "SELECT a FROM t WHERE b = 1", "UPDATE t SET a = 2 WHERE b = 3"
 PAIR = (fingerprint("SELECT a FROM t WHERE b = $1"), fingerprint("UPDATE t SET a = $1 WHERE b = $2"))
 
 Entry = tuple[str, ...]
 """Session, virtual transaction, message, and the detail if there is one."""
+
+Writer = Callable[[Path, Sequence[Entry]], Path]
 
 ENTRIES: Sequence[Entry] = (
     ("a", "3/1", "statement: BEGIN"),
@@ -63,10 +65,12 @@ def csv_log(path: Path, entries: Sequence[Entry], database: str = "shop") -> Pat
     return path
 
 
+def read(folder: Path, entries: Sequence[Entry]) -> TransactionLog:
+    return read_transactions(json_log(folder / "log", entries), "shop")
+
+
 @pytest.mark.parametrize("written", [json_log, csv_log])
-def test_statements_of_a_virtual_transaction_are_counted_together(
-    written: Callable[[Path, Sequence[Entry]], Path], tmp_path: Path
-) -> None:
+def test_statements_of_a_virtual_transaction_are_counted_together(written: Writer, tmp_path: Path) -> None:
     path = written(tmp_path / "log", ENTRIES)
     for incomplete_last_entry in ("", "\n{" if written is json_log else 'now,"ann'):
         path.write_text(path.read_text() + incomplete_last_entry)
@@ -78,7 +82,7 @@ def test_statements_of_a_virtual_transaction_are_counted_together(
 def test_savepoints_and_rejected_statements_stay_in_a_transaction(tmp_path: Path) -> None:
     texts = ("BEGIN", READ, "SAVEPOINT s", "SELECT 'x' FRO t")
     entries = [("a", "1/1", f"statement: {text}") for text in texts]
-    (transaction,) = read_transactions(json_log(tmp_path / "log", entries), "shop").transactions
+    (transaction,) = read(tmp_path, entries).transactions
     assert transaction == (PAIR[0], fingerprint("SAVEPOINT s"), "")
 
 
@@ -124,8 +128,8 @@ def extended(number: int, locked: object, bound: object, value: object, changed:
     ]
 
 
-def equal_places(path: Path) -> list[EqualPlaces]:
-    return read_transactions(path, "shop").equal_places([LOCK, CHANGE])
+def equal_places(log: TransactionLog) -> list[EqualPlaces]:
+    return log.equal_places([LOCK, CHANGE])
 
 
 SAME_ROW = EqualPlaces(((0, 1), (1, 2)), is_varied=True)
@@ -134,13 +138,11 @@ SAME_ROW = EqualPlaces(((0, 1), (1, 2)), is_varied=True)
 @pytest.mark.parametrize("written", [json_log, csv_log])
 @pytest.mark.parametrize("form", [simple, extended])
 def test_places_with_equal_values_in_every_transaction_are_found(
-    written: Callable[[Path, Sequence[Entry]], Path],
-    form: Callable[..., list[Entry]],
-    tmp_path: Path,
+    written: Writer, form: Callable[..., list[Entry]], tmp_path: Path
 ) -> None:
     rows = ["'x''1'", "'x2'", "'x3'"]
     entries = [one for n, row in enumerate(rows, 1) for one in form(n, row, "'7'", "'7'", row)]
-    equal = equal_places(written(tmp_path / "log", entries))
+    equal = equal_places(read_transactions(written(tmp_path / "log", entries), "shop"))
     assert sorted(equal, key=lambda one: one.places) == [
         SAME_ROW,
         EqualPlaces(((0, 2), (1, 1)), is_varied=False),  # a constant of the application
@@ -149,23 +151,23 @@ def test_places_with_equal_values_in_every_transaction_are_found(
 
 def test_one_transaction_with_different_values_ends_an_equality_but_two_nulls_do_not(tmp_path: Path) -> None:
     entries = [one for n in (1, 2, 3, 4) for one in simple(n, n, 10 + n, 10 + n, n)]
-    assert len(equal_places(json_log(tmp_path / "log", entries))) == 2
+    assert len(equal_places(read(tmp_path, entries))) == 2
     entries += [*simple(5, 5, 15, 16, 5), *extended(6, "NULL", "'0'", "'9'", "NULL")]
-    assert equal_places(json_log(tmp_path / "log", entries)) == [SAME_ROW]
+    assert equal_places(read(tmp_path, entries)) == [SAME_ROW]
 
 
 def test_a_value_that_the_log_does_not_have_is_equal_to_none(tmp_path: Path) -> None:
     cut = "'long...'"
     for values in ((cut, "'1'", "'2'", cut), ("NULL", "'1'", "'2'", "'3'")):
         entries = [one for n in (1, 2) for one in extended(n, *values)]
-        assert equal_places(json_log(tmp_path / "log", entries)) == []
+        assert equal_places(read(tmp_path, entries)) == []
     entries = [("a", "3/1", f"execute s1: {LOCK.text}"), ("a", "3/1", f"execute s1: {CHANGE.text}")]
-    assert equal_places(json_log(tmp_path / "log", entries)) == []
+    assert equal_places(read(tmp_path, entries)) == []
 
 
 def test_numbers_in_the_log_have_a_range_at_each_place(tmp_path: Path) -> None:
     entries = [*simple(1, 5, -2, "'x'", 5), *extended(2, "'17'", "'8.5'", "NULL", "'2'")]
-    ranges = read_transactions(json_log(tmp_path / "log", entries), "shop").ranges
+    ranges = read(tmp_path, entries).ranges
     assert [one.rounded() for one in ranges[LOCK.shape]] == [(5, 17), (-2, 8.5)]
     assert [one.rounded() for one in ranges[CHANGE.shape]] == [None, (2, 5)]
     assert LoggedRange().rounded() is None
@@ -176,8 +178,6 @@ def test_typed_and_nested_constants_are_found_at_their_places(tmp_path: Path) ->
         "SELECT date_trunc('day', d), e::varchar(20) FROM t WHERE d > now() - 3 * interval '2 hours' "
         "AND f IN (4, 5) AND g = -6 AND h = true ORDER BY 1 LIMIT 7"
     )
-    ranges = read_transactions(
-        json_log(tmp_path / "log", [("a", "3/1", f"statement: {text}")]), "shop"
-    ).ranges
+    ranges = read(tmp_path, [("a", "3/1", f"statement: {text}")]).ranges
     expected = [None, (3, 3), (2, 2), (4, 4), (5, 5), (-6, -6), None, (7, 7)]
     assert [one.rounded() for one in ranges[parse_statement(text).shape]] == expected
