@@ -259,6 +259,5 @@ def test_under_a_fixed_load_the_verdict_is_about_latency_and_less_is_faster(
     (comparison,) = findings.comparisons
     assert comparison.verdict is verdict
     assert findings.primary.key == "median_latency"
-    assert comparison.primary is not None
     assert (comparison.primary.percent.value < 0) == (verdict is Verdict.FASTER)
     assert Code.THROUGHPUT_FIXED in codes(findings)

@@ -6,9 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pytest
-from synthetic_study import Synthetic, arms_of, study_of, write_block
+from synthetic_study import Synthetic, arms_of, written_study
 
 from pgdyno.analysis.comparison_caveats import (
     debug_build_caveats,
@@ -18,18 +17,14 @@ from pgdyno.analysis.comparison_caveats import (
 from pgdyno.caveats import Caveat, Code
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Trial
-from pgdyno.results.writer import Writer
 from pgdyno.study.sizing import Schedule
 
 ONE_BLOCK = Synthetic(blocks=1, slices=2)
 
 
 @pytest.fixture(scope="module")
-def trials(tmp_path_factory: pytest.TempPathFactory) -> list[Trial]:
-    path = tmp_path_factory.mktemp("evidence") / "e"
-    with Writer.create(path, study_of(ONE_BLOCK), arms_of(ONE_BLOCK)) as writer:
-        write_block(writer, ONE_BLOCK, 0, np.random.default_rng(1))
-    with Evidence(path) as evidence:
+def trials() -> list[Trial]:
+    with Evidence(written_study(ONE_BLOCK)) as evidence:
         return evidence.trials()
 
 

@@ -136,7 +136,6 @@ def test_a_reader_that_goes_leaves_no_complaint(tmp_path: Path) -> None:
     write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
     words = [*PROGRAM, "report", tmp_path / "e", "--csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(LIMIT_S) == 1

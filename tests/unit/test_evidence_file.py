@@ -353,7 +353,6 @@ def test_a_killed_writer_leaves_a_consistent_file_that_can_be_resumed(tmp_path: 
     with subprocess.Popen(
         [sys.executable, "-c", WRITES_FOREVER, path], stdout=subprocess.PIPE, text=True, env=environment
     ) as process:
-        assert process.stdout is not None
         for _ in range(slices):
             assert process.stdout.readline()
         process.send_signal(signal.SIGKILL)

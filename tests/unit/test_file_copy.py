@@ -18,17 +18,6 @@ BLOCKS = 40
 OURSELVES = Account("me", os.geteuid(), os.getegid(), switch=False)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [(b"", b"new"), (b"longer than new", b"new"), (b"x", b"y" * 100_000)]
-)
-def test_a_copy_replaces_the_destination(tmp_path: Path, old: bytes, new: bytes) -> None:
-    source, target = tmp_path / "source", tmp_path / "target"
-    source.write_bytes(new)
-    target.write_bytes(old)
-    copy_bytes(source, target, len(new))
-    assert target.read_bytes() == new
-
-
 def test_a_copy_of_a_file_that_became_shorter_fails(tmp_path: Path) -> None:
     (tmp_path / "source").write_bytes(b"short")
     with pytest.raises(OSError, match="was truncated"):

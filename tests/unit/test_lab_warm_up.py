@@ -67,7 +67,6 @@ def test_one_arm_that_still_rises_extends_the_warm_up_of_all() -> None:
     warm_up = WarmUp(study(), 2, 1.0)
     assert ended_after(warm_up, STEADY, RISING) is None
     first, second = warm_up.found(0), warm_up.found(1)
-    assert first is not None and second is not None
     assert (first.by, first.looks, second.looks_steady) == ("time", 6, 0)
     assert first.looks_steady > 0
 

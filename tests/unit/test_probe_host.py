@@ -260,7 +260,6 @@ def a_process_that_has_worked(work: str) -> Iterator[int]:
     """A process that reports when it is done, and then waits."""
     command = [sys.executable, "-S", "-c", f"{work}\nprint(flush=True)\ninput()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as busy:
-        assert busy.stdout is not None
         busy.stdout.readline()
         yield busy.pid
 

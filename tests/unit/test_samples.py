@@ -51,18 +51,15 @@ def test_waits_are_shares_of_the_active_backends_time() -> None:
     running = [10.0 if s <= 10 else 40.0 for s in SECONDS]
     of = {"samples": [10.0] * 21, "Lock/transactionid": locked, "running": running}
     found = waits(series("waits", at_s=SECONDS, **of), [(0.0, 10.0)])
-    assert found is not None
     assert found.share == pytest.approx({"Lock/transactionid": 0.75, "running": 0.25})
     assert found.backends == pytest.approx(4)
     found = waits(series("waits", at_s=SECONDS, **of), [(5.0, 15.0)])
-    assert found is not None
     assert found.share == pytest.approx({"running": 0.625, "Lock/transactionid": 0.375})
 
 
 def test_names_of_one_wait_event_in_several_versions_are_one_wait() -> None:
     of = {"samples": [1.0] * 21, "LWLock/BufferIO": [1.0] * 21, "IPC/BufferIo": [3.0] * 21}
     found = waits(series("waits", at_s=SECONDS, **of), [(0.0, 10.0)])
-    assert found is not None
     assert found.share == {"IPC/BufferIo": 1.0}
 
 
@@ -70,7 +67,6 @@ def test_shares_are_over_the_whole_time_if_samples_do_not_resolve_slices() -> No
     of = {"samples": [10.0] * 21, "running": [5.0] * 21, "IO/DataFileRead": [15.0] * 21}
     spans = [(float(s), s + 1.0) for s in range(0, 20, 2)]
     found = waits(series("waits", at_s=SECONDS, **of), spans)
-    assert found is not None
     assert list(found.share) == ["IO/DataFileRead", "running"]  # the largest first
     assert found.share["running"] == pytest.approx(0.25)
     assert found.backends is None  # they were active only in their own slices

@@ -97,7 +97,6 @@ def test_a_program_ends_with_a_killed_pgdyno_and_so_does_all_that_it_has_started
     code += "from pgdyno.server.directories import OURSELVES\n"
     code += f"launch_tree(['/bin/sh', '-c', {START + 'wait'!r}], OURSELVES, output=sys.stdout.buffer).wait()"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as pgdyno:
-        assert pgdyno.stdout is not None
         left = Started([int(pgdyno.stdout.readline()) for _ in range(3)])
         try:
             assert len(left.handles) == 3 and not left.have_ended()

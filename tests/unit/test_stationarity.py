@@ -200,7 +200,6 @@ def test_swapping_the_arms_mirrors_the_change_of_the_effect() -> None:
     rng = np.random.default_rng(8)
     one, other = ([Observed(np.arange(8.0), 100 + rng.normal(0, 5, 8)) for _ in range(4)] for _ in range(2))
     there, back = effect_trend(one, other, 0.95), effect_trend(other, one, 0.95)
-    assert there is not None and back is not None
     assert (1 + there.percent.value / 100) * (1 + back.percent.value / 100) == pytest.approx(1)
     assert there.p_value == pytest.approx(back.p_value)
 

@@ -191,7 +191,6 @@ def test_ends_and_tests_of_warm_ups_are_counted() -> None:
         warmed(3, 6.0, "evidence", 2, 1),
     ]
     found = warm_ups(arm(0, "15"), trials)
-    assert found is not None
     assert (found.trials, found.ended_steady, found.shortest_s, found.longest_s) == (3, 2, 5.0, 8.0)
     assert (found.tested, found.unsteady) == (1, 1)
     assert warm_ups(arm(0, "15"), [trial(1)]) is None

@@ -141,7 +141,6 @@ def test_a_duet_resumes_on_the_same_cores() -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("a duet needs two cores")
     ready = with_cpu_partition(duet())
-    assert ready.cpu_partition is not None
     assert ready.cpu_partition.all <= os.sched_getaffinity(0)
     assert with_cpu_partition(Study.model_validate_json(ready.model_dump_json())) == ready
     elsewhere = ready.model_copy(update={"cpu_partition": Partition(cores=((901,), (902,)))})

@@ -48,7 +48,6 @@ def piece(from_s: float, to_s: float) -> Slice:
 
 
 def us(waterfall: Waterfall | None) -> dict[str, tuple[float, float]]:
-    assert waterfall is not None
     return {part.key: (part.a_us, part.b_us) for part in waterfall.parts}
 
 
@@ -201,7 +200,6 @@ def test_for_a_fixed_load_the_differences_are_those_of_the_measured_levels() -> 
     times = {one.trial: time for one in trials}
     latency = {one.trial: (1000.0 * (1 + one.block) + 500.0 * one.arm, 0.0) for one in trials}
     found = break_down_time(ARMS, trials, times, latency, CONFIDENCES, Method.STUDENT)[1]
-    assert found.by_resource is not None
     for part in (found.by_resource.total, *found.by_resource.parts):
         assert part.difference.value == pytest.approx(part.b_us - part.a_us)
     assert found.by_resource.total.difference.value == pytest.approx(500.0)
@@ -236,7 +234,6 @@ def test_for_a_fixed_load_the_total_is_the_latency_and_the_lag_is_a_part() -> No
 
 def test_only_the_statement_that_differs_is_significant() -> None:
     found = noisy(np.random.default_rng(5), -400.0)
-    assert found.by_statement is not None
     assert [part.key for part in found.by_statement.parts if part.significant] == ["statement:UPDATE"]
 
 
@@ -252,7 +249,6 @@ def test_a_significant_but_small_part_is_not_named_in_sentences() -> None:
             )
         )
     found = explained(rates, [(a, b) for a, b in times])
-    assert found.by_statement is not None
     assert {part.key for part in found.by_statement.parts if part.significant} >= {"statement:SELECT"}
     sentences = " ".join(why_sentences(found, Verdict.FASTER))
     assert "UPDATE" in sentences and "SELECT" not in sentences
@@ -271,7 +267,6 @@ def test_queueing_for_a_cpu_is_never_named_as_a_cause() -> None:
         rates.append((1000.0, 1600.0))
         times.append((of[0], of[1]))
     found = explained(rates, times)
-    assert found.by_resource is not None
     assert RUNNABLE in {part.key for part in found.by_resource.parts if part.significant}
     (by_resource,) = (text for text in why_sentences(found, Verdict.FASTER) if text.startswith("By resource"))
     named, _, consequence = by_resource.partition(". ")
@@ -290,7 +285,6 @@ def test_the_levels_of_an_arm_are_as_measured_in_all_comparisons() -> None:
             times[made.trial] = ClientTime(on_cpu_us=float(rng.uniform(300, 500)), runnable_us=100.0)
     found = break_down_time(arms, trials, times, None, {1: 0.95, 2: 0.95}, Method.STUDENT)
     for arm, of in found.items():
-        assert of.by_resource is not None
         levels = us(of.by_resource)[CPU]
         for level, measured in zip(levels, (0, arm), strict=True):
             mine = [times[one.trial].on_cpu_us or 0.0 for one in trials if one.arm == measured]
@@ -302,7 +296,6 @@ def test_the_levels_of_an_arm_are_as_measured_in_all_comparisons() -> None:
 def test_the_intervals_have_the_confidence_of_the_verdict() -> None:
     """With several arms, Holm's correction raises it."""
     found = noisy(np.random.default_rng(9), -400.0, confidence=0.975)
-    assert found.by_statement is not None
     assert found.by_statement.total.difference.confidence == 0.975
     assert all(part.difference.confidence >= 0.975 for part in found.by_statement.parts)
 
@@ -313,14 +306,12 @@ def test_at_most_five_percent_of_studies_without_a_difference_have_a_significant
     named = 0
     for _ in range(400):
         found = noisy(rng, 0.0, n=6)
-        assert found.by_statement is not None
         named += any(part.significant for part in found.by_statement.parts)
     assert named <= 32  # scipy.stats.binom.ppf(0.995, 400, 0.05)
 
 
 def test_the_interval_of_a_part_is_students_t_on_the_differences_by_block() -> None:
     found = noisy(np.random.default_rng(9), -50.0)
-    assert found.by_statement is not None
     for part in found.by_statement.parts:
         summary = student(list(part.by_block.values()), part.difference.confidence)
         assert (part.difference.low, part.difference.high) == (summary.low, summary.high)
@@ -345,8 +336,6 @@ def test_the_speed_of_the_machine_in_a_block_cancels() -> None:
             a, b = (ClientTime(statements={"UPDATE": us * factor}) for us in (update, update - 700))
             of.append((a, b))
     moving, steady = explained(rates, times).by_statement, explained(steady_rates, steady_times).by_statement
-    assert moving is not None
-    assert steady is not None
     assert [part.significant for part in moving.parts] == [part.significant for part in steady.parts]
     for part, other in zip(moving.parts, steady.parts, strict=True):
         share = moving.total.a_us / steady.total.a_us
@@ -358,7 +347,6 @@ def test_the_interval_of_a_large_difference_is_as_wide_as_that_of_the_ratio() ->
     rates = [(20_000.0, 20_000.0 / ratio) for ratio in ratios]
     no_times = ClientTime(statements={"SELECT": 1.0})
     found = explained(rates, [(no_times, no_times)] * len(ratios)).by_statement
-    assert found is not None
     whole = found.total.difference
     assert whole.low is not None and whole.high is not None
     student = 2.571 * float(np.std(ratios, ddof=1)) / 6**0.5
@@ -378,8 +366,6 @@ def test_interim_analyses_give_anytime_valid_intervals() -> None:
     ]
     student_s, anytime_s = (of.total.difference for of in by_method if of is not None)
     assert student_s.value == anytime_s.value
-    assert anytime_s.low is not None
-    assert student_s.low is not None
     assert anytime_s.low < student_s.low
 
 
@@ -420,7 +406,6 @@ def test_sums_of_samples_over_more_than_a_slice_are_not_assigned() -> None:
     at = [float(i) for i in range(8)]
     assert wait_samples(waits(at, 5, [1.0] * 8), [piece(0.0, 0.5), piece(1.0, 1.5)]) is None
     whole = wait_samples(waits(at, 5, [10.0] * 8), [piece(0.0, 7.0)])
-    assert whole is not None
     assert whole.backends == {"lock": 2.0}
 
 
@@ -460,7 +445,6 @@ def test_blocks_without_a_trial_of_one_arm_do_not_count() -> None:
     found = break_down_time(ARMS, trials, dict.fromkeys((0, 1, 10), time), None, CONFIDENCES, Method.STUDENT)[
         1
     ]
-    assert found.by_statement is not None
     assert found.by_statement.total.difference.n == 1
     assert (
         time_breakdown.break_down_time(ARMS, trials[2:], {10: time}, None, CONFIDENCES, Method.STUDENT) == {}

@@ -100,13 +100,10 @@ def test_a_trial_of_builtin_scripts_is_held_against_the_drivers_counts(
     scripts = [Script(name="tpcb-like"), Script(name="select-only", weight=3)]
     totals = {"tpcb-like": counts(1), "select-only": counts(3)}
     found = end(monkeypatch, scripts, totals, MOVED)
-    assert found["history conserved"]
-    assert found["mix"]
-    assert all(found.values())
-    lost = end(monkeypatch, scripts, totals | {"tpcb-like": counts(2)}, MOVED)
-    assert not lost["history conserved"]
-    skewed = end(monkeypatch, scripts, {"tpcb-like": counts(1), "select-only": counts(3000)}, MOVED)
-    assert not skewed["mix"]
+    assert {"history conserved", "mix"} <= found.keys() and all(found.values())
+    for wrong, check in (("tpcb-like", "history conserved"), ("select-only", "mix")):
+        more = totals | {wrong: counts(2 if wrong == "tpcb-like" else 3000)}
+        assert not end(monkeypatch, scripts, more, MOVED)[check]
 
 
 def test_errors_of_a_custom_script_are_expected_in_the_number_counted_by_the_driver(
