@@ -347,10 +347,9 @@ OF_TRANSACTIONS = (
     "uniform-items,uniform-customers,no-rollback,unsorted-lines,random-home,stock-counters-not-updated",
     "c-redrawn,second-to-last-item,home-per-transaction,no-remote-warehouse,strict-stock-threshold,"
     "order-status-of-district,customer-after-middle,warehouse-row-first",
-    "literal-last-name",
     "stock-counters-not-updated,strict-stock-threshold,subtransactions,payment-count-not-updated,"
     "delivery-count-not-updated",
-    "payment-total-not-updated",
+    "literal-last-name,payment-total-not-updated",
 )
 STATEMENTS = (
     "text-protocol,second-to-last-item,unsorted-lines",
