@@ -56,7 +56,7 @@ def server(
 
 
 on_one_version = pytest.mark.parametrize("server", [15], indirect=True)
-"""For statements that are the same for every version."""
+"""Runs a test whose statements are the same for every version on one of them."""
 
 
 @pytest.fixture

@@ -15,8 +15,9 @@ def test_commands_print_their_golden_text(topic: str) -> None:
     require_golden({f"commands/{topic}.txt": commands_text(topic)})
 
 
-def test_every_golden_file_of_commands_is_small() -> None:
+def test_every_golden_file_of_commands_has_some_and_is_small() -> None:
     for path in COMMAND_FOLDER.iterdir():
+        assert commands_of(path.stem), path
         assert path.stat().st_size <= SIZE_BYTES_MAX, path
 
 
