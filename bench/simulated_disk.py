@@ -19,8 +19,7 @@ from pathlib import Path
 
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared
-from pgdyno.features.crash_disk.disk import FORMAT, FaultyDisk, create_image, missing_for_power_cuts
-from pgdyno.features.crash_disk.mounts import run_step
+from pgdyno.features.crash_disk.disk import FORMAT, FaultyDisk, create_image, missing_for_power_cuts, run_step
 from pgdyno.features.crash_disk.plan import FileSystem
 
 IMAGE_BYTES = 2 << 30

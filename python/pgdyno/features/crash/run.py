@@ -22,17 +22,18 @@ from pgdyno import __version__
 from pgdyno.errors import DiskFullError, EvidenceError, ServerError, StartError, UsageError, in_one_line
 from pgdyno.features.crash.sections import progress_line
 from pgdyno.features.crash_disk.disk import missing_for_power_cuts
-from pgdyno.features.crash_disk.ledger import acknowledged_before, read_ledger
-from pgdyno.features.crash_disk.load import (
+from pgdyno.features.crash_disk.ledger import (
     RECOVERY_TIMEOUT_S,
     Acknowledge,
     Aftermath,
     AuditInput,
     CrashLoad,
+    acknowledged_before,
     crash_load,
     examine,
     kill_backend,
     kill_server,
+    read_ledger,
     recover,
 )
 from pgdyno.features.crash_disk.plan import (

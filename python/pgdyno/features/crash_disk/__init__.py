@@ -7,5 +7,5 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("running_server",),
-    disks=("mounts:release_disks",),
+    disks=("disk:release_disks",),
 )

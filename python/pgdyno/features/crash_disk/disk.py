@@ -14,6 +14,9 @@
 Each life has a new process, a new FUSE mount and a new loop device, so no cache of the kernel outlives a cut.
 The kernel turns each flush of the file system into an fsync of the image, as the loop device has a
 write-back cache; ``attach`` checks that.
+
+- Mounts and loop devices below a directory, and their removal, also after a kill or with a disk that hangs.
+- Disks.
 """
 
 from __future__ import annotations
@@ -26,23 +29,121 @@ import select
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pgdyno.errors import DiskFullError, ServerError
-from pgdyno.features.crash_disk.mounts import (
-    LOOPS,
-    STEP_TIMEOUT_S,
-    abort_connection,
-    fuse_mounts_below,
-    release_disks,
-    release_file_systems,
-    run_step,
-)
+from pgdyno.errors import DiskFullError, ServerError, in_one_line
 from pgdyno.features.crash_disk.plan import DISK_BLOCK_BYTES, FileSystem, Survivors
+from pgdyno.server.directories import Mount, read_mounts
 from pgdyno.server.engine import find_engine
+
+# ----------------------------------------------------------------------
+# Mounts and loop devices below a directory, and their removal, also after a kill or with a disk that hangs.
+#
+# Everything is found through the kernel, by the path of the directory: a killed pgdyno leaves no other notes.
+# Only mounts below that directory and loop devices on files below it are touched. Each step is a child
+# process with a timeout, because a system call on a disk that does not answer cannot be interrupted.
+# ----------------------------------------------------------------------
+
+STEP_TIMEOUT_S = 20.0
+"""Timeout of mount, umount, losetup and mkfs. On a disk that answers they take well under a second."""
+
+CONNECTIONS = Path("/sys/fs/fuse/connections")
+LOOPS = Path("/sys/block")
+
+
+def run_step(command: Sequence[str], timeout_s: float = STEP_TIMEOUT_S) -> str:
+    """Run a system tool and return its output. Raises ServerError if it fails or takes too long."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+            timeout=timeout_s,
+            start_new_session=True,  # Ctrl-C must not end it halfway
+        )
+    except FileNotFoundError:
+        raise ServerError(f"{command[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise ServerError(f"{' '.join(command)} did not end within {timeout_s:g} s") from None
+    if done.returncode != 0:
+        raise ServerError(f"{' '.join(command)} failed: {in_one_line(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def mounts_below(directory: Path) -> list[Mount]:
+    """Return the mounts below a directory, the latest first."""
+    return [mount for mount in reversed(read_mounts()) if directory in mount.point.parents]
+
+
+def loops_below(directory: Path) -> list[Path]:
+    """Return the loop devices whose file is below a directory."""
+    found = []
+    for path in sorted(LOOPS.glob("loop*")):
+        with contextlib.suppress(OSError):
+            file = Path(os.fsdecode((path / "loop" / "backing_file").read_bytes().removesuffix(b"\n")))
+            if directory in file.parents:
+                found.append(Path("/dev", path.name))
+    return found
+
+
+def fuse_mounts_below(directory: Path) -> list[Mount]:
+    """Return the simulated disks below a directory."""
+    return [mount for mount in mounts_below(directory) if mount.kind.startswith("fuse")]
+
+
+def release_disks(directory: Path) -> list[str]:
+    """Unmount what is mounted below a directory and detach its loop devices. Return what remains.
+
+    A FUSE connection is aborted first if its process cannot answer: without that, unmounting would hang.
+    """
+    directory = directory.resolve()
+    release_file_systems(directory)
+    for mount in fuse_mounts_below(directory):
+        abort_connection(mount)
+        _unmount(mount.point)
+    return [*(str(mount.point) for mount in mounts_below(directory)), *map(str, loops_below(directory))]
+
+
+def release_file_systems(directory: Path) -> None:
+    """Unmount the file systems on the disks below a directory, and detach its loop devices."""
+    for mount in mounts_below(directory):
+        if not mount.kind.startswith("fuse"):
+            _unmount(mount.point)
+    for loop in loops_below(directory):
+        with contextlib.suppress(ServerError):
+            run_step(["losetup", "--detach", str(loop)])
+
+
+def _unmount(point: Path) -> None:
+    """Unmount a directory; if that fails or hangs, take it out of the tree at once (lazy)."""
+    try:
+        run_step(["umount", str(point)])
+    except ServerError:
+        with contextlib.suppress(ServerError):
+            run_step(["umount", "--lazy", str(point)])
+
+
+def abort_connection(mount: Mount) -> None:
+    """Make all requests to a FUSE mount fail, now and later. Does nothing if its connection has ended, or if
+    fusectl is not mounted: the connection then ends with its process.
+    """
+    with contextlib.suppress(OSError):
+        descriptor = os.open(CONNECTIONS / str(os.minor(mount.device)) / "abort", os.O_WRONLY | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"1")
+        finally:
+            os.close(descriptor)
+
+
+# ----------------------------------------------------------------------
+# Disks.
+# ----------------------------------------------------------------------
 
 ANSWER_TIMEOUT_S = 20.0
 """Timeout of an answer of the disk's process. A cut writes at most the cache to the page cache."""

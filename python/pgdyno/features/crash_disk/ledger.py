@@ -1,23 +1,45 @@
-"""The ledger: what was acknowledged, and the audit of what is left of it after a crash.
+"""The ledger of a crash: its load, the kill and the recovery of a server, and what is left of it.
 
 - The ledger that the engine writes: which transactions were sent and acknowledged, and when.
 - The audit after a crash: the ledger against the rows that the recovered server has. Pure functions.
 - Tables of the ledger on a server.
+- Crashes of a server on purpose: of one backend, of all processes, and of the machine that they run on.
+- Checks of a recovered cluster for corruption: amcheck, and the checksums of all pages.
+- The load of a crash: clients of the ledger workload, until a given moment.
+- Recovery after a crash: start of the server, audit of the rows, checks for corruption.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+import ctypes
+import os
+import re
+import signal
+import threading
+import time
+from array import array
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import psutil
 import psycopg
 
-from pgdyno.features.crash_disk.records import AuditCounts
-from pgdyno.server.processes import Connection
+from pgdyno.errors import DatasetError, EngineError, ServerError, StartError, in_one_line
+from pgdyno.features.crash_disk.plan import CrashPlan, PlannedCrash
+from pgdyno.features.crash_disk.records import AuditCounts, Corruption
+from pgdyno.interruption import Interruption
+from pgdyno.measure.engine_runs import CONNECT_TIMEOUT_S, DRAIN_TIMEOUT_S, INTERVAL_S
+from pgdyno.server.builds import Build, version_of
+from pgdyno.server.directories import Account
+from pgdyno.server.engine import Engine
+from pgdyno.server.processes import Cluster, Connection, Server, run_tool
+from pgdyno.workloads.workload import Connect, workload_of
 
 # ----------------------------------------------------------------------
 # The ledger that the engine writes: which transactions were sent and acknowledged, and when.
@@ -209,3 +231,385 @@ def _rows(connection: Connection, name: str, columns: tuple[str, ...]) -> Rows:
         **{column: values[:, index] for index, column in enumerate(columns)},
         is_filler_right=values[:, -1].astype(bool),
     )
+
+
+# ----------------------------------------------------------------------
+# Crashes of a server on purpose: of one backend, of all processes, and of the machine that they run on.
+# ----------------------------------------------------------------------
+
+DEATH_TIMEOUT_S = 20.0
+"""Timeout for the end of killed processes. A process that waits for a disk ends when the disk answers."""
+
+SHARED = Path("/dev/shm")
+_MAPPED_FILE = re.compile(rb"/dev/shm/PostgreSQL\.(\d+)$", re.MULTILINE)
+_IPC_RMID = 0
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def kill_server(server: Server, *, forget_memory: bool = False) -> int:
+    """Kill all processes of a server with SIGKILL and wait for their end. They are frozen first, so that none
+    works longer than the others. Return the time on the monotonic clock at which all were frozen, in ns.
+
+    ``forget_memory``: also remove its shared memory, as the end of the machine would. Otherwise the next
+    start of the server does that. Raises ServerError if a process does not end.
+    """
+    processes: list[psutil.Process] = []
+    if server.alive:  # otherwise its ID may belong to another process by now
+        with contextlib.suppress(psutil.NoSuchProcess):
+            processes.append(postmaster := psutil.Process(server.postmaster_pid))
+            postmaster.suspend()  # so that it starts no process meanwhile
+            processes += postmaster.children(recursive=True)
+    for process in processes[1:]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process.pid, signal.SIGSTOP)
+    frozen_ns = time.monotonic_ns()
+    files = _shared_files(processes[0].pid) if forget_memory and processes else set()
+    for process in processes[::-1]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    _, alive = psutil.wait_procs(processes, timeout=DEATH_TIMEOUT_S)
+    if alive:
+        raise ServerError(f"{len(alive)} processes of {server.build.label} did not end after SIGKILL")
+    if forget_memory:
+        for file in files:
+            file.unlink(missing_ok=True)
+        for segment in _segments_of(Path("/proc/sysvipc/shm").read_text(), server.postmaster_pid):
+            _libc.shmctl(segment, _IPC_RMID, None)
+    server.abandon()
+    return frozen_ns
+
+
+def kill_backend(pid: int) -> None:
+    """Kill one backend with SIGKILL. Its postmaster then ends all others and restarts. Does nothing if the
+    backend has ended.
+    """
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def _shared_files(postmaster_pid: int) -> set[Path]:
+    """Return the files of a server's dynamic shared memory.
+
+    The postmaster has mapped the control segment, which lists all others by their number, also those that no
+    process has mapped.
+    """
+    files: set[Path] = set()
+    with contextlib.suppress(OSError):
+        # Bytes: the path of a library need not be UTF-8.
+        mapped = _MAPPED_FILE.findall(Path(f"/proc/{postmaster_pid}/maps").read_bytes())
+        there = {path.suffix[1:]: path for path in SHARED.glob("PostgreSQL.*")}
+        for number in map(bytes.decode, mapped):
+            content = there[number].read_bytes()
+            listed = array("I", content[: len(content) // 4 * 4])
+            files |= {there[number], *(there[name] for word in set(listed) if (name := str(word)) in there)}
+    return files
+
+
+def _segments_of(text: str, creator: int) -> list[int]:
+    """Return the System V segments that a process created and nobody uses, from ``/proc/sysvipc/shm``."""
+    lines = [line.split() for line in text.splitlines()[1:]]
+    return [int(line[1]) for line in lines if int(line[4]) == creator and line[6] == "0"]
+
+
+# ----------------------------------------------------------------------
+# Checks of a recovered cluster for corruption: amcheck, and the checksums of all pages.
+# ----------------------------------------------------------------------
+
+CHECKSUMS_TIMEOUT_S = 300.0
+"""Timeout of pg_checksums, which reads about 1 GB/s."""
+
+STATEMENT_TIMEOUT = "60s"
+"""Timeout of the check of one relation of a few MB."""
+
+FINDINGS_MAX = 20
+"""A corrupt cluster can have thousands; the first ones identify it."""
+
+
+def amcheck_findings(connection: Connection, major: int) -> list[str] | None:
+    """Check all B-tree indexes against their tables (from PostgreSQL 11 on) and all tables (from 14 on).
+
+    Returns the findings, or None if the build has no amcheck, or the role may not create it.
+    """
+    try:
+        connection.execute("create extension if not exists amcheck")
+    except (
+        psycopg.errors.FeatureNotSupported,
+        psycopg.errors.UndefinedFile,
+        psycopg.errors.InsufficientPrivilege,
+    ):
+        return None
+    connection.execute("select set_config('statement_timeout', %s, false)", (STATEMENT_TIMEOUT,))
+    heap_all_indexed = ", true" if major >= 11 else ""
+    findings: list[str] = []
+    try:
+        for (index,) in connection.execute(_statement("btree_indexes")).fetchall():
+            _check(connection, f"select bt_index_check(%s::regclass{heap_all_indexed})", index, findings)
+        if major >= 14:
+            for (table,) in connection.execute(_statement("tables_to_verify")).fetchall():
+                _check(connection, "select msg from verify_heapam(%s::regclass)", table, findings)
+    except psycopg.Error as error:  # the catalog itself
+        findings.append(in_one_line(str(error)))
+    return findings[:FINDINGS_MAX]
+
+
+def _check(connection: Connection, statement: str, relation: str, findings: list[str]) -> None:
+    try:
+        for (message,) in connection.execute(statement.encode(), (relation,)).fetchall():
+            if message:
+                findings.append(f"{relation}: {in_one_line(str(message))}")
+    except psycopg.OperationalError:
+        if connection.broken:
+            raise
+        findings.append(f"{relation}: the check did not end")
+    except psycopg.Error as error:
+        findings.append(f"{relation}: {in_one_line(str(error))}")
+
+
+def checksum_findings(build: Build, data_dir: Path, account: Account) -> list[str] | None:
+    """Verify the checksums of all pages of a stopped cluster. Return the findings, or None if the build has
+    no tool for it.
+    """
+    names = [name for name in ("pg_checksums", "pg_verify_checksums") if build.program(name).exists()]
+    if not names:
+        return None
+    check = ["--check"] if names[0] == "pg_checksums" else []
+    command = [str(build.program(names[0])), *check, "-D", str(data_dir)]
+    done = run_tool(command, account, CHECKSUMS_TIMEOUT_S)
+    if done.returncode == 0:
+        return []
+    lines = [line.strip() for line in done.stderr.splitlines() if "checksum verification failed" in line]
+    return (lines or [in_one_line(done.stderr or done.stdout)])[:FINDINGS_MAX]
+
+
+# ----------------------------------------------------------------------
+# The load of a crash: clients of the ledger workload, until a given moment.
+# ----------------------------------------------------------------------
+
+START_TIMEOUT_S = 60.0
+"""Timeout from the start of the engine until all clients are connected."""
+
+SILENCE_POLL_S = 0.5
+
+Acknowledge = Literal["answer", "send"]
+"""When the ledger records an acknowledgement. ``send`` is wrong on purpose: the audit must notice it."""
+
+
+@dataclass
+class CrashLoad:
+    """A load that runs. ``began_s``: monotonic time of its first transaction."""
+
+    interruption: Interruption
+    began_s: float = 0.0
+    _started: threading.Event = field(default_factory=threading.Event)
+    _stopped: threading.Event = field(default_factory=threading.Event)
+    _failure: str = ""
+
+    def wait_until(self, active_s: float, *, may_end: bool = False) -> None:
+        """Wait until the load has run for this time. Raises Interrupted, and EngineError if it ended before,
+        unless it ``may_end``.
+        """
+        woken = threading.Event() if may_end else self._stopped
+        with self.interruption.tell(woken.set):
+            woken.wait(max(0.0, self.began_s + active_s - time.monotonic()))
+        self.interruption.check()
+        if not may_end and self._stopped.is_set():
+            raise EngineError(f"the load ended before the crash: {self._failure or 'no message'}")
+
+    def wait_for_silence(self, ledger: Path, silence_s: float) -> None:
+        """Wait until the load has ended, or written nothing to its ledger for this time. Raises Interrupted.
+
+        A machine without power closes no connections.
+        """
+        size, since_s = 0, time.monotonic()
+        with self.interruption.tell(self._stopped.set):
+            while not self._stopped.wait(SILENCE_POLL_S) and time.monotonic() < since_s + silence_s:
+                if ledger.stat().st_size != size:
+                    size, since_s = ledger.stat().st_size, time.monotonic()
+        self.interruption.check()
+
+    def _read(self, engine: Engine) -> None:
+        """Read all events, in a thread. The end is expected only after the crash."""
+        with contextlib.suppress(EngineError):
+            for event in engine.events():
+                if event["event"] == "connected":
+                    self.began_s = time.monotonic()
+                    self._started.set()
+                elif event["event"] in ("error", "failed"):
+                    self._failure = self._failure or str(event["message"])
+        self._stopped.set()
+        self._started.set()
+
+
+@contextlib.contextmanager
+def crash_load(
+    plan: CrashPlan,
+    planned: PlannedCrash,
+    conninfo: str,
+    ledger: Path,
+    interruption: Interruption,
+    acknowledge: Acknowledge = "answer",
+) -> Iterator[CrashLoad]:
+    """Run the load. At the end of the block the engine is killed; its ledger is complete without it.
+
+    Raises EngineError if the clients cannot connect.
+    """
+    load = CrashLoad(interruption)
+    with Engine("drive", _specification(plan, planned, conninfo, ledger, acknowledge)) as engine:
+        reading = threading.Thread(target=load._read, args=(engine,), name="pgdyno-crash-load", daemon=True)
+        reading.start()
+        try:
+            if not load._started.wait(START_TIMEOUT_S) or load._stopped.is_set():
+                raise EngineError(f"the load did not start: {load._failure or 'no answer'}")
+            yield load
+        finally:
+            engine.abandon()
+            reading.join()
+
+
+def _specification(
+    plan: CrashPlan, planned: PlannedCrash, conninfo: str, ledger: Path, acknowledge: Acknowledge
+) -> dict[str, Any]:
+    changes = {
+        "path": str(ledger),
+        "key": planned.key,
+        "slots": plan.slots,
+        "acknowledge": acknowledge,
+    }
+    own = plan.parameters
+    workload = {"kind": "ledger", **changes} if own is None else {**own.to_drive(), "ledger": changes}
+    # Longer than the load can run: the crash ends it.
+    duration_s = plan.active_s_max + START_TIMEOUT_S
+    return {
+        "targets": [{"name": "crash", "conninfo": conninfo}],
+        "workload": workload,
+        "clients": plan.clients,
+        "threads": None,
+        "io": "auto",
+        "seed": planned.seed,
+        "pacing": "none",
+        "rate": None,
+        "retries_max": 0,
+        "slices": [{"target": 0, "role": "measure", "duration_s": duration_s}],
+        "discard_s": 0.0,
+        "interval_s": INTERVAL_S,
+        "barriers": False,
+        "connect_timeout_s": CONNECT_TIMEOUT_S,
+        "drain_timeout_s": DRAIN_TIMEOUT_S,
+    }
+
+
+# ----------------------------------------------------------------------
+# Recovery after a crash: start of the server, audit of the rows, checks for corruption.
+# ----------------------------------------------------------------------
+
+RECOVERY_TIMEOUT_S = 120.0
+"""Timeout of a recovery: it replays at most what a few seconds have written."""
+
+GRAVE = re.compile(r"PANIC:  .*|(?:WARNING|ERROR|FATAL):  .*(?:page verification failed|invalid page).*")
+"""Log messages of a damaged cluster."""
+
+REDO = re.compile(
+    r"redo (?:starts at ([0-9A-F]+/[0-9A-F]+).*?redo done at ([0-9A-F]+/[0-9A-F]+)|is not required)",
+    re.DOTALL,
+)
+"""Log messages at the start and end of a replay."""
+
+
+@dataclass
+class Aftermath:
+    """Findings about a recovered cluster. ``recovery_s`` is None if the server did not start, and
+    ``replayed_bytes`` if its log has no messages about a replay.
+    """
+
+    recovery_s: float | None = None
+    replayed_bytes: int | None = None
+    audit: AuditCounts | None = None
+    corruption: list[Corruption] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The fields of a ``Crash`` that have these findings."""
+        counts = {} if self.audit is None else vars(self.audit)
+        return {**{name: value for name, value in vars(self).items() if name != "audit"}, **counts}
+
+
+@dataclass(frozen=True)
+class AuditInput:
+    """The ledger, and what the audit needs to know of its run."""
+
+    plan: CrashPlan
+    planned: PlannedCrash
+    records: Records
+    crash_ns: int
+
+
+def recover(
+    cluster: Cluster, settings: Mapping[str, str], optional: Collection[str], of: AuditInput
+) -> Aftermath:
+    """Start a server after a crash, audit it and stop it. Its data directory is then checked, too."""
+    try:
+        server = cluster.start(settings, optional=optional, ready_timeout_s=RECOVERY_TIMEOUT_S)
+    except (StartError, ServerError, OSError) as error:
+        return Aftermath(corruption=[Corruption("start", in_one_line(error))])
+    return examine(cluster, server, server.ready_s, of)
+
+
+def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput) -> Aftermath:
+    """Audit a running server and stop it, then check the pages of its data directory."""
+    found = Aftermath(recovery_s=recovery_s, replayed_bytes=replayed_bytes(server.log()))
+    build = cluster.build
+    examine_rows(found, server.connect, of)
+    if (grave := GRAVE.search(server.log())) is not None:
+        found.corruption.append(Corruption("log", in_one_line(grave[0])))
+    try:
+        server.stop()
+    except ServerError as error:
+        found.corruption.append(Corruption("log", in_one_line(error)))
+        return found
+    _note(found, "checksums", checksum_findings(build, cluster.data_dir, cluster.account))
+    return found
+
+
+def examine_rows(found: Aftermath, connect: Connect, of: AuditInput) -> None:
+    """Audit the rows of a running server, and check its tables and indexes. Adds to ``found``."""
+    try:
+        with contextlib.closing(connect()) as connection:
+            found.audit = audit(
+                of.records,
+                read_rows(connection),
+                read_slots(connection),
+                key=of.planned.key,
+                slots_per_client=of.plan.slots,
+                clients=of.plan.clients,
+                crash_ns=of.crash_ns,
+            )
+            _note(found, "amcheck", amcheck_findings(connection, version_of(connection).major))
+        if (parameters := of.plan.parameters) is not None:
+            checks = workload_of(parameters).invariants(connect)
+            _note(found, "consistency", [f"{one.name}: {one.detail}" for one in checks if not one.passed])
+    except (psycopg.Error, ServerError, DatasetError) as error:
+        found.corruption.append(Corruption("read", in_one_line(str(error))))
+
+
+def replayed_bytes(log: str) -> int | None:
+    """Return the bytes of WAL that the last recovery in a server log replayed, up to the start of its last
+    record. None without a complete recovery.
+    """
+    found = list(REDO.finditer(log))
+    if not found:
+        return None
+    first, last = found[-1].groups()
+    return _lsn(last) - _lsn(first) if last else 0
+
+
+def _lsn(text: str) -> int:
+    high, _, low = text.partition("/")
+    return (int(high, 16) << 32) + int(low, 16)
+
+
+def _note(found: Aftermath, check: str, messages: list[str] | None) -> None:
+    if messages is None:
+        found.unchecked.append(check)
+    else:
+        found.corruption += [Corruption(check, message) for message in messages]

@@ -21,10 +21,17 @@ from pathlib import Path
 import psycopg
 
 from pgdyno.errors import ConnectError, DiskFullError, ServerError, in_one_line
-from pgdyno.features.crash_disk.disk import FaultyDisk, create_image
-from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, acknowledged_before, create_ledger, read_ledger
-from pgdyno.features.crash_disk.load import Aftermath, AuditInput, crash_load, examine_rows
-from pgdyno.features.crash_disk.mounts import run_step
+from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, run_step
+from pgdyno.features.crash_disk.ledger import (
+    ACKNOWLEDGED,
+    Aftermath,
+    AuditInput,
+    acknowledged_before,
+    crash_load,
+    create_ledger,
+    examine_rows,
+    read_ledger,
+)
 from pgdyno.features.crash_disk.plan import CrashKind, CrashPlan, DiskBehavior, planned_crash
 from pgdyno.features.crash_disk.records import Crash
 from pgdyno.features.running_server.remote import Remote, database_name

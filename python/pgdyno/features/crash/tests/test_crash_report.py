@@ -30,7 +30,7 @@ from pgdyno.features.crash.sections import (
     progress_line,
     share_bar,
 )
-from pgdyno.features.crash_disk.load import replayed_bytes
+from pgdyno.features.crash_disk.ledger import replayed_bytes
 from pgdyno.features.crash_disk.plan import (
     ACTIVE_S_MAX,
     ACTIVE_S_MIN,

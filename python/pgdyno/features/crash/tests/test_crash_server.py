@@ -20,8 +20,14 @@ from pgdyno.features.crash import run as crash_run
 from pgdyno.features.crash.run import CrashRun, CrashSubject
 from pgdyno.features.crash_disk import sites
 from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, missing_for_power_cuts
-from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, read_ledger
-from pgdyno.features.crash_disk.load import Acknowledge, CrashLoad, crash_load, kill_backend
+from pgdyno.features.crash_disk.ledger import (
+    ACKNOWLEDGED,
+    Acknowledge,
+    CrashLoad,
+    crash_load,
+    kill_backend,
+    read_ledger,
+)
 from pgdyno.features.crash_disk.plan import (
     CrashKind,
     CrashMoment,

@@ -15,8 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.errors import Interrupted, ServerError
 from pgdyno.features.crash_disk import sites
-from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, read_ledger
-from pgdyno.features.crash_disk.load import kill_server
+from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, kill_server, read_ledger
 from pgdyno.features.crash_disk.plan import CrashPlan
 from pgdyno.features.crash_disk.records import Crash
 from pgdyno.features.crash_disk.sites import RealCrashes

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pgdyno.errors import ServerError
-from pgdyno.features.crash_disk import mounts
-from pgdyno.features.crash_disk.load import _segments_of
-from pgdyno.features.crash_disk.mounts import loops_below, mounts_below, run_step
+from pgdyno.features.crash_disk import disk
+from pgdyno.features.crash_disk.disk import loops_below, mounts_below, run_step
+from pgdyno.features.crash_disk.ledger import _segments_of
 from pgdyno.server import directories
 from pgdyno.server.directories import Mount, mount_of, mounts_of
 
@@ -73,7 +73,7 @@ def test_a_path_is_on_the_latest_of_the_deepest_mounts_above_it() -> None:
 def test_a_loop_device_is_found_by_any_path_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: bytes
 ) -> None:
-    monkeypatch.setattr(mounts, "LOOPS", tmp_path)
+    monkeypatch.setattr(disk, "LOOPS", tmp_path)
     (tmp_path / "loop7" / "loop").mkdir(parents=True)
     (tmp_path / "loop7" / "loop" / "backing_file").write_bytes(b"/nonesuch/%b/%b\n" % (name, name))
     (tmp_path / "loop8").mkdir()  # a device without a file
