@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import psycopg
 from psycopg import sql
@@ -28,7 +28,7 @@ from pgdyno.features.own_data.loading import require_importable
 from pgdyno.features.own_data.plan import Invariant, OwnData, OwnDataParameters
 from pgdyno.features.own_data.source import named_data, own_data_of
 from pgdyno.interruption import Interruption
-from pgdyno.measure.arms import BuildArm, Redaction
+from pgdyno.measure.arms import BuildArm, Prepared, Redaction
 from pgdyno.measure.dataset_loading import DATASET_SEED
 from pgdyno.measure.engine_runs import checked_scripts
 from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
@@ -51,10 +51,6 @@ class Code(StrEnum):
     DATA_WITHOUT_STATISTICS = "data-without-statistics"
     DATA_CHANGED = "data-changed"
     SAMPLE_IS_PART = "sample-is-part"
-
-
-if TYPE_CHECKING:
-    from pgdyno.measure.arms import Prepared
 
 
 # ----------------------------------------------------------------------

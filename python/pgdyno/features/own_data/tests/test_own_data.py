@@ -1,4 +1,4 @@
-"""The user's data without a server: sources, facts of dumps, invariants, and parameters that do not fit."""
+"""The user's data without a server: sources, names, invariants and parameters."""
 
 from __future__ import annotations
 
