@@ -151,9 +151,9 @@ def requested_study(call: RunCall, only: Sequence[str] = ()) -> RequestedStudy:
     for one in call.added:
         file = one.changed(file)
     if call.nearest:
-        file = _with_run(file, nearest=True)
+        file = file.with_run(nearest=True)
     if call.no_aa:
-        file = _with_run(file, aa=False)
+        file = file.with_run(aa=False)
     fitted = call.added.fitted(file, call.minutes) or FittedFile(_within(file, call.minutes))
     file, cases = fitted.file, cases_of(fitted.file, only)
     fields = call.added.study_fields(cases[0].study)
@@ -171,10 +171,6 @@ def requested_study(call: RunCall, only: Sequence[str] = ()) -> RequestedStudy:
     return RequestedStudy(fitted, request)
 
 
-def _with_run(file: StudyFile, **values: object) -> StudyFile:
-    return file.model_copy(update={"run": file.run.model_copy(update=values)})
-
-
 def _within(file: StudyFile, minutes: float | None) -> StudyFile:
     """Return the study with this budget, if it is given. Raises UsageError for a sequential study."""
     if minutes is None:
@@ -184,7 +180,7 @@ def _within(file: StudyFile, minutes: float | None) -> StudyFile:
             f"--minutes {minutes:g} cannot limit a study with the schedule sequential, which measures all "
             "blocks of one arm before the next: change repeats in the study file, or add --fit"
         )
-    return _with_run(file, budget_s=60 * minutes)
+    return file.with_run(budget_s=60 * minutes)
 
 
 def _with_fields(file: StudyFile, cases: tuple[Case, ...], fields: Mapping[str, Any]) -> tuple[Case, ...]:

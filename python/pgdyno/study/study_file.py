@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -425,6 +425,10 @@ class StudyFile(StudyTable):
         for option, other in OTHER_NAMES.items():
             message = message.replace(option, other)
         return re.sub(r"--([a-z][a-z-]*)(?:=(\w[\w.-]*))?", key, message)
+
+    def with_run(self, **values: object) -> Self:
+        """Return the file with other values in the table ``run``."""
+        return self.model_copy(update={"run": self.run.model_copy(update=values)})
 
     @property
     def case_factors(self) -> tuple[str, ...]:

@@ -211,13 +211,13 @@ def _exclusions(file: StudyFile) -> Errors:
         yield from wrong
         if not exclusion:
             yield StudyFileError(("exclude", n), "has no factor, so it would exclude everything")
-        elif not wrong and not _has_effect(file, n):
+        elif not wrong and not has_effect(file, n):
             yield StudyFileError(
                 ("exclude", n), "has no effect: earlier entries exclude the same combinations"
             )
 
 
-def _has_effect(file: StudyFile, n: int) -> bool:
+def has_effect(file: StudyFile, n: int) -> bool:
     """Return True if the exclusion excludes a combination that earlier ones do not."""
     names = [[level.name for level in levels] for levels in file.factors.values()]
     for chosen in itertools.islice(itertools.product(*names), COMBINATIONS_MAX):

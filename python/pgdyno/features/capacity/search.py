@@ -1,4 +1,4 @@
-"""The search for the capacity of an arm within a block. Pure.
+"""The search for the capacity of an arm within a block, and the checks of study files that ask for one. Pure.
 
 The capacity is the highest rate of an open loop that meets the latency limit. It lies between a rate that
 meets the limit and one that exceeds it. The search starts at START of the throughput of a closed loop and

@@ -45,7 +45,12 @@ def demo(
     downloads version 18.
     """
     stem = directory / time.strftime("demo-%Y%m%d-%H%M%S")
-    _make(directory)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(
+            f"cannot create the directory {directory}: {error.strerror}: name another directory"
+        ) from None
     require_writable(stem.with_suffix(".sqlite"))
     machine = options.machine_size()
     arms, clients = choose_arms(), min(16, default_clients(machine))
@@ -62,16 +67,6 @@ def demo(
         seed=secrets.randbelow(2**48) if seed is None else seed,
     )
     return run_and_report(stem.with_suffix(".sqlite"), study_request(study), heading=describe_sizes(study))
-
-
-def _make(directory: Path) -> None:
-    """Create the output directory. Raises UsageError."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"cannot create the directory {directory}: {error.strerror}: name another directory"
-        ) from None
 
 
 def choose_arms() -> list[str]:

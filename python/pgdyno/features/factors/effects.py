@@ -67,8 +67,6 @@ from pgdyno.units import ABSENT, Better, Estimate, ci_text, given_percent, group
 Levels = Mapping[str, str]
 """factor → name of its level."""
 
-INTERLEAVED = frozenset({Schedule.SLICES, Schedule.DUET})
-
 
 @dataclass(frozen=True)
 class Factor:
@@ -202,18 +200,13 @@ def _values(of: Findings, arm: int, value: Value | None) -> dict[int, float | No
     found = {}
     for block, by_arm in ok_by_block(of.trials).items():
         if arm in by_arm:
-            slices = _whole_rounds(by_arm, of.study.plan.schedule)
+            # Slices have a partner in every other arm of the block.
+            trials = by_arm.values() if of.study.plan.is_together else ()
+            slices = min((len(trial.measured) for trial in trials), default=None)
             trial = by_arm[arm]
             whole = trial.measured[:slices]
             found[block] = value(of, trial) if value else of.primary.value(trial, whole)
     return found
-
-
-def _whole_rounds(by_arm: Mapping[int, Trial], schedule: Schedule) -> int | None:
-    """Return the number of slices that have a partner in every other arm of the block."""
-    if schedule not in INTERLEAVED:
-        return None
-    return min(len(trial.measured) for trial in by_arm.values())
 
 
 def _ordered(name: str, every: Sequence[Levels]) -> list[str]:
@@ -342,13 +335,12 @@ def effects_of(design: FactorialDesign, confidence: float) -> Effects | None:
     if len(design.factors) < 2:
         return None
     every = [change for factor in design.factors for change in factor_level_changes(factor)]
+    unlike = [change for change in every if design.have_other_work(change)]
     return Effects(
         design=design,
-        main=_family(
-            design, [(change, None, {}) for change in every if not design.have_other_work(change)], confidence
-        ),
+        main=_family(design, [(change, None, {}) for change in every if change not in unlike], confidence),
         interactions=interactions_of(design, confidence),
-        not_compared=[change for change in every if design.have_other_work(change)],
+        not_compared=unlike,
         simple_effects={
             (one.name, other.name): _at_each(design, one, other, confidence)
             for one, other in itertools.permutations(design.factors, 2)
@@ -418,10 +410,8 @@ def _corners(
     design: FactorialDesign, context: Levels, change: LevelChange, by: LevelChange | None
 ) -> Corners | None:
     """Return the cells of a contrast; None if one was not run or stalled."""
-    sides: list[tuple[int, Levels]] = [
-        (1, {change.factor: change.level}),
-        (-1, {change.factor: change.first}),
-    ]
+    sides: list[tuple[int, Levels]]
+    sides = [(1, {change.factor: change.level}), (-1, {change.factor: change.first})]
     if by is not None:
         sides = [
             (sign * other, {**levels, by.factor: level})

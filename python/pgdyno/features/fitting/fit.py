@@ -69,11 +69,9 @@ from pgdyno.features.planning.cost import (
     trials_s,
     window_s,
 )
-from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.cases import Case, cases_of, setting_of
+from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
 from pgdyno.study.sizing import TOGETHER, default_slice_s, slice_s_of
 from pgdyno.study.study_file import StudyFile, level_names
-from pgdyno.study.values import Level, level_name
 from pgdyno.units import format_duration, format_size
 
 # ----------------------------------------------------------------------
@@ -155,20 +153,11 @@ def _dropped(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:
             yield FitChange(f"factors.{factor}", ", ".join(names), kept, "the treatment was dropped")
 
 
-def _settings_of(file: StudyFile) -> dict[str, dict[str, str]]:
+def _settings_of(file: StudyFile) -> dict[str, Mapping[str, str]]:
     """Return the settings by level of ``settings``; without that factor, those of all arms."""
-    shared = {name.lower(): text for name, text in file.settings.values.items()}
     levels = file.factors.get("settings", ())
-    return {level.name: {**shared, **_own(level)} for level in levels} if levels else {"": shared}
-
-
-def _own(level: Level) -> Mapping[str, str]:
-    if isinstance(level.value, str):
-        return parse_arm(f"any,{level.value}").settings
-    if not isinstance(level.value, Mapping):
-        return {}
-    scalars = {name: value for name, value in level.value.items() if isinstance(value, str | int | float)}
-    return {name.lower(): level_name(value) for name, value in scalars.items() if name != "about"}
+    own = {level.name: own_settings_of({"settings": level}).values for level in levels}
+    return {name: {**file.settings.values, **values} for name, values in (own or {"": {}}).items()}
 
 
 def _equal_settings(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:
@@ -266,7 +255,7 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
         draft = _asking_draft(task, file, with_clients, made_for)
     draft = draft or _shortened_draft(task, with_clients)
     if draft.wanted.aa_share and draft.layout is not None and draft.layout.blocks < BLOCKS_BETTER:
-        return _without_aa(fit_study(_with_aa_disabled(file), machine, minutes))
+        return _without_aa(fit_study(file.with_run(aa=False), machine, minutes))
     changes += level_changes(with_clients, draft.file, minutes)
     fitted, found = _applied(task, draft)
     changes += found
@@ -314,10 +303,6 @@ def _asking_draft(task: FitTask, file: StudyFile, left: StudyFile, made_for: Fit
     return None
 
 
-def _with_aa_disabled(file: StudyFile) -> StudyFile:
-    return file.model_copy(update={"run": file.run.model_copy(update={"aa": False})})
-
-
 def _without_aa(fitted: Fitted) -> Fitted:
     """Disable A/A blocks, because a verdict has priority over the measurement of noise."""
     why = f"with A/A blocks, fewer than {BLOCKS_BETTER} blocks of the arms would fit"
@@ -347,8 +332,7 @@ def _full_length_draft(task: FitTask, file: StudyFile) -> _Draft | None:
     """Return a draft with the lengths of the file, or None if it takes longer than the time budget."""
     budget_s = file.run.budget_s
     if budget_s is not None and budget_s > task.time_s:
-        run = file.run.model_copy(update={"budget_s": task.time_s})
-        file, budget_s = file.model_copy(update={"run": run}), None
+        file, budget_s = file.with_run(budget_s=task.time_s), None
     cases = cases_of(file)
     factor = _factor(task, file, cases, None)
     sized = cases_of(fit_data(file, factor)[0])

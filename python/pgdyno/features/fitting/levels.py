@@ -1,19 +1,18 @@
-"""Changed, merged and dropped levels of a factor, and the update of all references to them."""
+"""The table ``fit`` of study files; changed, merged and dropped levels of a factor, with all references."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic import Field
 
 from pgdyno.errors import StudyFileError
-from pgdyno.features.published.plan import Cell, Published, PublishedTable, Reference
-from pgdyno.study.cases import COMBINATIONS_MAX, cases_of
-from pgdyno.study.study_file import FeatureTable, StudyFile, excludes, level_names
-from pgdyno.study.study_file_reader import Errors, level_errors
+from pgdyno.features.published.plan import Cell, Published, PublishedTable
+from pgdyno.study.cases import cases_of
+from pgdyno.study.study_file import FeatureTable, StudyFile, level_names
+from pgdyno.study.study_file_reader import Errors, has_effect, level_errors
 from pgdyno.study.values import Duration, Level, Scalar, Size, StudyTable, level_name
 from pgdyno.units import format_duration
 
@@ -132,7 +131,6 @@ class Mapped:
 
 
 Exclusion = Mapping[str, Scalar | tuple[Scalar, ...]]
-R = TypeVar("R", bound=Reference)
 
 
 def changed_values(levels: Sequence[Level], change: Callable[[Any], Any]) -> Mapped:
@@ -170,9 +168,10 @@ def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
     """Return the file with new levels of a factor, also in exclusions, published tables and the fit."""
     file = file.model_copy(update={"factors": {**file.factors, factor: mapped.levels}})
     exclude = [one for old in file.exclude if (one := _exclusion(old, factor, mapped.names)) is not None]
+    file = file.model_copy(update={"exclude": tuple(exclude)})
     return file.model_copy(
         update={
-            "exclude": _effective(file, exclude),
+            "exclude": tuple(one for n, one in enumerate(exclude) if has_effect(file, n)),
             "fit": file.fit
             and file.fit.model_copy(update={"drop": _drops(fit_of(file).drop, factor, mapped)}),
             "published": _published(file.published, factor, mapped.names),
@@ -197,20 +196,6 @@ def _exclusion(old: Exclusion, factor: str, names: Mapping[str, str | None]) -> 
     if not left:
         return None
     return {**old, factor: tuple(left) if isinstance(old[factor], tuple) else left[0]}
-
-
-def _effective(file: StudyFile, exclude: Sequence[Exclusion]) -> tuple[Exclusion, ...]:
-    """Return the exclusions that still have an effect."""
-    names = [[level.name for level in levels] for levels in file.factors.values()]
-    product = itertools.islice(itertools.product(*names), COMBINATIONS_MAX)
-    left = [dict(zip(file.factors, chosen, strict=True)) for chosen in product]
-    kept = []
-    for one in exclude:
-        others = [levels for levels in left if not excludes(one, levels)]
-        if len(others) < len(left):
-            kept.append(one)
-        left = others
-    return tuple(kept)
 
 
 def _drops(drops: Sequence[Drop], factor: str, mapped: Mapped) -> tuple[Drop, ...]:
@@ -239,65 +224,39 @@ def _published(
 
 
 def _table(table: PublishedTable, factor: str, names: Mapping[str, str | None]) -> PublishedTable:
-    """Return the table with renamed references; cells that refer to a dropped level are marked.
-
-    Only a change refers to the levels of ``against``.
-    """
-    if any(_is_dropped(part, factor, names) for part in _parts(table)):
-        table = _with_references_in_cells(table)
-
-    def renamed(part: R) -> R:
-        return _renamed(part, factor, names)
-
+    """Return the table with new names of levels. Metrics and levels are in its cells only."""
     rows = tuple(
-        renamed(row).model_copy(update={"cells": tuple(map(renamed, row.cells))}) for row in table.rows
+        row.model_copy(
+            update={
+                **NOTHING,
+                "cells": tuple(
+                    _renamed(cell, figure, factor, names)
+                    for cell, figure in zip(row.cells, figures, strict=True)
+                ),
+            }
+        )
+        for row, figures in zip(table.rows, table.figures(), strict=True)
     )
-    return renamed(table).model_copy(update={"columns": tuple(map(renamed, table.columns)), "rows": rows})
-
-
-def _parts(table: PublishedTable) -> Iterable[Reference]:
-    yield table
-    yield from table.columns
-    for row in table.rows:
-        yield row
-        yield from row.cells
+    columns = tuple(column.model_copy(update=NOTHING) for column in table.columns)
+    return table.model_copy(update={**NOTHING, "columns": columns, "rows": rows})
 
 
 NOTHING: Mapping[str, object] = {"metric": None, "levels": {}, "against": {}, "show": None}
 
 
-def _is_dropped(part: Reference, factor: str, names: Mapping[str, str | None]) -> bool:
-    return any(factor in of and names[level_name(of[factor])] is None for of in (part.levels, part.against))
+def _renamed(cell: Cell, figure: Cell, factor: str, names: Mapping[str, str | None]) -> Cell:
+    """Return the cell with the reference of its figure; it is marked if it refers to a dropped level.
 
-
-def _renamed(part: R, factor: str, names: Mapping[str, str | None]) -> R:
-    if _is_dropped(part, factor, names):
-        is_asked = part.metric is not None and isinstance(part, Cell) and part.value is not None
-        update = {**NOTHING, "show": part.show}
-        return part.model_copy(update={**update, "dropped": True} if is_asked else update)
-    update = {
-        key: {**of, factor: names[level_name(of[factor])]}
-        for key, of in (("levels", part.levels), ("against", part.against))
-        if factor in of
+    Only a change refers to the levels of ``against``.
+    """
+    both = {"levels": figure.levels, "against": figure.against if figure.show == "change" else {}}
+    if any(factor in of and names[level_name(of[factor])] is None for of in both.values()):
+        is_asked = figure.metric is not None and figure.value is not None
+        return cell.model_copy(update={**NOTHING, "show": figure.show, "dropped": is_asked or cell.dropped})
+    renamed = {
+        key: {**of, factor: names[level_name(of[factor])]} if factor in of else of for key, of in both.items()
     }
-    return part.model_copy(update=update) if update else part
-
-
-def _with_references_in_cells(table: PublishedTable) -> PublishedTable:
-    """Return an equal table in which metric and levels are in the cells only."""
-    columns = tuple(column.model_copy(update=NOTHING) for column in table.columns)
-    rows = []
-    for row, whole in zip(table.rows, table.figures(), strict=True):
-        cells = tuple(
-            cell.model_copy(update=_reference_of(found)) for cell, found in zip(row.cells, whole, strict=True)
-        )
-        rows.append(row.model_copy(update={**NOTHING, "cells": cells}))
-    return table.model_copy(update={**NOTHING, "columns": columns, "rows": tuple(rows)})
-
-
-def _reference_of(cell: Cell) -> dict[str, object]:
-    found = {key: getattr(cell, key) for key in NOTHING}
-    return found if cell.show == "change" else {**found, "against": {}}
+    return cell.model_copy(update={"metric": figure.metric, "show": figure.show, **renamed})
 
 
 def with_dropped_levels(file: StudyFile) -> Iterator[StudyFile]:

@@ -860,32 +860,29 @@ def fit_duet(file: StudyFile, cores: int) -> tuple[StudyFile, list[FitChange]]:
     """Replace the schedule duet on a machine with one core, because a duet requires two."""
     if file.run.schedule != "duet" or cores > 1:
         return file, []
-    run = file.run.model_copy(update={"schedule": "slices"})
     why = "duet requires at least 2 cores"
-    return file.model_copy(update={"run": run}), [FitChange("run.schedule", "duet", "slices", why)]
+    return file.with_run(schedule="slices"), [FitChange("run.schedule", "duet", "slices", why)]
 
 
 def fit_run(
     file: StudyFile, layout: Layout, wanted: RequestedLengths, slice_s: float | None, machine: MachineSize
 ) -> StudyFile:
     """Return the file with blocks, windows, warm-ups and schedule of the layout."""
-    run = file.run
-    update: dict[str, object] = {}
+    update: dict[str, object] = {"repeats": layout.blocks}
     if slice_s is not None:
-        update["schedule"] = "duet" if run.schedule == "duet" else "slices"
+        update["schedule"] = "duet" if file.run.schedule == "duet" else "slices"
         if slice_s != SLICE_S:
             update["slice_s"] = slice_s
     if layout.window_s != wanted.window_s:
         update |= _window(file, layout, machine)
-    update["repeats"] = layout.blocks
-    fitted = file.model_copy(update={"run": run.model_copy(update=update)})
+    fitted = file.with_run(**update)
     needed_s = layout.blocks * pass_s(cases_of(fitted), machine)
     if fitted.run.schedule != "sequential":  # which ends after its repeats
         is_enough = needed_s <= wanted.time_s  # else not even the minimum fits
         update["budget_s"] = wanted.time_s if is_enough else float(math.ceil(needed_s))
         if is_enough:
             update["repeats"] = None
-    return file.model_copy(update={"run": run.model_copy(update=update)})
+    return file.with_run(**update)
 
 
 def _window(file: StudyFile, layout: Layout, machine: MachineSize) -> dict[str, object]:

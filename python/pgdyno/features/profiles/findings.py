@@ -84,8 +84,18 @@ def compare_profiles(
             if len(pair) == 2 and pair[0] is not None and pair[1] is not None:
                 pairs[block] = (pair[0], pair[1])
         if pairs:
-            covered = _covered(trials, profiles, 0, pairs), _covered(trials, profiles, arm.arm, pairs)
-            found.append(_comparison(arms[0], arm, pairs, covered, confidence))
+            either = list(pairs.values())
+            comparison = ProfileComparison(
+                baseline=arms[0],
+                arm=arm,
+                blocks=list(pairs),
+                samples=(sum(a.samples for a, _ in either), sum(b.samples for _, b in either)),
+                covered=(_covered(trials, profiles, 0, pairs), _covered(trials, profiles, arm.arm, pairs)),
+                hz=either[0][0].hz,
+                functions=_functions(either, confidence),
+                frames=frames_of(either, confidence),
+            )
+            found.append(comparison)
     return found
 
 
@@ -102,26 +112,6 @@ def _covered(
                 sampled_s += profile.sampled_s
                 counted_s += trial.server_cpu_s
     return sampled_s / counted_s if counted_s else None
-
-
-def _comparison(
-    baseline: Arm,
-    arm: Arm,
-    pairs: Mapping[int, tuple[CpuProfile, CpuProfile]],
-    covered: tuple[float | None, float | None],
-    confidence: float,
-) -> ProfileComparison:
-    either = list(pairs.values())
-    return ProfileComparison(
-        baseline=baseline,
-        arm=arm,
-        blocks=list(pairs),
-        samples=(sum(a.samples for a, _ in either), sum(b.samples for _, b in either)),
-        covered=covered,
-        hz=either[0][0].hz,
-        functions=_functions(either, confidence),
-        frames=frames_of(either, confidence),
-    )
 
 
 def _functions(pairs: Sequence[tuple[CpuProfile, CpuProfile]], confidence: float) -> list[FunctionChange]:

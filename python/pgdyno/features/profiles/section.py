@@ -154,19 +154,12 @@ def _drawn(frame: Frame, x: float, y: float, width: float, total_us: float) -> M
     noise = "" if frame.differs else ", within noise"
     times = f"{_us(frame.baseline_us)} → {_us(frame.arm_us)} µs per transaction"
     title = f"{name}: {times} ({_signed(change)}{noise})"
+    place = {"x": round(x, 1), "y": y, "width": round(width, 1), "height": ROW - 1}
+    opacity = strength if frame.differs else None
     parts = [
         element("title", title),
-        element("rect", "", class_="frame", x=round(x, 1), y=y, width=round(width, 1), height=ROW - 1),
-        element(
-            "rect",
-            "",
-            class_=kind,
-            x=round(x, 1),
-            y=y,
-            width=round(width, 1),
-            height=ROW - 1,
-            fill_opacity=strength if frame.differs else None,
-        ),
+        element("rect", "", class_="frame", **place),
+        element("rect", "", class_=kind, **place, fill_opacity=opacity),
     ]
     letters = int((width - 4) / LETTER)
     if letters >= 3:

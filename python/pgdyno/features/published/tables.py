@@ -156,14 +156,16 @@ class MeasuredTable:
 
 def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[MeasuredTable]:
     """Return every table with measured values. ``cases`` are those that were run."""
-    return [_table(table, cases) for table in published.tables]
-
-
-def _table(table: PublishedTable, cases: Sequence[CaseValues]) -> MeasuredTable:
-    rows = [[_cell(cell, cases) for cell in row] for row in table.figures()]
-    return MeasuredTable(
-        table.title, [column.title for column in table.columns], rows, list(table.notes), table.chart
-    )
+    return [
+        MeasuredTable(
+            table.title,
+            [column.title for column in table.columns],
+            [[_cell(cell, cases) for cell in row] for row in table.figures()],
+            list(table.notes),
+            table.chart,
+        )
+        for table in published.tables
+    ]
 
 
 def _cell(cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
@@ -239,19 +241,10 @@ class Changed:
     method: Method
 
 
-def published_changes(published: Published, cases: Sequence[CaseValues]) -> list[list[list[Changed | None]]]:
-    """Return the changes of all figures by table and row, for published values and changes.
-
-    None without a published figure, for a baseline, and without a ratio.
-    """
-    return [[[_change(c, cases) for c in row] for row in table.figures()] for table in published.tables]
-
-
 def _change(asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
     if asked.metric is None or asked.value is None:
         return None
-    arms = [found for case in cases if (found := _arm(case, asked)) is not None]
-    items = [item for item in _items_in(asked, arms) if item.baseline != item.arm]
+    items = [item for item in items_of(asked, cases) if item.baseline != item.arm]
     ratios = _ratios(items)
     if not ratios:
         return None
@@ -274,12 +267,9 @@ def _arm(case: CaseValues, asked: Cell) -> tuple[CaseValues, int, int | None] | 
     arm = _number(case, wanted)
     if arm is None:
         return None
-    base = {f: str(asked.against.get(f, first[f])) if f in _named(asked) else of for f, of in wanted.items()}
+    named = {*asked.levels, *asked.against}
+    base = {f: str(asked.against.get(f, first[f])) if f in named else of for f, of in wanted.items()}
     return case, arm, _number(case, base)
-
-
-def _named(asked: Cell) -> set[str]:
-    return {*asked.levels, *asked.against}
 
 
 def _number(case: CaseValues, levels: Levels) -> int | None:
@@ -596,12 +586,15 @@ def published_in(cases: Sequence[Findings]) -> PublishedFindings | None:
 
 
 def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list[list[Changed | None]]]:
-    """Return the change in each figure of the published tables; ``names`` are the labels of the cases."""
+    """Return the change in each figure by table and row; ``names`` are the labels of the cases.
+
+    None without a published figure, for a baseline, and without a ratio.
+    """
     source = _source(cases)
     if source is None:
         return []
     values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
-    return published_changes(source, values)
+    return [[[_change(c, values) for c in row] for row in table.figures()] for table in source.tables]
 
 
 def _source(cases: Sequence[Findings]) -> Published | None:

@@ -13,9 +13,8 @@ import contextlib
 import os
 import secrets
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -450,36 +449,31 @@ def drive(
         with keep_idle(remote.connect()) as idle_connection:
             run, measured = _run(specification, interruption, quiet)
             status, why = _status(run, name, idle_connection)
-        return _conclude(Driven(run, measured, status, why), parameters.pace, interruption, json=json)
+        show = print_json if json else show_results
+        return _conclude(run, measured, status, why, parameters.pace, interruption, show)
 
 
-@dataclass(frozen=True)
-class Driven:
-    """A finished run: its measured slice, its status, and the reason ``why`` it is not valid."""
-
-    run: EngineRun
-    measured: Event | None
-    status: TrialStatus
-    why: str
-
-
-def _conclude(driven: Driven, pace: Pace, interruption: Interruption, *, json: bool) -> int:
-    """Print the result and return the exit status. Raises PgdynoError for a run without a valid result."""
-    run, measured, status = driven.run, driven.measured, driven.status
+def _conclude(
+    run: EngineRun,
+    measured: Event | None,
+    status: TrialStatus,
+    why: str,
+    pace: Pace,
+    interruption: Interruption,
+    show: Callable[[Any], None],
+) -> int:
+    """Show the result and return the exit status. Raises PgdynoError for a run without a valid result."""
     if measured is None or run.result is None or _counted_s(measured) <= 0:
         reason = run.failure.message if run.failure else "the run stopped during warm-up"
         if interruption.requested:
             raise interruption.interrupted(f"nothing was measured: {reason}")
         raise PgdynoError(f"nothing was measured: {reason}")
     found = {**summarise(run, measured, pace), "complete": status is TrialStatus.OK}
-    if json:
-        print_json(found)
-    else:
-        show_results(found)
+    show(found)
     if interruption.requested:
         raise interruption.interrupted("interrupted; the results are incomplete")
     if status is TrialStatus.FAILED:
-        raise PgdynoError(f"the run is not valid: {driven.why}")
+        raise PgdynoError(f"the run is not valid: {why}")
     if why := why_all_failed(run, measured):
         raise PgdynoError(why)
     return 0 if status is TrialStatus.OK else 1

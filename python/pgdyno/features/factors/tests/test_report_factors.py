@@ -38,10 +38,10 @@ def test_programs_get_the_effects_with_their_intervals(built: StudyReport) -> No
         if of["by"]["factor"] == "clients" and of["change"]["factor"] == "server"
     ]
     assert of_clients["percent"]["value"] == pytest.approx(100 * (0.8 / 1.2 - 1), abs=3)
-    at_levels = {
+    changes = [
         (of["contrast"]["change"]["factor"], of["other"], of["at"]) for of in found["changes_at_levels"]
-    }
-    assert at_levels >= {("server", "clients", "64")}
+    ]
+    assert ("server", "clients", "64") in changes
 
 
 def test_a_spreadsheet_has_a_column_for_each_factor(built: StudyReport) -> None:
@@ -65,14 +65,10 @@ def test_a_setting_as_a_factor_has_its_own_name_and_its_main_effect() -> None:
 
 
 def test_levels_with_other_transactions_are_not_compared_but_their_interactions_are() -> None:
+    mixes = (("full", "deck"), ("orders", "new-order=1"), ("same", "deck"))
     cases = [
         replace(case, levels={"load": load, "clients": "8"}, mix=mix)
-        for case, load, mix in zip(
-            [*CASES, CASES[0]],
-            ["full", "orders", "same"],
-            ["deck", "new-order=1", "deck"],
-            strict=True,
-        )
+        for case, (load, mix) in zip([*CASES, CASES[0]], mixes, strict=True)
     ]
     built = report_of(*cases)
     (section,) = sections_of(built)
@@ -97,9 +93,8 @@ def test_a_factor_of_other_transactions_only_has_the_reason_and_no_change() -> N
 
 
 def test_one_factor_is_what_the_comparison_says() -> None:
-    assert (
-        sections_of(report_of(Synthetic(blocks=2, slices=2, arms=({"server": "17"}, {"server": "18"})))) == []
-    )
+    arms = ({"server": "17"}, {"server": "18"})
+    assert sections_of(report_of(Synthetic(blocks=2, slices=2, arms=arms))) == []
 
 
 def test_few_passes_decide_nothing_whatever_their_interval_is() -> None:
@@ -118,11 +113,7 @@ def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_s
     found = report_of(*cases).findings
     design = design_of(found.cases)
     assert design is not None
-    assert [tuple(factor.levels) for factor in design.factors] == [
-        ("17", "18"),
-        ("old", "new"),
-        ("8", "64"),
-    ]
+    assert [tuple(of.levels) for of in design.factors] == [("17", "18"), ("old", "new"), ("8", "64")]
     assert len(design.cells) == 6 and [cell.stalled for cell in design.cells].count(True) == 1
     effects = effects_in(found.cases)
     assert effects is not None

@@ -40,11 +40,6 @@ def test_programs_get_parameters_and_points(built: StudyReport) -> None:
     assert found["differences"][0]["rate_of_one"]["value"] == pytest.approx(10, abs=3)
 
 
-def test_three_numbers_of_clients_have_no_curve() -> None:
-    found = sections_of(report_of(*sweep(0, 0, 1, 2, 4)))
-    assert not [of for of in found if of.title == "Scalability"]
-
-
 def test_a_number_of_clients_at_which_an_arm_stalled_is_omitted_and_named() -> None:
     cases = sweep(0.04, 0.002, 1, 4, 8, 16, 64, blocks=2)
     cases[3] = replace(cases[3], stalled=[(0, 0)])

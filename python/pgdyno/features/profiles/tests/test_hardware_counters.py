@@ -76,20 +76,13 @@ def failing(
     monkeypatch.setattr(hardware_counters, "perf_event_open", fail)
 
 
-def test_without_permission_for_the_kernel_only_user_mode_is_counted(
+def test_events_of_the_kernel_need_permission_and_a_child_that_has_ended_is_skipped(
     opened: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing(monkeypatch, errno.EACCES, lambda event, _: event.optional)
-    counters = HardwareCounters.open(POSTMASTER)
-    assert {event.name for event in counters.opened} == {"instructions_user", "cycles_user"}
-    counters.close()
-
-
-def test_a_child_that_has_ended_is_skipped(
-    opened: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
     failing(monkeypatch, errno.ESRCH, lambda _, pid: pid == CHILDREN[0])
     counters = HardwareCounters.open(POSTMASTER)
+    assert {event.name for event in counters.opened} == {"instructions_user", "cycles_user"}
     assert counters.read()["cycles_user"] == POSTMASTER + CHILDREN[1]
     counters.close()
 
@@ -132,14 +125,10 @@ def test_instructions_per_transaction_are_those_of_both_modes() -> None:
     assert counted(user | kernel) == {"instructions_per_tx": 8000, "user_instructions_per_tx": 5000}
     assert counted(user) == {"user_instructions_per_tx": 5000}
     assert counted(user, transactions=0) == {}
+    assert counted(event("cycles_user", 0, running_ns=0)) == {}  # it was never counted
 
 
-@given(
-    st.floats(0.01, 1),
-    st.floats(0.01, 1),
-    st.integers(1, 10**12),
-    st.integers(0, 10**12),
-)
+@given(st.floats(0.01, 1), st.floats(0.01, 1), st.integers(1, 10**12), st.integers(0, 10**12))
 def test_a_count_of_a_part_of_the_time_is_scaled_over_the_measured_part(
     share: float, share_before: float, count: int, count_before: int
 ) -> None:
@@ -147,7 +136,3 @@ def test_a_count_of_a_part_of_the_time_is_scaled_over_the_measured_part(
     after = event("cycles_user", count * share, 1e9, 1e9 * share)
     end = {name: before[name] + after[name] for name in after}
     assert counted(end, begin=before)["user_cycles_per_tx"] == pytest.approx(count / 1000, rel=1e-3)
-
-
-def test_an_event_that_was_never_counted_has_no_value() -> None:
-    assert counted(event("cycles_user", 0, running_ns=0)) == {}

@@ -65,12 +65,8 @@ def test_a_sample_is_a_stack_from_the_outermost_function_to_the_innermost() -> N
         ("[unknown]",): 1,
     }
     assert not stacks_of([])
-
-
-def test_a_deep_stack_keeps_its_innermost_functions() -> None:
-    lines = ["postgres", *(f"\t {i:x} f{i}" for i in range(500)), ""]
-    (stack,) = stacks_of(lines)
-    assert (len(stack), stack[-1]) == (DEPTH_MAX, "f0")
+    (deep,) = stacks_of(["postgres", *(f"\t {i:x} f{i}" for i in range(500)), ""])
+    assert (len(deep), deep[-1]) == (DEPTH_MAX, "f0")
 
 
 def test_rare_stacks_are_reduced_to_their_innermost_function() -> None:
@@ -105,22 +101,20 @@ def test_the_reason_of_a_failure_of_perf_names_the_obstacle(errors: str, words: 
     assert words in reason_of(errors)
 
 
-def test_a_missing_perf_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ProbeError, match="perf is not installed"):
-        Profiler.start(os.getpid(), 99, Runs(tmp_path, server_account()))
+PARANOID = "#!/bin/sh\necho 'see perf_event_paranoid' >&2\nexit 255\n"
 
 
-def test_a_failed_start_of_perf_leaves_no_run_directory(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(("perf", "reason"), [("", "perf is not installed"), (PARANOID, "not permitted")])
+def test_a_perf_that_cannot_start_is_an_error_and_leaves_no_run_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, perf: str, reason: str
 ) -> None:
-    perf = tmp_path / "perf"
-    perf.write_text("#!/bin/sh\necho 'see perf_event_paranoid' >&2\nexit 255\n")
-    perf.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep if perf else None)
+    if perf:
+        (tmp_path / "perf").write_text(perf)
+        (tmp_path / "perf").chmod(0o755)
     runs = tmp_path / "runs"
     runs.mkdir()
-    with pytest.raises(ProbeError, match="not permitted"):
+    with pytest.raises(ProbeError, match=reason):
         Profiler.start(os.getpid(), 99, Runs(runs, server_account()))
     assert not list(runs.glob("run-*"))
 
@@ -175,10 +169,10 @@ def test_a_function_that_takes_longer_has_an_interval_above_zero(findings: Findi
     found = compared(findings)
     by_name = {change.name: change for change in found.functions}
     assert list(by_name) == ["crc", "parse", "gone"]
-    crc, parse = by_name["crc"].change, by_name["parse"].change
-    assert crc.low is not None and crc.high is not None and parse.low is not None and parse.high is not None
-    assert 5 < crc.low < 10 < crc.high < 15
-    assert parse.low < 0 < parse.high
+    (low, high), (parse_low, parse_high) = (
+        (of.change.low or 0.0, of.change.high or 0.0) for of in (by_name["crc"], by_name["parse"])
+    )
+    assert 5 < low < 10 < high < 15 and parse_low < 0 < parse_high
     assert (by_name["gone"].baseline_us, by_name["gone"].arm_us) == (pytest.approx(5.0), 0.0)
     assert (found.blocks, found.samples) == ([0, 1, 2, 3, 4, 5], (6000, 6000))
 
@@ -188,32 +182,21 @@ def test_the_sampled_share_of_the_cpu_time_is_computed_and_reported(findings: Fi
     given = profiles(trials, 10.0)  # each has 1000 samples at 99 per second: 10.1 s
     given[trials[0].trial] = None
     found = compared(findings, given, trials)
+    assert len(found.blocks) == 5  # those with both profiles
     assert found.covered == (pytest.approx(1000 / 99 / 10.5), pytest.approx(1000 / 99 / 11))
     uncounted = [replace(trial, server_cpu_s=None) for trial in trials]
     assert compared(findings, given, uncounted).covered == (None, None)
+    assert not compare_profiles(arms_of(Synthetic()), trials, {}, 0.95)
 
 
 def test_the_interval_is_students_t_over_the_blocks(findings: Findings) -> None:
-    trials = list(findings.trials)
-    given = profiles(trials, 10.0)
-    by_place = {(trial.block, trial.arm): given[trial.trial] for trial in trials}
-    d = []
-    for block in range(6):
-        a, b = by_place[block, 0], by_place[block, 1]
-        assert a is not None and b is not None
-        d.append(b.own["crc"] - a.own["crc"])
+    given = profiles(list(findings.trials), 10.0)
+    crc_us = {(of.block, of.arm): found.own["crc"] for of in findings.trials if (found := given[of.trial])}
+    d = [crc_us[block, 1] - crc_us[block, 0] for block in range(6)]
     crc = compared(findings).functions[0].change
     low, high = scipy.stats.t.interval(crc.confidence, 5, np.mean(d), scipy.stats.sem(d))
     assert (crc.low, crc.high) == (pytest.approx(low), pytest.approx(high))
     assert crc.confidence > 0.95  # Holm's correction over three functions
-
-
-def test_only_blocks_with_both_profiles_count(findings: Findings) -> None:
-    trials = list(findings.trials)
-    given = profiles(trials, 10.0)
-    given[trials[0].trial] = None
-    assert len(compared(findings, given).blocks) == 5
-    assert not compare_profiles(arms_of(Synthetic()), trials, {}, 0.95)
 
 
 def test_the_functions_with_the_most_time_are_reported(findings: Findings) -> None:
@@ -262,17 +245,8 @@ def test_a_flame_graph_has_times_and_classes_of_changes(findings: Findings) -> N
     (panel,) = flames([compared(findings)])
     picture = str(panel.picture)
     assert re.search(r"<title>crc: 5\d(\.\d)? → 6\d(\.\d)? µs per transaction", picture)
-    kinds = {
-        name: re.match(
-            r'[^"]*"frame"[^>]*></rect><rect class="(\w+)"', picture[picture.index(f"<title>{name}") :]
-        )
-        for name in ("crc", "gone", "parse")
-    }
-    assert {name: kind[1] for name, kind in kinds.items() if kind} == {
-        "crc": "grew",
-        "gone": "shrank",
-        "parse": "even",
-    }
+    drawn = r'<title>(crc|gone|parse)[^"]*"frame"[^>]*></rect><rect class="(\w+)"'
+    assert dict(re.findall(drawn, picture)) == {"crc": "grew", "gone": "shrank", "parse": "even"}
     widths = [float(width) for width in re.findall(r'class="frame"[^>]* width="([\d.]+)"', picture)]
     assert max(widths) == WIDTH
     assert min(widths) >= NARROWEST
@@ -296,11 +270,6 @@ def test_the_table_and_json_have_every_function(findings: Findings) -> None:
     assert (document["arm"], document["functions"][0]["name"]) == ("18", "crc")
     assert document["functions"][0]["change"]["low"] > 5 and "frames" not in document
     assert not words.cpu_by_function(findings, []).rows
-
-
-def test_with_several_arms_each_row_names_its_arm(findings: Findings) -> None:
-    both = [compared(findings), compared(findings)]
-    assert words.cpu_by_function(findings, both).columns[:2] == ("function", "arm")
-    assert {row[1] for row in words.cpu_by_function(findings, both).rows} == {"18"}
-    one = words.cpu_by_function(findings, [compared(findings)])
-    assert one.columns == ("function", "17, µs/tx", "18, µs/tx", "change, µs/tx")
+    assert table.columns == ("function", "17, µs/tx", "18, µs/tx", "change, µs/tx")
+    both = words.cpu_by_function(findings, [found, found])
+    assert both.columns[:2] == ("function", "arm") and {row[1] for row in both.rows} == {"18"}
