@@ -16,7 +16,7 @@ The kernel turns each flush of the file system into an fsync of the image, as th
 write-back cache; ``attach`` checks that.
 
 - Mounts and loop devices below a directory, and their removal, also after a kill or with a disk that hangs.
-- Disks.
+- One life of a disk: its process, its file system, the cut of its power, faults.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def abort_connection(mount: Mount) -> None:
 
 
 # ----------------------------------------------------------------------
-# Disks.
+# One life of a disk: its process, its file system, the cut of its power, faults.
 # ----------------------------------------------------------------------
 
 ANSWER_TIMEOUT_S = 20.0

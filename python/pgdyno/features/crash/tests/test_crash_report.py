@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -20,7 +21,7 @@ from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_report
 from pgdyno.errors import EvidenceError
 from pgdyno.features.crash import run as crash_run
-from pgdyno.features.crash.findings import CrashFindings, CrashTest, find_crashes
+from pgdyno.features.crash.findings import CrashFindings, CrashTest, find_crashes, median_interval
 from pgdyno.features.crash.sections import (
     DISK_TITLE,
     PLURAL,
@@ -425,3 +426,27 @@ def test_bars_show_the_share_and_its_interval() -> None:
     assert share_bar(proportion(0, 10)).startswith("●")
     assert share_bar(proportion(10, 10)).endswith("●")
     assert {len(share_bar(proportion(n, 10))) for n in range(11)} == {BAR_WIDTH}
+
+
+def coverage(n: int, rank: int) -> float:
+    """Probability that the median lies between the order statistics, by enumeration of signs."""
+    signs = itertools.product((0, 1), repeat=n)
+    return sum(rank < sum(below) < n - rank for below in signs) / 2**n
+
+
+@pytest.mark.parametrize("n", [6, 9, 12])
+def test_the_interval_of_the_median_covers_and_the_next_narrower_one_does_not(n: int) -> None:
+    found = median_interval([float(value) for value in range(n, 0, -1)])
+    assert found is not None
+    assert found.low is not None
+    rank = int(found.low) - 1
+    assert found.high == n - rank
+    assert coverage(n, rank) >= 0.95
+    assert coverage(n, rank + 1) < 0.95
+
+
+def test_few_values_have_no_interval_and_none_no_median() -> None:
+    assert median_interval([]) is None
+    found = median_interval([3.0, 1.0])
+    assert found is not None
+    assert (found.value, found.n, found.low, found.high) == (2.0, 2, None, None)
