@@ -547,13 +547,6 @@ class DriverLink(Protocol):
         """End the engine at once, if it still runs."""
 
 
-@dataclass(frozen=True)
-class _Ended:
-    """End of the events of an engine, with the error that ended them, if any."""
-
-    error: Exception | None
-
-
 class DriverGroup:
     """A drive by several engines. Use as a context manager, in the place of ``Engine``.
 
@@ -571,7 +564,7 @@ class DriverGroup:
     ) -> None:
         self._links, self._specifications = links, specifications
         self._ceilings = ceilings or {}
-        self._inbox: queue.Queue[tuple[int, Event | _Ended]] = queue.Queue()
+        self._inbox: queue.Queue[tuple[int, Event | Exception | None]] = queue.Queue()
         self._ready: dict[int, int] = {}
         self._clocks: list[list[ClockOffset]] = [[] for _ in links]
         self._usages: list[list[NodeUsage]] = [[] for _ in links]
@@ -612,14 +605,14 @@ class DriverGroup:
                 link.close()
 
     def _listen(self, place: int, link: DriverLink) -> None:
-        """Forward the events of an engine, in a thread of its own."""
+        """Forward the events of an engine, then the error that ended them or None, in a thread of its own."""
         failure: Exception | None = None
         try:
             for event in link.events():
                 self._inbox.put((place, event))
         except (EngineError, FleetError, OSError, ValueError) as error:
             failure = error
-        self._inbox.put((place, _Ended(failure)))
+        self._inbox.put((place, failure))
 
     def events(self) -> Iterator[Event]:
         """Yield the merged events. The last one is ``result`` or ``failed``, as of one engine.
@@ -636,12 +629,12 @@ class DriverGroup:
                     return
                 continue
             self._heard_s[place] = time.monotonic()
-            if isinstance(item, _Ended):
-                if item.error is not None:
-                    yield self._after(place, item.error)
-                    return
+            if item is None:
                 ended.add(place)
                 continue
+            if isinstance(item, Exception):
+                yield self._after(place, item)
+                return
             if item["event"] == "failed":
                 yield self._failed(place, item)
                 return

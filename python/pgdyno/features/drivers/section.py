@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import Any
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.report.document import Section, Table, tables_section
@@ -55,20 +56,22 @@ def driver_node_summaries(trials: Sequence[Trial]) -> list[DriverNodeSummary]:
 def _summary(name: str, seen: Sequence[DriverNode]) -> DriverNodeSummary:
     late_ns = [node.wake_late_ns.p99 for node in seen if node.wake_late_ns.p99 is not None]
     shares = [node.executed_per_s / node.ceiling_per_s for node in seen if node.ceiling_per_s]
+    medians: dict[str, Any] = {key: _median([getattr(node, key) for node in seen]) for key in MEDIANS}
     return DriverNodeSummary(
         name=name,
         trials=len(seen),
         clients=max(node.clients for node in seen),
-        executed_per_s=median(node.executed_per_s for node in seen),
-        driver_cpu_share=_median([node.driver_cpu_share for node in seen]),
-        busy_share=_median([node.busy_share for node in seen]),
         wake_late_p99_ms_max=max(late_ns) / 1e6 if late_ns else None,
-        received_bytes_per_s=_median([node.received_bytes_per_s for node in seen]),
-        sent_bytes_per_s=_median([node.sent_bytes_per_s for node in seen]),
         clock_spread_ms_max=1e3 * max(node.clock_spread_s for node in seen),
-        ceiling_per_s=_median([node.ceiling_per_s for node in seen]),
         ceiling_share_max=max(shares, default=None),
+        **medians,
     )
+
+
+MEDIANS = (
+    *("executed_per_s", "received_bytes_per_s", "sent_bytes_per_s", "ceiling_per_s"),
+    *("driver_cpu_share", "busy_share"),
+)
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Iterator, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -124,19 +125,24 @@ def test_a_warm_up_slice_does_not_open_after_the_end_of_the_warm_up() -> None:
     assert [len(link.commanded("open")) for link in links] == [1, 1]
 
 
+REFUSED = {"event": "failed", "stage": "connect", "target": "17", "message": "refused"}
+
+
 @pytest.mark.parametrize(
-    "fault",
+    ("fault", "stage"),
     [
-        FleetError("load generator one is lost: reason"),
-        EngineError("killed"),
-        failure("slice 0 opened 60 ms after the agreed instant"),
+        (FleetError("load generator one is lost: reason"), NODE_LOST),
+        (EngineError("killed"), NODE_LOST),
+        (failure("slice 0 opened 60 ms after the agreed instant"), NODE_LOST),
+        (REFUSED, "connect"),  # of the server
     ],
 )
-def test_a_lost_or_late_node_ends_the_drive_with_its_name(fault: Exception | Event) -> None:
+def test_a_fault_of_a_node_ends_the_drive_with_its_name(fault: Exception | Event, stage: str) -> None:
     one = ScriptedLink("one", [started(), fault])
     other = ScriptedLink("other", [started(), "stop"])
     [*_, last] = events_of(one, other)
-    assert (last["event"], last["stage"]) == ("failed", NODE_LOST)
+    assert (last["event"], last["stage"]) == ("failed", stage)
+    assert last["target"] == ("17" if fault is REFUSED else None)
     assert last["message"].startswith("load generator one")
     assert last["message"].count("load generator") == 1
     assert other.is_closed
@@ -157,13 +163,6 @@ def test_a_node_that_was_cut_off_ends_a_drive_that_is_measuring() -> None:
             running.proceed()
             assert next(events)["message"] == f"load generator one: {reason}"
             running.stop()
-
-
-def test_a_failure_of_a_server_stays_one() -> None:
-    refused = {"event": "failed", "stage": "connect", "target": "17", "message": "refused"}
-    one, other = ScriptedLink("one", [started(), refused]), ScriptedLink("other", [started()])
-    [*_, last] = events_of(one, other)
-    assert (last["stage"], last["target"]) == ("connect", "17")
 
 
 def test_a_clock_that_is_too_inexact_is_refused() -> None:
@@ -189,19 +188,10 @@ def test_a_lost_actor_is_reported_without_the_texts_of_ray() -> None:
     assert loss(OSError("Out of disk. Use less.\nFurther advice")) == "Out of disk. Use less."
 
 
-class Scripted:
-    """An engine in an actor."""
-
-    def __init__(self, *events: Event) -> None:
-        self._events = events
-
-    def events(self) -> Iterator[Event]:
-        yield from self._events
-
-
 def actor_of(*events: Event) -> DriverActor:
     actor = DriverActor()
-    actor._collect(Scripted(*events), actor._events)  # type: ignore[arg-type]
+    engine = SimpleNamespace(events=lambda: iter(events))
+    actor._collect(engine, actor._events)  # type: ignore[arg-type]
     return actor
 
 
@@ -220,9 +210,7 @@ def test_events_that_no_node_waits_for_are_gathered_until_the_time_is_over() -> 
         actor._events.put(interval)
     assert actor.read(0.01)[0] == [interval, interval]
     assert actor.read(0.01)[0] == []
-
-
-def test_nodes_gather_events_for_longer_the_more_there_are_but_not_without_limit() -> None:
+    # for longer the more nodes there are, but not without limit
     assert [gather_s(nodes) for nodes in (1, 5, 50, 100, 1000)] == [1.0, 1.0, 10.0, 20.0, 20.0]
 
 

@@ -6,7 +6,6 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,6 @@ from pgdyno.server.engine import Event, find_engine
 from pgdyno.server.processes import Server
 from pgdyno.study.plan import DriversPlan, Driving
 from pgdyno.study.schedule import PlannedSlice, Role
-from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 cluster_utils: Any = pytest.importorskip(
     "ray.cluster_utils", reason="Ray is not installed: build the wheel, and install it with its extra fleet"
@@ -39,11 +37,6 @@ NODE = {
     "object_store_memory": 80_000_000,
     "include_dashboard": False,
     "include_log_monitor": False,
-}
-INSERT = {
-    "name": "insert",
-    "text": "\\set x random(1, 1000000000)\ninsert into sent values (:client_id, :x);",
-    "effect": "none",
 }
 
 
@@ -81,41 +74,37 @@ def ray_cluster(nodes: Nodes) -> Iterator[RayCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def server(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
-    with new_server() as server:
+Play = Callable[..., tuple[EngineRun, list[tuple[Any, ...]]]]
+
+
+@pytest.fixture
+def play(server: Server, driving: Driving) -> Play:
+    def play(
+        pool: DriverPool | None,
+        slices: list[PlannedSlice],
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> tuple[EngineRun, list[tuple[Any, ...]]]:
         with psycopg.connect(server.conninfo(), autocommit=True) as connection:
-            connection.execute("CREATE TABLE sent (client int, x int)")
-        yield server
+            connection.execute("TRUNCATE sent")
+            targets = [("a", f"{server.conninfo()} password={SECRET}")]
+            asked = drive_specification(driving, 1, slices, targets, interval_s=0.2)
+            more: dict[str, Any] = {} if pool is None else {"start": lambda one: pool.start(7, one)}
+            run = run_drive(asked, Interruption(), on_event, **more)
+            return run, connection.execute("SELECT client, x FROM sent ORDER BY 1, 2").fetchall()
 
-
-def play(
-    server: Server,
-    pool: DriverPool | None,
-    slices: list[PlannedSlice],
-    on_event: Callable[[Event], None] = lambda _: None,
-) -> tuple[EngineRun, list[tuple[Any, ...]]]:
-    workload = PgbenchParameters.model_validate({"scale": 1, "scripts": [INSERT]})
-    driving = Driving(workload=workload, clients=6, threads=4, discard_s=0.05)
-    with psycopg.connect(server.conninfo(), autocommit=True) as connection:
-        connection.execute("TRUNCATE sent")
-        targets = [("a", f"{server.conninfo()} password={SECRET}")]
-        asked = drive_specification(driving, 1, slices, targets, interval_s=0.2)
-        more: dict[str, Any] = {} if pool is None else {"start": lambda one: pool.start(7, one)}
-        run = run_drive(asked, Interruption(), on_event, **more)
-        return run, connection.execute("SELECT client, x FROM sent ORDER BY 1, 2").fetchall()
+    return play
 
 
 LIMITED = [PlannedSlice(0, role, 60.0, 0, transactions=10) for role in (Role.WARM_UP, Role.MEASURE)]
 
 
 def test_nodes_send_the_transactions_of_one_engine_and_no_password_reaches_ray(
-    nodes: Nodes, ray_cluster: RayCluster, server: Server
+    nodes: Nodes, ray_cluster: RayCluster, play: Play
 ) -> None:
     pool = DriverPool(ray_cluster, DriversPlan(n=2))
     with contextlib.closing(pool):
-        _, expected = play(server, None, LIMITED)
-        run, rows = play(server, pool, LIMITED)
+        _, expected = play(None, LIMITED)
+        run, rows = play(pool, LIMITED)
         assert run.complete
         assert (len(rows), rows) == (120, expected)
         assert run.result is not None
@@ -126,7 +115,7 @@ def test_nodes_send_the_transactions_of_one_engine_and_no_password_reaches_ray(
         assert all(node.clock_spread_s < 1 for node in found)
         assert len({tuple(pool.names_of(seed)) for seed in range(50)}) == 6
         with pytest.raises(FleetError, match="generates load for another study"):
-            play(server, DriverPool(ray_cluster, DriversPlan(n=3)), LIMITED)
+            play(DriverPool(ray_cluster, DriversPlan(n=3)), LIMITED)
     holding = [path for path in nodes.session.rglob("*") if path.is_file() and not path.is_symlink()]
     assert len(holding) > 10
     assert not [path for path in holding if SECRET.encode() in path.read_bytes()]
@@ -142,7 +131,7 @@ def test_requests_that_the_cluster_cannot_fulfill_are_refused(ray_cluster: RayCl
 
 
 def test_a_lost_node_ends_the_drive_and_the_others_remain(
-    nodes: Nodes, ray_cluster: RayCluster, server: Server
+    nodes: Nodes, ray_cluster: RayCluster, play: Play
 ) -> None:
     pool = DriverPool(ray_cluster, DriversPlan(n=3))
     killed = []
@@ -153,11 +142,11 @@ def test_a_lost_node_ends_the_drive_and_the_others_remain(
             nodes.kill("n2")
 
     with contextlib.closing(pool):
-        run, _ = play(server, pool, [PlannedSlice(0, Role.MEASURE, 600.0, 0)], kill_one)
+        run, _ = play(pool, [PlannedSlice(0, Role.MEASURE, 600.0, 0)], kill_one)
         assert run.failure is not None and run.failure.stage == NODE_LOST
         assert "n2" in run.failure.message
         assert pool.note_loss() == ["n2"]
         assert pool.n_left == 2
         pool.n = pool.n_left
-        again, rows = play(server, pool, LIMITED)
+        again, rows = play(pool, LIMITED)
         assert again.complete and len(rows) == 120

@@ -28,7 +28,6 @@ from pgdyno.results.records import CpuTimeNs, DriverFacts, DriverNode, Trial, Tr
 from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.sizing import SLICE_S
-from pgdyno.study.study_file import StudyFile
 from pgdyno.units import ABSENT
 
 NODE = DriverNode(
@@ -40,12 +39,9 @@ def test_drivers_are_a_number_or_names_of_nodes() -> None:
     assert parse_drivers("3") == DriversPlan(n=3)
     assert parse_drivers("a, b") == DriversPlan(n=2, nodes=("a", "b"))
     assert parse_drivers("a") == DriversPlan(n=1, nodes=("a",))
-
-
-@pytest.mark.parametrize("text", ["0", "-1", "1001", "", "a,,b", "a,a"])
-def test_other_drivers_are_refused(text: str) -> None:
-    with pytest.raises((UsageError, ValidationError)):
-        parse_drivers(text)
+    for text in ("0", "-1", "1001", "", "a,,b", "a,a"):
+        with pytest.raises((UsageError, ValidationError)):
+            parse_drivers(text)
 
 
 def test_options_of_the_cluster_need_drivers_on_the_command_line_or_in_the_study() -> None:
@@ -59,20 +55,18 @@ def test_options_of_the_cluster_need_drivers_on_the_command_line_or_in_the_study
     assert DriverOptions(drivers="3").plan(in_file) == DriversPlan(n=3)
 
 
-def study_file(fleet: dict[str, Any], clients: int = 8) -> StudyFile:
-    run = {"window": "32s", "warmup": "1s", "repeats": 3}
-    return make_file(drive={"clients": clients}, run=run, fleet=fleet)
-
-
 def test_a_study_file_names_drivers() -> None:
-    [case] = cases_of(study_file({"drivers": ["a", "b"], "on_node_loss": "continue"}))
-    assert case.study.drivers == DriversPlan(n=2, nodes=("a", "b"), on_node_loss="continue")
-    [case] = cases_of(study_file({"drivers": 3}))
-    assert (case.study.drivers, case.study.slice_s) == (DriversPlan(n=3), SLICE_S)
-    [case] = cases_of(study_file({"drivers": 100}, clients=100))
-    assert case.study.slice_s == 16
+    def study(drivers: object, clients: int = 8, **fleet: str) -> Study:
+        run = {"window": "32s", "warmup": "1s", "repeats": 3}
+        file = make_file(drive={"clients": clients}, run=run, fleet={"drivers": drivers, **fleet})
+        return cases_of(file)[0].study
+
+    named = study(["a", "b"], on_node_loss="continue")
+    assert named.drivers == DriversPlan(n=2, nodes=("a", "b"), on_node_loss="continue")
+    assert (study(3).drivers, study(3).slice_s) == (DriversPlan(n=3), SLICE_S)
+    assert study(100, clients=100).slice_s == 16
     with pytest.raises(StudyFileError, match=r"fleet\.drivers"):
-        cases_of(study_file({"drivers": 0}))
+        study(0)
 
 
 def pool(boot_id: str) -> DriverPool:
@@ -87,9 +81,6 @@ def test_a_server_on_this_machine_is_not_driven_from_another_one(dsn: str | None
     with pytest.raises(UsageError, match="the load generator on n1 cannot reach 17"):
         pool("another machine").require_reachable([("17", dsn)])
     pool(own_facts().boot_id).require_reachable([("17", dsn)])
-
-
-def test_a_server_with_a_name_is_reachable() -> None:
     pool("another machine").require_reachable([("17", "host=db1 dbname=a")])
 
 
@@ -142,18 +133,25 @@ def repeats(case: FakeCase, cases: list[FakeCase]) -> bool:
     return case.lab.session.repeats(case, cases, "block 4")
 
 
-def test_a_void_block_is_repeated_with_another_node() -> None:
-    case, shown, written = case_with(DriversPlan(n=2), 2, ["n2"])
-    assert repeats(case, [case])
-    assert shown == ["lost n2; block 4 is void and is repeated"]
+TOO_MANY = "lost n2; 1 node of 2 left, but --clients must be between 1 and 2000 (got 3000): "
+
+
+@pytest.mark.parametrize(
+    ("plan", "n_left", "clients", "repeated", "warnings"),
+    [
+        ({}, 2, 8, True, ["lost n2; block 4 is void and is repeated"]),
+        ({}, 1, 8, False, ["lost n2; 1 node of 2 left", "resume the study"]),
+        ({"on_node_loss": "continue"}, 1, 3000, False, [TOO_MANY, "use --drivers=2, or fewer clients"]),
+    ],
+    ids=["with another node", "with too few", "with too many clients"],
+)
+def test_a_void_block_is_repeated_if_enough_nodes_are_left(
+    plan: dict[str, Any], n_left: int, clients: int, repeated: bool, warnings: list[str]
+) -> None:
+    case, shown, written = case_with(DriversPlan(n=2, **plan), n_left, ["n2"], clients)
+    assert repeats(case, [case]) == repeated
+    assert len(shown) == 1 and all(words in shown[0] for words in warnings)
     assert (case.next_block, written) == (3, [])
-
-
-def test_with_too_few_nodes_the_study_stops_unless_asked() -> None:
-    case, shown, written = case_with(DriversPlan(n=2), 1, ["n2"])
-    assert not repeats(case, [case])
-    assert "lost n2; 1 node of 2 left" in shown[0] and "resume the study" in shown[0]
-    assert not written
 
 
 def test_if_asked_all_cases_start_again_with_the_nodes_that_are_left() -> None:
@@ -168,17 +166,6 @@ def test_if_asked_all_cases_start_again_with_the_nodes_that_are_left() -> None:
     assert [one.drivers and one.drivers.n for one in studies] == [1, 1]
     [caveat, _] = [one for one in written if isinstance(one, Caveat)]
     assert (caveat.code, caveat.parameters["nodes"]) == (Code.DRIVER_NODE_LOST, "n2")
-
-
-def test_a_study_does_not_start_again_with_more_clients_than_the_nodes_that_are_left_can_have() -> None:
-    plan = DriversPlan(n=2, on_node_loss="continue")
-    case, shown, written = case_with(plan, 1, ["n2"], clients=3000)
-    assert not repeats(case, [case])
-    assert shown == [
-        "lost n2; 1 node of 2 left, but --clients must be between 1 and 2000 (got 3000): use "
-        "--drivers=2, or fewer clients. Start nodes again and resume the study"
-    ]
-    assert not written
 
 
 def test_the_limits_of_clients_and_threads_are_those_of_one_load_generator() -> None:
