@@ -163,17 +163,15 @@ class RayCluster:
         """
         alive = [node for node in within(HEAD_TIMEOUT_S, self.ray.nodes) if node["Alive"]]
         n_of = Counter(node["NodeName"] for node in alive)
-        found = [
-            RayNode(
-                node["NodeID"],
+        found = []
+        for node in alive:
+            name = (
                 node["NodeName"]
                 if n_of[node["NodeName"]] == 1
-                else f"{node['NodeName']}#{node['NodeID'][:6]}",
-                node["NodeManagerAddress"],
-                float(node["Resources"].get("CPU", 0.0)),
+                else f"{node['NodeName']}#{node['NodeID'][:6]}"
             )
-            for node in alive
-        ]
+            cpus = float(node["Resources"].get("CPU", 0.0))
+            found.append(RayNode(node["NodeID"], name, node["NodeManagerAddress"], cpus))
         return sorted(found, key=lambda node: node.name)
 
     def chosen(self, names: Sequence[str]) -> list[RayNode]:
@@ -197,13 +195,13 @@ class RayCluster:
         Raises FleetError for a node without pgdyno or its engine, or with another version of Python, pgdyno
         or the engine than this process.
         """
-        task = self.ray.remote(_node_facts)
+        task = self.ray.remote(own_facts)
         options = {"num_cpus": 0, "name": CHECK, "max_retries": 0}
         asked = [(node, task.options(**options, **self.on(node)).remote()) for node in nodes]
         found = {}
         for node, answer in asked:
             try:
-                facts = NodeFacts(**self.ray.get(answer, timeout=ANSWER_TIMEOUT_S))
+                facts: NodeFacts = self.ray.get(answer, timeout=ANSWER_TIMEOUT_S)
             except self.ray.exceptions.RayError as error:
                 raise FleetError(
                     f"node {node.name} does not answer: {last_line(error)}; install the wheel of pgdyno "
@@ -237,8 +235,18 @@ def within(limit_s: float, call: Callable[[], Answer]) -> Answer:
 
 
 def own_facts() -> NodeFacts:
-    """Return the facts of this machine."""
-    return NodeFacts(**_node_facts())
+    """Return the facts of this machine. It runs on every node."""
+    engine = ""
+    with contextlib.suppress(EngineError):
+        info = build_info()
+        engine = f"{info['version']} ({info['profile']}, {info['rustc']}, {info['dataset_format']})"
+    return NodeFacts(
+        python=platform.python_version(),
+        pgdyno=__version__,
+        engine=engine,
+        boot_id=Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        cores=len(os.sched_getaffinity(0)),
+    )
 
 
 def _problem_of(facts: NodeFacts) -> str:
@@ -251,21 +259,6 @@ def _problem_of(facts: NodeFacts) -> str:
         if theirs != here:
             return f"{what} {theirs} is installed, but {here} here; install the same version on all nodes"
     return ""
-
-
-def _node_facts() -> dict[str, Any]:
-    """Return the fields of NodeFacts. It runs on every node."""
-    engine = ""
-    with contextlib.suppress(EngineError):
-        info = build_info()
-        engine = f"{info['version']} ({info['profile']}, {info['rustc']}, {info['dataset_format']})"
-    return {
-        "python": platform.python_version(),
-        "pgdyno": __version__,
-        "engine": engine,
-        "boot_id": Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        "cores": len(os.sched_getaffinity(0)),
-    }
 
 
 def undo_limits_of_ray() -> int:
