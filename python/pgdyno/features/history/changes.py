@@ -30,7 +30,7 @@ from pgdyno.features.hosts.identity import (
     is_copy,
     is_same_machine,
 )
-from pgdyno.results.records import StudyRecord
+from pgdyno.results.records import Json, StudyRecord
 from pgdyno.units import Better, Estimate
 
 # ----------------------------------------------------------------------
@@ -357,13 +357,12 @@ def _p_value_min(n: int) -> float:
 # Each case has a series of every arm's change from the baseline, in which the machine's own drift cancels,
 # and one of every arm's level.
 #
-# - Changes from the baseline are tested after each file, and gates use them. All
-#   those of a study on a machine are one family. In 365 files without a change, the probability of any
+# - Changes from the baseline are tested after each file, and gates use them. All those of a study on a
+#   machine are one family. In 365 files without a change, the probability of any
 #   confirmed one is at most 1 − confidence.
-# - Levels contain the drift of the machine, so no gate uses them. They are cut by E-divisive means
-#  , as a description. Holm's correction is over their first cuts. If files were
-#   independent and nothing changed, the probability of any cut would be at most 1 − confidence in each
-#   evaluation.
+# - Levels contain the drift of the machine, so no gate uses them. They are cut by E-divisive means, as a
+#   description. Holm's correction is over their first cuts. If files were independent and nothing changed,
+#   the probability of any cut would be at most 1 − confidence in each evaluation.
 # ----------------------------------------------------------------------
 
 POINTS_MAX = 400
@@ -515,14 +514,6 @@ class Group:
     first: StudyFindings
     recorded: list[Recorded] = field(default_factory=list)
     separation: Separation | None = None
-
-    def is_on_machine_of(self, study: StudyFindings) -> bool:
-        """Return whether the study is of the same machine."""
-        return is_same_machine(self.first.first.study.host, study.first.study.host)
-
-    def difference(self, study: StudyFindings) -> tuple[str, str, str] | None:
-        """Return the first difference in the request or in fitted values, or None."""
-        return difference_of(self.first, study) or difference_of_plans(self.first, study)
 
 
 def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Recorded:
@@ -701,15 +692,15 @@ def group_files(
 
 
 def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
-    separation = None
-    title = study.first.study.title
+    separation, own = None, study.first.study
     for group in groups:
-        if not group.is_on_machine_of(study):
+        first = group.first.first.study
+        if not is_same_machine(first.host, own.host):
             continue
-        found = group.difference(study)
+        found = difference_of(group.first, study) or difference_of_plans(group.first, study)
         if found is None:
             return group
-        if group.first.first.study.title == title:
+        if first.title == own.title:
             separation = Separation(file, group.recorded[0].file, FileDifference(*found))
     groups.append(Group(study, separation=separation))
     return groups[-1]
@@ -717,13 +708,13 @@ def _group_of(groups: list[Group], study: StudyFindings, file: str) -> Group:
 
 def histories(groups: Sequence[Group]) -> list[StudyHistory]:
     """Return the histories in the order in which studies and machines first occur."""
-    machines: list[StudyFindings] = []
+    machines: list[Json] = []
     found = []
     for group in groups:
         study = group.first.first.study
-        known = [i for i, of in enumerate(machines) if is_same_machine(of.first.study.host, study.host)]
+        known = [i for i, of in enumerate(machines) if is_same_machine(of, study.host)]
         if not known:
-            machines.append(group.first)
+            machines.append(study.host)
         number = (known or [len(machines) - 1])[0] + 1
         found.append(find_history(group, f"{number}: {study.host_facts.processor or 'unknown'}"))
     return found

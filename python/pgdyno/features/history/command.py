@@ -19,14 +19,10 @@ from pgdyno.features.history.changes import group_files, histories
 from pgdyno.features.history.report import (
     NEWEST_FILES,
     HistoryCondition,
-    HistoryGate,
     HistoryReport,
-    awaiting_changes,
-    gate_outcome,
     history_document,
     history_to_json,
-    recent_changes,
-    ungated_metrics,
+    judge_history,
 )
 from pgdyno.report.html_format import to_html
 from pgdyno.report.terminal_format import print_terminal
@@ -98,24 +94,21 @@ def history(
     if not report.histories:
         raise PgdynoError(f"{directory} has no usable results file of a finished study")
     _require_known(report, keys)
-    found = recent_changes(report, asked, newest) if asked else []
-    not_evaluable = ungated_metrics(report, newest) if asked else []
-    awaiting = awaiting_changes(report, asked, newest)
+    gate = judge_history(report, asked, newest) if asked else None
     if html is not None:
         write_text(html, to_html(history_document(report)), force=force)
         say(f"history {html}")
     if json:
-        outcome = gate_outcome(found, not_evaluable, awaiting)
-        gate = HistoryGate(outcome, found, not_evaluable, awaiting) if asked else None
         write_out(history_to_json(report, gate))
     else:
         print_terminal(history_document(report), out)
-    for sentence in [*found, *awaiting]:
+    if gate is None:
+        return 0
+    for sentence in [*gate.met, *gate.awaiting]:
         say(f"pgdyno: {sentence}")
-    outcome = gate_outcome(found, not_evaluable, awaiting)
-    if outcome is GateOutcome.NOT_EVALUABLE:
-        raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be evaluated: {' '.join(not_evaluable)}")
-    return EXIT_STATUSES[outcome]
+    if gate.outcome is GateOutcome.NOT_EVALUABLE:
+        raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be evaluated: {' '.join(gate.not_evaluable)}")
+    return EXIT_STATUSES[gate.outcome]
 
 
 def _require_known(report: HistoryReport, keys: Sequence[str]) -> None:

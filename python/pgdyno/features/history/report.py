@@ -22,7 +22,6 @@ from pgdyno.features.history.changes import (
     HistoryChange,
     HistoryPoint,
     HistorySeries,
-    Separation,
     StudyHistory,
 )
 from pgdyno.report.document import Document, Section, Table
@@ -136,13 +135,11 @@ def _named(differences: Sequence[FileDifference]) -> str:
 
 
 def _difference(of: FileDifference) -> str:
-    return f"{of.name} ({_short(of.before)} → {_short(of.after)})"
-
-
-def _short(fact: str) -> str:
-    if not fact:
-        return "none"
-    return fact if len(fact) <= TEXT_MAX else f"{fact[: TEXT_MAX - 1]}…"
+    before, after = (
+        (fact if len(fact) <= TEXT_MAX else f"{fact[: TEXT_MAX - 1]}…") or "none"
+        for fact in (of.before, of.after)
+    )
+    return f"{of.name} ({before} → {after})"
 
 
 def history_sentences(history: StudyHistory) -> list[str]:
@@ -160,7 +157,13 @@ def history_sentences(history: StudyHistory) -> list[str]:
     ]
     changes = [text for _, text in sorted(found, key=lambda one: -one[0])]
     changes = changes or [_unchanged(history)]
-    return [*changes, new_series_sentence(history.separation)] if history.separation else changes
+    if (apart := history.separation) is None:
+        return changes
+    separation = (
+        f"{apart.file} starts a new series and does not continue that of {apart.before}: "
+        f"{_difference(apart.difference)}."
+    )
+    return [*changes, separation]
 
 
 def _unchanged(history: StudyHistory) -> str:
@@ -191,40 +194,28 @@ def ungated_metrics(report: HistoryReport, newest: int) -> list[str]:
     for history in _continuing(report, newest):
         for name in dict.fromkeys(series.key.name for series in history.series):
             gated = [of for of in history.series if of.key.name == name and of.key.is_change]
+            problem = ""
             if not gated:
-                found.append(
-                    f"{heading(history)}: {name} has only levels, which contain the drift of the machine: "
-                    "no file has a change from the baseline."
+                problem = (
+                    f"{name} has only levels, which contain the drift of the machine: no file has a change "
+                    "from the baseline."
                 )
             elif any(series.is_too_short for series in gated):
-                found.append(
-                    f"{heading(history)}: too few files to detect changes of {name}: "
-                    f"at least {_points_min(gated)} are needed."
-                )
+                least = _points_min(gated)
+                problem = f"too few files to detect changes of {name}: at least {least} are needed."
+            if problem:
+                found.append(f"{heading(history)}: {problem}")
     return found
 
 
 def _continuing(report: HistoryReport, newest: int) -> list[StudyHistory]:
     """Return the histories with one of the ``newest`` files of the directory; others have ended."""
-    ended = sorted(
-        point.created_unix_s
+    ended = [
+        {point.file: point.created_unix_s for series in history.series for point in series.points}
         for history in report.histories
-        for point in {p.file: p for series in history.series for p in series.points}.values()
-    )
-    since = ended[-newest:][0]
-    return [
-        history
-        for history in report.histories
-        if max(series.points[-1].created_unix_s for series in history.series) >= since
     ]
-
-
-def new_series_sentence(apart: Separation) -> str:
-    """Return why a file starts a new series, with the difference: ``window_s (20 → 40)``."""
-    return (
-        f"{apart.file} starts a new series and does not continue that of {apart.before}: "
-        f"{_difference(apart.difference)}."
-    )
+    since = sorted(at for of in ended for at in of.values())[-newest:][0]
+    return [history for history, of in zip(report.histories, ended, strict=True) if max(of.values()) >= since]
 
 
 def overview(history: StudyHistory) -> Table:
@@ -306,13 +297,22 @@ def awaiting_changes(report: HistoryReport, asked: Sequence[HistoryCondition], n
     ]
 
 
-def gate_outcome(met: Sequence[str], not_evaluable: Sequence[str], awaiting: Sequence[str]) -> GateOutcome:
-    """Return the outcome of a gate. A change that is not yet confirmed leaves it inconclusive."""
-    if met:
-        return GateOutcome.FAILED
-    if not_evaluable:
-        return GateOutcome.NOT_EVALUABLE
-    return GateOutcome.INCONCLUSIVE if awaiting else GateOutcome.PASSED
+def judge_history(report: HistoryReport, asked: Sequence[HistoryCondition], newest: int) -> HistoryGate:
+    """Return the result of the conditions ``asked``. A change that is not yet confirmed leaves it
+    inconclusive.
+    """
+    met = recent_changes(report, asked, newest)
+    not_evaluable, awaiting = ungated_metrics(report, newest), awaiting_changes(report, asked, newest)
+    outcome = (
+        GateOutcome.FAILED
+        if met
+        else GateOutcome.NOT_EVALUABLE
+        if not_evaluable
+        else GateOutcome.INCONCLUSIVE
+        if awaiting
+        else GateOutcome.PASSED
+    )
+    return HistoryGate(outcome, met, not_evaluable, awaiting)
 
 
 def _is_requested(change: HistoryChange, asked: Sequence[HistoryCondition]) -> bool:
