@@ -323,9 +323,15 @@ SLEWED_S_PER_S = 0.0005
 def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
     """Yield checks of counters between two times."""
     none = f"none {when}"
-    times = grown.throttled, grown.oom_kills
-    heat, killed = (_exceeds(n, 0) for n in times)  # throttling halves the speed of a core
-    yield _check("thermal throttling", heat, Code.THERMAL_THROTTLING, none, times=times[0] or 0, when=when)
+    throttled, killed = grown.throttled, grown.oom_kills
+    yield _check(
+        "thermal throttling",  # halves the speed of a core
+        _exceeds(throttled, 0),
+        Code.THERMAL_THROTTLING,
+        none,
+        times=throttled or 0,
+        when=when,
+    )
     moved = grown.swapped_bytes
     yield _check(
         "swapping",
@@ -335,7 +341,8 @@ def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
         moved=format_size(moved or 0),
         when=when,
     )
-    yield _check("OOM-killed processes", killed, Code.OUT_OF_MEMORY, none, times=times[1] or 0, when=when)
+    died = _exceeds(killed, 0)
+    yield _check("OOM-killed processes", died, Code.OUT_OF_MEMORY, none, times=killed or 0, when=when)
     yield _check(
         "CPU withheld by a limit",
         _exceeds(grown.limited_s, WITHHELD_SHARE_MAX * grown.elapsed_s),

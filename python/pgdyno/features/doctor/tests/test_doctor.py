@@ -82,20 +82,21 @@ def like(**changed: dict[str, Any]) -> MachineState:
     return replace(QUIET, **{part: replace(getattr(QUIET, part), **of) for part, of in changed.items()})
 
 
+def flushing(n: int, *times_s: float, kind: str = "ssd") -> MachineState:
+    """Return a machine with ``n`` flushes: their median, 99th percentile and maximum."""
+    return like(disk={"kind": kind, "syncs": FlushTimes(n, *times_s)})
+
+
+MIXED = {"governors": ("performance", "powersave")}
+BACKUP = {"others": 0.3, "busiest": (("backup", 0.25),)}
+TWO_NODES = like(processor={"nodes": 2}, memory={"numa_balancing": 1})
+
 DISTURBS: list[tuple[Code, Mapping[str, Parameter], MachineState]] = [
-    (
-        Code.GOVERNOR,
-        {"governor": "performance, powersave"},
-        like(processor={"governors": ("performance", "powersave")}),
-    ),
+    (Code.GOVERNOR, {"governor": "performance, powersave"}, like(processor=MIXED)),
     (Code.BOOST, {}, like(processor={"boost": True})),
     (Code.SMT, {}, like(processor={"smt": True})),
     (Code.VIRTUAL_MACHINE, {"hypervisor": "KVM"}, like(processor={"hypervisor": "KVM"})),
-    (
-        Code.NUMA,
-        {"nodes": 2, "settings": "numa_balancing 1, zone_reclaim_mode 0"},
-        like(processor={"nodes": 2}, memory={"numa_balancing": 1}),
-    ),
+    (Code.NUMA, {"nodes": 2, "settings": "numa_balancing 1, zone_reclaim_mode 0"}, TWO_NODES),
     (Code.ON_BATTERY, {}, like(processor={"on_battery": True})),
     (Code.THERMAL_THROTTLING, {"times": 3, "when": "now"}, like(load={"throttled": 3})),
     (Code.HUGE_PAGES, {}, like(memory={"huge_pages": "always"})),
@@ -105,11 +106,7 @@ DISTURBS: list[tuple[Code, Mapping[str, Parameter], MachineState]] = [
     (Code.SWAPPING, {"moved": "2 MB", "when": "now"}, like(load={"swapped_bytes": 2 * 2**20})),
     (Code.OUT_OF_MEMORY, {"times": 1, "when": "now"}, like(load={"oom_kills": 1})),
     (Code.MACHINE_STEAL, {"share": "3.0%"}, like(load={"steal": 0.03})),
-    (
-        Code.OTHER_LOAD,
-        {"share": "30.0%", "when": "now", "limit": "5%", "names": "backup 25.0%"},
-        like(load={"others": 0.3, "busiest": (("backup", 0.25),)}),
-    ),
+    (Code.OTHER_LOAD, {"share": "30.0%", "limit": "5%", "names": "backup 25.0%"}, like(load=BACKUP)),
     (Code.OTHER_LOAD, {"names": "short-lived processes"}, like(load={"others": 0.3, "busiest": ()})),
     (Code.PRESSURE, {"what": "CPU", "share": "11.0%"}, like(load={"pressure": {"cpu": 0.11}})),
     (Code.PRESSURE, {"what": "the disk", "share": "6.0%"}, like(load={"pressure": {"io": 0.06}})),
@@ -118,11 +115,7 @@ DISTURBS: list[tuple[Code, Mapping[str, Parameter], MachineState]] = [
     (Code.CPU_THROTTLED, {"withheld": "500 ms", "when": "now"}, like(load={"limited_s": 0.5})),
     (Code.MEMORY_LIMITED, {"limit": "2 GB", "of": "16 GB"}, like(limits={"memory_bytes": 2 * GB})),
     (Code.FILES_LIMITED, {"files": 256}, like(limits={"files": 256})),
-    (
-        Code.SLOW_CLOCK,
-        {"read_ns": 1200, "source": "hpet"},
-        like(clock={"source": "hpet", "read_ns": 1200.4}),
-    ),
+    (Code.SLOW_CLOCK, {"read_ns": 1200, "source": "hpet"}, like(clock={"source": "hpet", "read_ns": 1200.4})),
     (Code.CLOCK_SET, {"step": "-2 s", "when": "now"}, like(load={"clock_step_s": -2.0})),
     (Code.FILE_SYSTEM, {"file_system": "tmpfs"}, like(disk={"file_system": "tmpfs"})),
     (Code.FILE_SYSTEM, {"file_system": "overlay"}, like(disk={"file_system": "overlay"})),
@@ -130,18 +123,10 @@ DISTURBS: list[tuple[Code, Mapping[str, Parameter], MachineState]] = [
     (Code.FILE_SYSTEM, {"file_system": "fuse.sshfs"}, like(disk={"file_system": "fuse.sshfs"})),
     (Code.SPACE_SHORT, {"free": "1 GB"}, like(disk={"free_bytes": GB, "size_bytes": 10 * GB})),
     (Code.SPACE_SHORT, {"share": "4.0%"}, like(disk={"free_bytes": 4 * GB})),
-    (
-        Code.FLUSH_TOO_FAST,
-        {"median": "1.50 µs"},
-        like(disk={"syncs": FlushTimes(500, 1.5e-6, 2e-6, 1e-5)}),
-    ),
-    (
-        Code.FLUSH_TOO_FAST,
-        {"limit": "1 ms"},
-        like(disk={"kind": "rotational", "syncs": FlushTimes(500, 3e-4, 3e-4, 3e-4)}),
-    ),
-    (Code.FLUSH_SLOW, {"median": "30 ms"}, like(disk={"syncs": FlushTimes(20, 0.03, 0.05, 0.05)})),
-    (Code.FLUSH_UNEVEN, {"p99": "20 ms"}, like(disk={"syncs": FlushTimes(500, 3e-4, 0.02, 0.05)})),
+    (Code.FLUSH_TOO_FAST, {"median": "1.50 µs"}, flushing(500, 1.5e-6, 2e-6, 1e-5)),
+    (Code.FLUSH_TOO_FAST, {"limit": "1 ms"}, flushing(500, 3e-4, 3e-4, 3e-4, kind="rotational")),
+    (Code.FLUSH_SLOW, {"median": "30 ms"}, flushing(20, 0.03, 0.05, 0.05)),
+    (Code.FLUSH_UNEVEN, {"p99": "20 ms"}, flushing(500, 3e-4, 0.02, 0.05)),
 ]
 
 
@@ -262,9 +247,9 @@ BARELY_FINE = [
     like(load={"clock_step_s": 0.1}),
     like(load={"elapsed_s": 3600.0, "clock_step_s": 1.5}),  # slewed for an hour
     like(disk={"free_bytes": 5 * GB}),
-    like(disk={"kind": "nvme", "syncs": FlushTimes(500, 1.2e-5, 3e-5, 1e-4)}),  # capacitors
-    like(disk={"syncs": FlushTimes(500, 3e-4, 4e-3, 0.05)}),
-    like(disk={"syncs": FlushTimes(50, 3e-4, 0.02, 0.02)}),  # too few for a percentile
+    flushing(500, 1.2e-5, 3e-5, 1e-4, kind="nvme"),  # capacitors
+    flushing(500, 3e-4, 4e-3, 0.05),
+    flushing(50, 3e-4, 0.02, 0.02),  # too few for a percentile
 ]
 
 
