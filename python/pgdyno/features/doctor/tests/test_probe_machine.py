@@ -147,47 +147,32 @@ def test_memory_is_read_in_bytes_and_huge_pages_that_are_promised_are_not_free(t
     assert (found.huge_pages_total, found.huge_pages_free, found.huge_page_bytes) == (100, 35, 2 * 2**20)
 
 
-V1 = "4:memory:/a/b\n3:cpu,cpuacct:/a\n0::/\n"
-V2 = "0::/outer/inner\n"
+GROUPS = "sys/fs/cgroup"
+OUTER = f"{GROUPS}/outer"
+V1 = {"proc/self/cgroup": "4:memory:/a/b\n3:cpu,cpuacct:/a\n0::/\n"}
+V2 = {"proc/self/cgroup": "0::/outer/inner\n"}
+
+
+def quota(group: str, quota_us: int) -> dict[str, str]:
+    path = f"{GROUPS}/{group}/cpu.cfs"
+    return {f"{path}_quota_us": f"{quota_us}\n", f"{path}_period_us": "100000\n"}
+
+
+def memory(group: str, size_bytes: int) -> dict[str, str]:
+    return {f"{GROUPS}/memory/{group}/memory.limit_in_bytes": f"{size_bytes}\n"}
 
 
 @pytest.mark.parametrize(
     ("files", "cores", "size"),
     [
-        ({"proc/self/cgroup": V2}, None, None),
-        ({"proc/self/cgroup": V2, "sys/fs/cgroup/outer/cpu.max": "150000 100000\n"}, 1.5, None),
-        (
-            {
-                "proc/self/cgroup": V2,
-                "sys/fs/cgroup/outer/inner/cpu.max": "max 100000\n",
-                "sys/fs/cgroup/outer/cpu.max": "200000 100000\n",
-                "sys/fs/cgroup/outer/inner/memory.max": "max\n",
-                "sys/fs/cgroup/memory.max": "1000\n",
-            },
-            2.0,
-            1000,
-        ),
-        (
-            {
-                "proc/self/cgroup": V1,
-                "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_quota_us": "50000\n",
-                "sys/fs/cgroup/cpu,cpuacct/a/cpu.cfs_period_us": "100000\n",
-                "sys/fs/cgroup/memory/a/b/memory.limit_in_bytes": "9223372036854771712\n",
-                "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "2000\n",
-            },
-            0.5,
-            2000,
-        ),
-        (
-            {
-                "proc/self/cgroup": V1,
-                "sys/fs/cgroup/cpu/a/cpu.cfs_quota_us": "-1\n",
-                "sys/fs/cgroup/cpu/a/cpu.cfs_period_us": "100000\n",
-            },
-            None,
-            None,
-        ),
         ({}, None, None),
+        (V2, None, None),
+        (V2 | {f"{OUTER}/cpu.max": "150000 100000\n"}, 1.5, None),
+        (V2 | {f"{OUTER}/inner/cpu.max": "max 100000\n", f"{OUTER}/cpu.max": "200000 100000\n"}, 2.0, None),
+        (V2 | {f"{OUTER}/inner/memory.max": "max\n", f"{GROUPS}/memory.max": "1000\n"}, None, 1000),
+        (V1 | quota("cpu,cpuacct/a", 50_000), 0.5, None),
+        (V1 | quota("cpu/a", -1), None, None),
+        (V1 | memory("a/b", 9223372036854771712) | memory("a", 2000), None, 2000),
     ],
 )
 def test_the_tightest_limit_of_our_groups_counts(
@@ -199,14 +184,13 @@ def test_the_tightest_limit_of_our_groups_counts(
 
 def test_settings_are_chosen_for_the_limits_of_our_groups(tmp_path: Path) -> None:
     # As under `systemd-run --scope -p MemoryMax=947M`: our group has the limit, the root group has none.
-    group = "sys/fs/cgroup/outer/inner"
-    limits = {f"{group}/memory.max": "993001472\n", f"{group}/cpu.max": "50000 100000\n"}
-    found = machine_resources(tmp_path, tree(tmp_path, {"proc/self/cgroup": V2} | limits))
+    limits = {f"{OUTER}/inner/memory.max": "993001472\n", f"{OUTER}/inner/cpu.max": "50000 100000\n"}
+    found = machine_resources(tmp_path, tree(tmp_path, V2 | limits))
     assert (found.memory_bytes, found.cores) == (993001472, 1)
 
 
 def test_cgroups_are_searched_from_the_process_upwards(tmp_path: Path) -> None:
-    found = list(places(tree(tmp_path, {"proc/self/cgroup": V2}), "cpu"))
+    found = list(places(tree(tmp_path, V2), "cpu"))
     assert found == [f"/sys/fs/cgroup{path}" for path in ("/outer/inner", "/outer", "")]
 
 
@@ -221,8 +205,7 @@ def test_cgroups_are_searched_from_the_process_upwards(tmp_path: Path) -> None:
 def test_throttled_time_is_read_in_the_formats_of_both_cgroup_versions(
     tmp_path: Path, text: str, seconds: float | None
 ) -> None:
-    files = {"proc/self/cgroup": V2, "sys/fs/cgroup/outer/inner/cpu.stat": text}
-    assert throttled_s(tree(tmp_path, files)) == seconds
+    assert throttled_s(tree(tmp_path, V2 | {f"{OUTER}/inner/cpu.stat": text})) == seconds
 
 
 STAT = "cpu  {user} 0 0 {idle} 0 0 0 {steal} 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\n"
