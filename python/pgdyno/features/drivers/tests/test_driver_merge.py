@@ -37,82 +37,45 @@ def counts_of(found: list[tuple[str, int]]) -> dict[str, dict[str, int]]:
     return {kind: {**dict.fromkeys(COUNTS, 0), "ok": ok[kind]} for kind in KINDS}
 
 
+PLACE = {"slice": 0, "target": 0, "role": "measure"}
+
+
 def result_of(found: list[tuple[str, int]]) -> Event:
     """Return the result of an engine with these latencies."""
-    counts = counts_of(found)
+    counts, n = counts_of(found), len(found)
     kinds = {
         kind: {
             "counts": counts[kind],
-            "failures": {"40001": len(found)} if found else {},
+            "failures": {"40001": n} if found else {},
             "histograms": {"latency": bins_of([ns for of, ns in found if of == kind]), "lag": []},
         }
         for kind in KINDS
     }
-    target = {
-        "kinds": kinds,
-        "totals": counts,
-        "counters": {"new_orders": len(found)},
-        "connections_lost": 0,
-        "tally": {"drawn": {"payment": len(found)}, "c_id": [len(found), 1], "nurand_c": {"c_last": 7}},
-    }
-    driver = {
-        "cpu_ns": {"user": 10 * len(found), "system": 1},
-        "memory_peak_bytes": 5,
-        "wake_late_ns": {"p50": 1, "p99": len(found), "max": len(found)},
-        "threads": 1,
-        "io": "epoll",
-    }
-    return {
-        "event": "result",
-        "stopped": "done",
-        "lost": None,
-        "unfinished": [],
-        "left_out": [],
-        "targets": [target],
-        "driver": driver,
-    }
+    tally = {"drawn": {"payment": n}, "c_id": [n, 1], "nurand_c": {"c_last": 7}}
+    target = {"kinds": kinds, "totals": counts, "counters": {"new_orders": n}, "tally": tally}
+    used = {"cpu_ns": {"user": 10 * n, "system": 1}, "memory_peak_bytes": 5}
+    driver = {**used, "wake_late_ns": {"p50": 1, "p99": n, "max": n}, "threads": 1, "io": "epoll"}
+    ended = {"stopped": "done", "lost": None, "unfinished": [], "left_out": []}
+    return {"event": "result", **ended, "targets": [{**target, "connections_lost": 0}], "driver": driver}
 
 
 def slice_of(found: list[tuple[str, int]], drained_ns: int) -> Event:
-    return {
-        "event": "slice",
-        "slice": 0,
-        "target": 0,
-        "role": "measure",
-        "opened_ns": 0,
-        "counted_from_ns": 0,
-        "closed_ns": 3 * S,
-        "drained_ns": drained_ns,
-        "ended_by": "time",
-        "kinds": counts_of(found),
-        "driver_cpu_ns": {"user": 1, "system": 1},
-        "abandoned": 0,
-        "swap_ns": 0,
-    }
+    times = {"opened_ns": 0, "counted_from_ns": 0, "closed_ns": 3 * S, "drained_ns": drained_ns, "swap_ns": 0}
+    done = {"kinds": counts_of(found), "driver_cpu_ns": {"user": 1, "system": 1}, "abandoned": 0}
+    return {"event": "slice", **PLACE, **times, **done, "ended_by": "time"}
 
 
 def intervals_of(found: list[tuple[str, int]], late_ns: int, skipped: int | None) -> list[Event]:
     """Return the intervals of a slice of 3 s, reported late. Number ``skipped`` is part of the next."""
-    events, from_ns, rest = [], 0, list[tuple[str, int]]()
+    events, from_ns, rest = list[Event](), 0, list[tuple[str, int]]()
     for number in range(3):
         rest += found[number::3]
         if number == skipped:
             continue
-        to_ns = (number + 1) * S + late_ns
-        events.append(
-            {
-                "event": "interval",
-                "slice": 0,
-                "target": 0,
-                "role": "measure",
-                "from_ns": from_ns,
-                "to_ns": to_ns,
-                "kinds": counts_of(rest),
-                "latency_bins": bins_of([ns for _, ns in rest]),
-                "latency_ns": {},
-            }
-        )
-        from_ns, rest = to_ns, []
+        times = {"from_ns": from_ns, "to_ns": (number + 1) * S + late_ns}
+        done = {"kinds": counts_of(rest), "latency_bins": bins_of([ns for _, ns in rest]), "latency_ns": {}}
+        events.append({"event": "interval", **PLACE, **times, **done})
+        from_ns, rest = times["to_ns"], []
     return events
 
 

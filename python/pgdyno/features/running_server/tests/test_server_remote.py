@@ -106,10 +106,9 @@ def test_only_unlocked_copies_are_dropped(remote: Remote) -> None:
 
 def test_a_renamed_copy_of_a_trial_is_kept(remote: Remote, copy: TrialCopy) -> None:
     lose(copy)
+    rename = sql.SQL("alter database {} rename to found_interesting").format(sql.Identifier(copy.name))
     with remote.connect() as connection:
-        connection.execute(
-            sql.SQL("alter database {} rename to found_interesting").format(sql.Identifier(copy.name))
-        )
+        connection.execute(rename)
     remote.drop_what_nobody_holds()
     assert remote.has_database("found_interesting")
     remote.drop("found_interesting")
@@ -237,18 +236,15 @@ def test_a_running_server_reports_the_connection_limit_of_its_user(running_serve
             assert connections_max(connection) == most
 
 
-def test_too_many_clients_for_a_running_server_are_rejected_for_every_arm(
-    running_server: Server,
-) -> None:
+def test_too_many_clients_for_a_running_server_are_rejected_for_every_arm(running_server: Server) -> None:
     most = int(running_server.effective["max_connections"])
-    spec = running_server.conninfo()
-    arms = tuple(parse_arms([spec, spec]))
-    each = most // 2 - OWN_CONNECTIONS  # both arms together have exactly the available amount
-    require_connections(make_study(arms=arms, clients=each), {})
-    require_connections(make_study(arms=arms, clients=most - OWN_CONNECTIONS, schedule="blocks"), {})
-    for clients, schedule in ((each + 1, "slices"), (most - OWN_CONNECTIONS + 1, "blocks")):
+    arms = tuple(parse_arms([running_server.conninfo()] * 2))
+    # With slices both arms together have exactly the available amount.
+    for each, schedule in ((most // 2, "slices"), (most, "blocks")):
+        clients = each - OWN_CONNECTIONS
+        require_connections(make_study(arms=arms, clients=clients, schedule=schedule), {})
         with pytest.raises(UsageError, match=rf"^--clients: .*\({most}\), .*\({most}\): set it to"):
-            require_connections(make_study(arms=arms, clients=clients, schedule=schedule), {})
+            require_connections(make_study(arms=arms, clients=clients + 1, schedule=schedule), {})
 
 
 def test_databases_are_dropped_unless_a_running_pgdyno_uses_one(remote: Remote, copy: TrialCopy) -> None:
