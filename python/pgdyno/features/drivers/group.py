@@ -123,17 +123,16 @@ def packed(event: Event) -> Event:
         case "interval" if "latency_bins" in event:
             return {**event, "latency_bins": histogram(event["latency_bins"])}
         case "result":
-            return {**event, "targets": [_packed_target(target) for target in event["targets"]]}
+            return {**event, "targets": [{**of, "kinds": _packed(of["kinds"])} for of in event["targets"]]}
         case _:
             return event
 
 
-def _packed_target(target: dict[str, Any]) -> dict[str, Any]:
-    kinds = {
+def _packed(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    return {
         kind: {**of, "histograms": {name: histogram(bins) for name, bins in of["histograms"].items()}}
-        for kind, of in target["kinds"].items()
+        for kind, of in kinds.items()
     }
-    return {**target, "kinds": kinds}
 
 
 def added_bins(every: Iterable[Histogram]) -> Histogram:

@@ -202,13 +202,35 @@ class ConfirmedCut(Cut):
     confirmed_at: int
 
 
-@dataclass(frozen=True)
+@dataclass
 class SeriesChanges:
-    """Confirmed changes of a series, and one that awaits confirmation. ``level`` is that of the next one."""
+    """Confirmed changes of a growing series, and one that awaits confirmation. ``level`` is that of the next
+    one, and ``begin`` the index of the first value after the last confirmed change.
+    """
 
-    confirmed: Sequence[ConfirmedCut]
-    awaiting: Cut | None
-    level: float
+    confirmed: list[ConfirmedCut] = field(default_factory=list)
+    awaiting: Cut | None = None
+    level: float = 1.0
+    values: list[float] = field(default_factory=list)
+    begin: int = 0
+    newest: tuple[Cut, Cut] | None = None
+
+    def add(self, value: float) -> None:
+        """Add a value and test for a change since ``begin``."""
+        self.values.append(value)
+        self.newest = newest_changes(np.array(self.values[self.begin :]))
+
+    def judge(self) -> None:
+        """Confirm the change, or let it await confirmation."""
+        self.awaiting = None
+        if self.newest is None:
+            return
+        found, confirmed = (Cut(self.begin + cut.at, cut.p_value) for cut in self.newest)
+        if confirmed.p_value <= self.level:
+            self.confirmed.append(ConfirmedCut(confirmed.at, confirmed.p_value, len(self.values) - 1))
+            self.begin, self.newest = confirmed.at, None
+        elif found.p_value <= self.level:
+            self.awaiting = found
 
 
 def log_bayes_factors(values: Floats) -> tuple[Floats, Floats]:
@@ -278,34 +300,6 @@ def _p_value(log_factors: Floats) -> float:
     return math.exp(min(0.0, math.log(NIGHTS) - float(np.logaddexp.reduce(log_factors))))
 
 
-@dataclass
-class _Track:
-    """A series while it grows. ``begin`` is the index of the first value after its last confirmed change."""
-
-    values: list[float] = field(default_factory=list)
-    begin: int = 0
-    newest: tuple[Cut, Cut] | None = None
-    confirmed: list[ConfirmedCut] = field(default_factory=list)
-    awaiting: Cut | None = None
-
-    def add(self, value: float) -> None:
-        """Add a value and test for a change since ``begin``."""
-        self.values.append(value)
-        self.newest = newest_changes(np.array(self.values[self.begin :]))
-
-    def judge(self, level: float) -> None:
-        """Confirm the change, or let it await confirmation."""
-        self.awaiting = None
-        if self.newest is None:
-            return
-        found, confirmed = (Cut(self.begin + cut.at, cut.p_value) for cut in self.newest)
-        if confirmed.p_value <= level:
-            self.confirmed.append(ConfirmedCut(confirmed.at, confirmed.p_value, len(self.values) - 1))
-            self.begin, self.newest = confirmed.at, None
-        elif found.p_value <= level:
-            self.awaiting = found
-
-
 def detect_changes(values: Floats, confidence: float) -> list[SeriesChanges]:
     """Return the changes that tests after each night have confirmed, for each series.
 
@@ -314,20 +308,17 @@ def detect_changes(values: Floats, confidence: float) -> list[SeriesChanges]:
     series, on each night. So in 365 nights without a change the probability of any confirmed one is at most
     1 − confidence.
     """
-    tracks = [_Track() for _ in values]
-    levels = [1.0] * len(tracks)
+    series = [SeriesChanges() for _ in values]
     for night in values.T:
-        new = [(i, float(value)) for i, value in enumerate(night) if not math.isnan(value)]
-        for i, value in new:
-            tracks[i].add(value)
-        p_values = [track.newest[1].p_value if track.newest else None for track in tracks]
-        levels = [1 - of for of in holm_confidences(p_values, confidence)]
-        for i, _ in new:
-            tracks[i].judge(levels[i])
-    return [
-        SeriesChanges(track.confirmed, track.awaiting, level)
-        for track, level in zip(tracks, levels, strict=True)
-    ]
+        new = [(one, float(value)) for one, value in zip(series, night, strict=True) if not math.isnan(value)]
+        for one, value in new:
+            one.add(value)
+        p_values = [one.newest[1].p_value if one.newest else None for one in series]
+        for one, held in zip(series, holm_confidences(p_values, confidence), strict=True):
+            one.level = 1 - held
+        for one, _ in new:
+            one.judge()
+    return series
 
 
 @lru_cache(maxsize=256)
