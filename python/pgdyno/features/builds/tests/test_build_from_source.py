@@ -161,7 +161,9 @@ def test_two_requests_for_the_same_build_share_it(clone: Path, builds: SourceBui
     assert len(set(made)) == configured(clone) == 1
     # The programs contain their path: a build that was moved is made again.
     builds.builds_dir.rename(tmp_path / "moved")
-    assert SourceBuilds(tmp_path / "moved", print).cached() == []
+    moved = SourceBuilds(tmp_path / "moved", print)
+    assert moved.cached() == []
+    assert [moved.of_spec(f"git:{clone}")] == moved.cached()
 
 
 def archive_of(tree: Path, path: Path) -> Path:
