@@ -41,7 +41,7 @@ def test_an_existing_directory_is_not_used_for_a_new_search_and_a_damaged_one_no
     assert list(Path("d").iterdir()) == []
     Path("d/search.json").write_text('{"repository": 1}')
     assert "is damaged" in refusal("bisect --resume d", 1)
-    refusal(["bisect", "v0", "v2", "--directory", "new", "--minutes", "0"])
+    assert "--minutes" in refusal(command(repository, "--directory", "new", "--minutes", "0"))
     assert not Path("new").exists()
 
 
