@@ -78,11 +78,6 @@ impl<S: Store> Cache<S> {
         self.volatile.len() as u64
     }
 
-    /// The durable contents.
-    pub fn store(&self) -> &S {
-        &self.store
-    }
-
     /// Reads the latest contents, volatile or not.
     pub fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         self.store.read(offset, out)?;
@@ -282,12 +277,12 @@ mod tests {
             prop_assert_eq!(cache.volatile(), 0);
             let unit = if kind == Survivors::Torn { SECTOR_BYTES } else { PIECE_BYTES };
             for at in (0..SIZE).step_by(unit) {
-                let found = &cache.store()[at..at + unit];
+                let found = &cache.store[at..at + unit];
                 prop_assert!(found == &model.latest[at..at + unit] || found == &model.durable[at..at + unit]);
             }
             match kind {
-                Survivors::Nothing => prop_assert_eq!(cache.store(), &model.durable),
-                Survivors::All => prop_assert_eq!(cache.store(), &model.latest),
+                Survivors::Nothing => prop_assert_eq!(&cache.store, &model.durable),
+                Survivors::All => prop_assert_eq!(&cache.store, &model.latest),
                 _ => {}
             }
         }
@@ -300,7 +295,7 @@ mod tests {
             let model = run(&steps, &mut cache);
             cache.flush().expect("in memory");
             prop_assert_eq!(cache.cut(kind, seed).expect("in memory"), Cut::default());
-            prop_assert_eq!(cache.store(), &model.latest);
+            prop_assert_eq!(&cache.store, &model.latest);
         }
 
         #[test]
@@ -313,7 +308,7 @@ mod tests {
                     cache.write(piece * PIECE_BYTES as u64, &[piece as u8 + 1; PIECE_BYTES]).expect("in memory");
                 }
                 cache.cut(kind, seed).expect("in memory");
-                cache.store().clone()
+                cache.store.clone()
             };
             let before = image(&pieces);
             pieces.sort_unstable();
@@ -350,11 +345,11 @@ mod tests {
             cache.write(piece * PIECE_BYTES as u64, &[7; PIECE_BYTES]).expect("in memory");
         }
         cache.flush().expect_err("the second write is refused");
-        assert_eq!(cache.store().writes, [(0, 3 * PIECE_BYTES)]);
+        assert_eq!(cache.store.writes, [(0, 3 * PIECE_BYTES)]);
         assert_eq!((cache.volatile(), cache.order.len()), (1, 1));
         cache.store.writes_max = 2;
         cache.flush().expect("in memory");
-        assert_eq!(cache.store().writes[1], (5 * PIECE_BYTES as u64, PIECE_BYTES));
+        assert_eq!(cache.store.writes[1], (5 * PIECE_BYTES as u64, PIECE_BYTES));
         assert_eq!((cache.volatile(), cache.order.len()), (0, 0));
     }
 
@@ -365,8 +360,8 @@ mod tests {
         let mut cache = Cache::new(store, pieces);
         cache.write(0, &vec![9; pieces * PIECE_BYTES]).expect("in memory");
         cache.flush().expect("in memory");
-        assert_eq!(cache.store().writes, [(0, most), (most as u64, PIECE_BYTES)]);
-        assert!(cache.store().bytes.iter().all(|&byte| byte == 9));
+        assert_eq!(cache.store.writes, [(0, most), (most as u64, PIECE_BYTES)]);
+        assert!(cache.store.bytes.iter().all(|&byte| byte == 9));
     }
 
     fn many_pieces() -> Cache<Vec<u8>> {
@@ -398,6 +393,6 @@ mod tests {
         }
         assert_eq!(cache.volatile(), 2);
         cache.cut(Survivors::Nothing, 0).expect("in memory");
-        assert_eq!([cache.store()[0], cache.store()[PIECE_BYTES]], [9, 0]);
+        assert_eq!([cache.store[0], cache.store[PIECE_BYTES]], [9, 0]);
     }
 }

@@ -3,8 +3,10 @@
 //! [`cache`] is the pure model: writes are volatile until a flush, and a cut keeps none, all or some of them. [`disk`] adds faults and
 //! counters, [`filesystem`] serves the disk over FUSE, and [`serve`] is the process: a specification and commands in lines of JSON.
 
-pub mod cache;
-pub mod disk;
+mod cache;
+mod disk;
 mod filesystem;
 pub mod serve;
-pub mod store;
+mod store;
+
+pub use disk::monotonic_ns;

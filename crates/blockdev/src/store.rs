@@ -40,7 +40,8 @@ impl Store for File {
     }
 }
 
-/// An image in memory, for tests.
+/// An image in memory.
+#[cfg(test)]
 impl Store for Vec<u8> {
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
         out.copy_from_slice(&self[offset as usize..][..out.len()]);

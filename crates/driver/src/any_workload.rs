@@ -45,7 +45,6 @@ pub struct AnyWorkload(Box<dyn DynWorkload>);
 
 impl AnyWorkload {
     /// Wraps a workload.
-    #[must_use]
     pub fn new<W: Workload + 'static>(workload: W) -> Self {
         Self(Box::new(TypedWorkload { workload, tally: Mutex::default() }))
     }

@@ -106,7 +106,7 @@ impl ClientGroup {
 
     /// If the slice is closed and its last transaction has ended, removes it and returns the number of
     /// abandoned transactions.
-    pub fn take_drained(&self) -> Option<(Window, u32)> {
+    pub fn take_drained(&self) -> Option<u32> {
         let window = self.window.get()?;
         // A thread that was stopped may get both commands at once. Its clients still count what was due.
         let are_in_slice = self.called.get() + self.active.get() > 0;
@@ -120,7 +120,7 @@ impl ClientGroup {
             let each = Nanos(self.overtime.get().0 / u64::from(self.clients.max(1)));
             schedule.borrow_mut().pause(window.closes + each);
         }
-        Some((window, self.abandoned.get()))
+        Some(self.abandoned.get())
     }
 
     // ---- clients

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::any_workload::AnyWorkload;
-use super::event::{self, Events};
-use super::messages::{Command, ERRORS_MAX, Input, Report};
+use super::event_writer::{Events, by_name};
+use super::messages::{Command, ErrorCounts, Input, Report};
 use super::spec::{Role, Spec};
 use crate::record::Counts;
 use reactor::{Clock, KeptServer, Nanos, Sender};
@@ -86,8 +86,8 @@ pub struct Control<'a, 'e> {
     pub left_out: Vec<usize>,
     /// Whether the command to end the warm-up was received.
     pub is_warm: bool,
-    /// Number of forwarded errors, by target and SQLSTATE.
-    pub errors: Vec<(usize, Option<String>, u32)>,
+    /// Errors of all threads.
+    pub errors: ErrorCounts,
 }
 
 impl Control<'_, '_> {
@@ -214,7 +214,7 @@ impl Control<'_, '_> {
     fn summary(&self, target: usize) -> Value {
         let counts = &self.totals[target];
         let transactions: u64 = counts.iter().map(Counts::executed).sum();
-        let counters = event::by_name(self.workloads[target].workload().counters(), &self.counters[target]);
+        let counters = by_name(self.workloads[target].workload().counters(), &self.counters[target]);
         json!({"transactions": transactions, "counters": counters})
     }
 
@@ -283,13 +283,7 @@ impl Control<'_, '_> {
     }
 
     fn write_error(&mut self, target: usize, sqlstate: Option<&str>, message: &str) -> Result<(), Halt> {
-        let place = self.errors.iter().position(|(t, s, _)| (*t, s.as_deref()) == (target, sqlstate));
-        let place = place.unwrap_or_else(|| {
-            self.errors.push((target, sqlstate.map(str::to_owned), 0));
-            self.errors.len() - 1
-        });
-        self.errors[place].2 += 1;
-        if self.errors[place].2 > ERRORS_MAX {
+        if !self.errors.add(target, sqlstate) {
             return Ok(());
         }
         let kind = if sqlstate.is_some() { "server" } else { "connection" };

@@ -10,8 +10,8 @@
 //! | windows of slices, arrivals of an open loop | `schedule` |
 //! | commands to threads, reports from them | `messages` |
 //! | control thread | `control`, one `slice`, CPU partition: `cores`; a complete run: [`run`] |
-//! | specification and events | [`spec`], `event`; `docs/reference/engine-protocol.md` |
-//! | counters, histograms, intervals | [`record`] |
+//! | specification and events | `spec`, `event_writer`; `docs/reference/engine-protocol.md` |
+//! | counters, histograms, intervals | `record` |
 
 mod any_workload;
 mod client;
@@ -20,14 +20,14 @@ mod connector;
 mod control;
 mod cores;
 mod error;
-mod event;
+mod event_writer;
 mod messages;
 mod random;
-pub mod record;
+mod record;
 mod run;
 mod schedule;
 mod slice;
-pub mod spec;
+mod spec;
 mod worker;
 mod workload;
 
@@ -38,5 +38,6 @@ pub use any_workload::AnyWorkload;
 pub use error::{SpecificationError, WorkloadError};
 pub use messages::Input;
 pub use random::{Stream, derive_seed};
+pub use record::{HIGHEST, Histogram};
 pub use run::{End, ReadWorkload, WorkloadContext, run};
 pub use workload::{ClientId, Ending, Tally, User, Workload};

@@ -1,5 +1,7 @@
 //! Messages between the control thread and the worker threads: commands and reports.
 
+use std::collections::HashMap;
+
 use rustix::thread::CpuSet;
 
 use super::schedule::Window;
@@ -86,4 +88,17 @@ pub struct Drained {
 
 /// Maximum number of errors per SQLSTATE and target that a thread reports. The control thread has the same
 /// limit over all threads.
-pub const ERRORS_MAX: u32 = 20;
+const ERRORS_MAX: u32 = 20;
+
+/// Number of errors by target and SQLSTATE.
+#[derive(Default)]
+pub struct ErrorCounts(HashMap<(usize, Option<String>), u32>);
+
+impl ErrorCounts {
+    /// Counts an error. Returns whether it is to be reported.
+    pub fn add(&mut self, target: usize, sqlstate: Option<&str>) -> bool {
+        let count = self.0.entry((target, sqlstate.map(str::to_owned))).or_default();
+        *count += 1;
+        *count <= ERRORS_MAX
+    }
+}

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::any_workload::AnyWorkload;
 use super::control::{Control, Failure, Halt, Stopped};
 use super::error::{SpecificationError, WorkloadError};
-use super::event::{self, Events};
-use super::messages::{Command, Input, Report};
+use super::event_writer::{Events, by_kind, by_name, measured};
+use super::messages::{Command, ErrorCounts, Input, Report};
 use super::spec::{Driving, Spec, TargetSpec};
 use super::worker::{Target, ThreadResult, Workers};
 use crate::record::{Finished, Histogram};
@@ -136,7 +136,7 @@ impl Run<'_> {
             unfinished: Vec::new(),
             left_out: Vec::new(),
             is_warm: false,
-            errors: Vec::new(),
+            errors: ErrorCounts::default(),
         };
         let (halt, thread_results) = match self.spawn(&workers, &mut control, &sender) {
             Ok(done) => done,
@@ -229,8 +229,8 @@ impl Run<'_> {
         let target = |(index, record): (usize, &Finished)| {
             let workload = self.workloads[index].workload();
             let kinds = workload.kinds();
-            json!({"kinds": event::measured(&kinds, &record.measured), "totals": event::by_kind(&kinds, &record.totals),
-                "counters": event::by_name(workload.counters(), &record.counters), "connections_lost": record.connections_lost,
+            json!({"kinds": measured(&kinds, &record.measured), "totals": by_kind(&kinds, &record.totals),
+                "counters": by_name(workload.counters(), &record.counters), "connections_lost": record.connections_lost,
                 "tally": workload.tally()})
         };
         let targets: Vec<_> = merged.iter().enumerate().map(target).collect();

@@ -11,7 +11,7 @@ use super::any_workload::{DynWorkload, WorkloadThread};
 use super::client::{ClientContext, ClientEvent, ClientRules};
 use super::client_group::ClientGroup;
 use super::connector::Connector;
-use super::messages::{Command, Drained, ERRORS_MAX, Input, Report};
+use super::messages::{Command, Drained, ErrorCounts, Input, Report};
 use super::random::derive_seed;
 use super::schedule::Schedule;
 use super::spec::{Driving, Pacing};
@@ -78,11 +78,11 @@ impl Workers<'_> {
             .collect();
         let workload_threads: Vec<Box<dyn WorkloadThread + '_>> =
             self.targets.iter().map(|entry| entry.workload.workload_thread()).collect();
-        let known = RefCell::new(Vec::new());
+        let errors = RefCell::default();
         let used_before = Cell::default();
         let send = |report| drop(inputs.send(Input::Report(report))); // It only fails if the control thread has ended, and then so does this thread.
         let notify = |target: usize| {
-            let (groups, known, used_before) = (&groups, &known, &used_before);
+            let (groups, errors, used_before) = (&groups, &errors, &used_before);
             move |event| match event {
                 ClientEvent::Connected => send(Report::Connected(target)),
                 ClientEvent::Failed(stage, error) => send(Report::Failed { target, stage, error }),
@@ -94,7 +94,7 @@ impl Workers<'_> {
                 }
                 ClientEvent::Done => send(Report::Done { at: groups[target].now() }),
                 ClientEvent::Left => report_drained(target, &groups[target], used_before, &send),
-                ClientEvent::Error(error) => report_error(known, target, &error, &send),
+                ClientEvent::Error(error) => report_error(errors, target, &error, &send),
             }
         };
         let notifiers: Vec<_> = (0..groups.len()).map(notify).collect();
@@ -217,7 +217,7 @@ impl Target<'_> {
 }
 
 fn report_drained(target: usize, group: &ClientGroup, used_before: &Cell<Usage>, send: &impl Fn(Report)) {
-    if let Some((_, abandoned)) = group.take_drained() {
+    if let Some(abandoned) = group.take_drained() {
         let mut record = group.record.borrow_mut();
         let ended: u64 = record.totals().iter().map(|counts| counts.all).sum();
         assert_eq!(ended, record.begun, "every transaction that was begun has ended");
@@ -235,19 +235,10 @@ fn report_drained(target: usize, group: &ClientGroup, used_before: &Cell<Usage>,
     }
 }
 
-type Known = RefCell<Vec<(usize, Option<String>, u32)>>;
-
-/// Reports an error, unless [`ERRORS_MAX`] errors of its SQLSTATE have been reported.
-fn report_error(known: &Known, target: usize, error: &Error, send: &impl Fn(Report)) {
+/// Reports an error, unless enough of its SQLSTATE have been reported.
+fn report_error(errors: &RefCell<ErrorCounts>, target: usize, error: &Error, send: &impl Fn(Report)) {
     let sqlstate = error.sqlstate().map(|sqlstate| sqlstate.as_str().to_owned());
-    let mut known = known.borrow_mut();
-    let place = known.iter().position(|(t, s, _)| (*t, s) == (target, &sqlstate));
-    let place = place.unwrap_or_else(|| {
-        known.push((target, sqlstate.clone(), 0));
-        known.len() - 1
-    });
-    known[place].2 += 1;
-    if known[place].2 <= ERRORS_MAX {
+    if errors.borrow_mut().add(target, sqlstate.as_deref()) {
         send(Report::Error { target, sqlstate, message: error.to_string() });
     }
 }

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use driver::{SpecificationError, WorkloadError};
-use pgbench::workload::Pgbench;
-use sysbench::workload::Sysbench;
+use pgbench::Pgbench;
+use sysbench::Sysbench;
 
 /// The request.
 #[derive(Deserialize)]

@@ -5,9 +5,9 @@ use std::sync::mpsc;
 
 use driver::{AnyWorkload, Workload, WorkloadContext, WorkloadError};
 pub use driver::{End, Input};
-use pgbench::workload::Pgbench;
+use pgbench::Pgbench;
 use serde_json::Value;
-use sysbench::workload::Sysbench;
+use sysbench::Sysbench;
 use tpcc::Tpcc;
 
 use super::ledger::{Ledger, WithLedger};

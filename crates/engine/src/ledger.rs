@@ -11,7 +11,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use blockdev::disk::monotonic_ns;
+use blockdev::monotonic_ns;
 use driver::{ClientId, Ending, User, Workload, WorkloadError, derive_seed};
 use pgwire::frontend::{self, Format};
 use reactor::{Connection, Error, Nanos, Seen, TransactionStatus};

@@ -14,17 +14,16 @@ use pgwire::conninfo::Conninfo;
 use reactor::catch_termination;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sysbench::dataset::{OltpDataset, OltpTables};
-use sysbench::prepare::ScriptData;
-use tpcc::dataset::TpccTables;
-use tpcc::deviation::{Deviation, Deviations};
-use tpcc::sysbench_sql::SYSBENCH_WAREHOUSES_MAX;
+use sysbench::ScriptData;
+use sysbench::{OltpDataset, OltpTables};
+use tpcc::SYSBENCH_WAREHOUSES_MAX;
+use tpcc::TpccTables;
+use tpcc::{Deviation, Deviations};
 
 /// Maximum length of a specification or command.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Runs the command. Exit status: 0 loaded, 1 failed, 2 invalid specification.
-#[must_use]
 pub fn command(input: impl BufRead + Send + 'static, out: &mut dyn Write) -> ExitCode {
     match specified(input, out) {
         Ok(()) => ExitCode::SUCCESS,

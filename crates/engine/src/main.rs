@@ -65,8 +65,8 @@ fn version() -> ExitCode {
             "profile": if cfg!(debug_assertions) { "debug" } else { "release" },
             "target": env!("PGDYNO_TARGET"),
             "rustc": env!("PGDYNO_RUSTC"),
-            "dataset_format": {"tpcc": *tpcc::schema::FORMAT, "pgbench": *initialise::FORMAT,
-                "sysbench": *sysbench::dataset::FORMAT},
+            "dataset_format": {"tpcc": *tpcc::FORMAT, "pgbench": *initialise::FORMAT,
+                "sysbench": *sysbench::FORMAT},
         })
     );
     ExitCode::SUCCESS

@@ -16,12 +16,15 @@
 //! [`script::SCRIPT_BYTES_MAX`] bytes. `\sample` is an addition of the engine; pgdyno-pgbench does not know it.
 
 mod effort;
-pub mod expression;
+mod expression;
 pub mod initialise;
 pub mod random;
 pub mod run;
 pub mod script;
 pub mod session;
-pub mod value;
-pub mod variables;
-pub mod workload;
+mod value;
+mod variables;
+mod workload;
+
+pub use value::{leading_int, write_int};
+pub use workload::{Pgbench, ScriptChoice};

@@ -49,7 +49,6 @@ const NOBODY_AT_SOCKET: &str = "Is the server running locally and accepting conn
 const NOBODY_AT_HOST: &str = "Is the server running on that host and accepting TCP/IP connections?";
 
 /// Failed attempts, each with its host.
-#[must_use]
 pub fn attempts_text(attempts: &Attempts) -> String {
     attempts.0.iter().map(attempt_text).collect::<Vec<_>>().join("\n")
 }
@@ -111,7 +110,6 @@ fn refusal_text(error: &Error) -> String {
 /// Prompts on the terminal, or on standard error and standard input without one, as PostgreSQL's programs do.
 ///
 /// `None` at the end of the input.
-#[must_use]
 pub fn ask(prompt: &str) -> Option<String> {
     if let Ok(terminal) = OpenOptions::new().read(true).write(true).open("/dev/tty") {
         let _hidden = Hidden::new(&terminal);

@@ -13,23 +13,22 @@
 //! | connecting, passwords | [`connect`](mod@connect) |
 //! | messages, including the server's | [`log`], [`libpq`] |
 
-pub mod bench;
-pub mod client;
-pub mod connect;
-pub mod detail;
-pub mod files;
-pub mod getopt;
-pub mod initialise;
-pub mod libpq;
-pub mod log;
-pub mod options;
-pub mod record;
-pub mod report;
-pub mod run_config;
-pub mod setup;
+mod bench;
+mod client;
+mod connect;
+mod detail;
+mod files;
+mod getopt;
+mod initialise;
+mod libpq;
+mod log;
+mod options;
+mod record;
+mod report;
+mod setup;
 pub mod statistics;
 pub mod transaction_log;
-pub mod values;
+mod values;
 
 use std::env;
 use std::fmt::Display;
@@ -37,8 +36,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-pub use bench::Bench;
-use bench::{Results, Unfinished};
+use bench::{Bench, Results, Unfinished};
 use initialise::options::Initialisation;
 use log::{Log, Reported};
 use options::{Options, POSTGRESQL, Request};

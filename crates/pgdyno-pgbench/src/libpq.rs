@@ -12,7 +12,6 @@ const COLUMNS_MAX: usize = 60;
 const COLUMNS_BEHIND: usize = 10;
 
 /// Formats an error in several lines. `statement` is the text sent, if libpq would know it.
-#[must_use]
 pub fn error_text(error: &ServerError, statement: Option<&str>) -> String {
     text(error, statement, error.context.as_deref())
 }
@@ -89,7 +88,6 @@ fn width(c: char) -> usize {
 }
 
 /// An error of the operating system, as by C's strerror.
-#[must_use]
 pub fn system_text(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_owned()

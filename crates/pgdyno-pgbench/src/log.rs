@@ -60,13 +60,11 @@ impl Log {
 }
 
 /// Formats an error; one of the server in several lines, as libpq does without a statement.
-#[must_use]
 pub fn server_text(error: &Error) -> String {
     statement_text(error, None)
 }
 
 /// Formats an error; one of the server in several lines, as libpq does with the position in the statement.
-#[must_use]
 pub fn statement_text(error: &Error, statement: Option<&str>) -> String {
     match error {
         Error::Server(error) => libpq::error_text(error, statement),

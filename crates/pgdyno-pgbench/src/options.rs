@@ -156,13 +156,11 @@ pub fn read(arguments: &[String]) -> Result<Request, Refusal> {
 
 impl Options {
     /// Whether there is a built-in script, which needs pgbench's tables.
-    #[must_use]
     pub fn has_builtin(&self) -> bool {
         self.scripts.iter().any(|(source, _)| matches!(source, Source::Builtin(_)))
     }
 
     /// Whether the scale of custom scripts is not given.
-    #[must_use]
     pub fn scale_is_assumed(&self) -> bool {
         self.scale.is_none() && self.define.iter().all(|(name, _)| name != "scale")
     }

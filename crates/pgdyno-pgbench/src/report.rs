@@ -18,7 +18,6 @@ fn percent(part: u64, whole: u64) -> f64 {
 }
 
 /// The complete report.
-#[must_use]
 pub fn text(bench: &Bench, results: &Results) -> String {
     let total = results.record.total();
     let mut out = String::new();

@@ -2,8 +2,8 @@
 
 use std::num::IntErrorKind;
 
+use pgbench::leading_int;
 use pgbench::script::error::ScriptError;
-use pgbench::value::leading_int;
 
 use super::getopt::GetoptError;
 
@@ -25,7 +25,6 @@ pub fn integer_between(value: &str, option: &str, low: i32, high: i32) -> Result
 }
 
 /// The leading number of a text, as by C's `atof`; 0 without one.
-#[must_use]
 pub fn leading_double(value: &str) -> f64 {
     let text = value.trim_start();
     let mut ends = (0..=text.len()).rev().filter(|&end| text.is_char_boundary(end));
@@ -40,7 +39,6 @@ pub fn positive(value: &str, what: &str) -> Result<f64, Refusal> {
 
 /// An unsigned 64-bit number, as by C's `sscanf`: negative ones wrap around, and those out of range become the
 /// maximum.
-#[must_use]
 pub fn unsigned(value: &str) -> Option<u64> {
     let text = value.trim_start_matches([' ', '\t', '\n', '\x0b', '\x0c', '\r']);
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);

@@ -2,10 +2,10 @@
 
 use std::fs;
 
+use sysbench::RandomOptions;
 use sysbench::general;
 use sysbench::options::{OptionType, OptionValue};
-use sysbench::program::random_options;
-use sysbench::random::RandomOptions;
+use sysbench::random_options;
 
 /// A command line that cannot be used. The text is complete.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -100,7 +100,6 @@ impl Arguments {
     }
 
     /// The value of a general option.
-    #[must_use]
     pub fn value(&self, name: &str) -> OptionValue {
         let given = self.general.iter().rev().find(|(known, _)| known == name);
         match (general::find(name), given) {
@@ -111,13 +110,11 @@ impl Arguments {
     }
 
     /// The text of a general option, if it is given.
-    #[must_use]
     pub fn given(&self, name: &str) -> Option<&str> {
         self.general.iter().rev().find(|(known, _)| known == name).map(|(_, text)| text.as_str())
     }
 
     /// Whether a general option is on.
-    #[must_use]
     pub fn is_on(&self, name: &str) -> bool {
         self.value(name) == OptionValue::Bool(true)
     }

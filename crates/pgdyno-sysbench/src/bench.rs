@@ -58,7 +58,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Bench {
     /// A run that is yet to begin.
-    #[must_use]
     pub fn new(options: RunOptions, program: Arc<Program>, conninfo: Conninfo) -> Self {
         let clients = options.clients as usize;
         let records = shares(clients, threads(clients)).map(|share| Mutex::new(Record::new(share))).collect();

@@ -9,12 +9,12 @@
 //! | what is counted, and timed | [`record`] |
 //! | what is printed | [`report`], [`messages`] |
 
-pub mod arguments;
-pub mod bench;
-pub mod messages;
-pub mod record;
-pub mod report;
-pub mod run;
+mod arguments;
+mod bench;
+mod messages;
+mod record;
+mod report;
+mod run;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -14,8 +14,8 @@ pub struct Interval {
     pub events: u64,
     /// Their latencies, in ms.
     pub latencies: Histogram,
-    /// The shortest.
-    pub min: Nanos,
+    /// The shortest; the greatest number without events.
+    min: Nanos,
     /// The longest.
     pub max: Nanos,
     /// All of them together.
@@ -43,6 +43,11 @@ impl Interval {
         self.counts.merge(counts);
     }
 
+    /// The shortest latency; 0 without events.
+    pub fn min(&self) -> Nanos {
+        if self.events > 0 { self.min } else { Nanos::ZERO }
+    }
+
     /// Adds another thread's.
     pub fn merge(&mut self, other: &Self) {
         self.events += other.events;
@@ -67,7 +72,6 @@ pub struct Record {
 
 impl Record {
     /// The record of so many clients.
-    #[must_use]
     pub fn new(clients: usize) -> Self {
         Self { clients: vec![(0, Nanos::ZERO); clients], ..Self::default() }
     }
@@ -106,7 +110,6 @@ pub struct Arrivals {
 
 impl Arrivals {
     /// Arrivals from `start` on.
-    #[must_use]
     pub fn new(seed: u64, per_s: f64, start: Nanos) -> Self {
         Self { stream: Stream::new(seed), mean_ns: 1e9 / per_s, next: start.0 as f64, queue: VecDeque::new() }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use mlua::Table;
 use reactor::Nanos;
-use sysbench::{ScriptClient, ScriptError};
+use sysbench::ScriptClient;
 
 use super::arguments::RunOptions;
 use super::bench::Bench;
@@ -12,7 +12,6 @@ use super::messages::failed;
 use super::record::{Interval, Record};
 
 /// What is printed before the clients are initialized.
-#[must_use]
 pub fn preamble(options: &RunOptions) -> String {
     let mut text = "Running the test with following options:\n".to_owned();
     let _ = writeln!(text, "Number of threads: {}", options.clients);
@@ -77,7 +76,6 @@ fn seconds(s: u64) -> Nanos {
 
 impl<'a> Reporter<'a> {
     /// Reports of a run that began at `start`.
-    #[must_use]
     pub fn new(bench: &'a Bench, start: Nanos) -> Self {
         let start = start + seconds(bench.options.warmup_s);
         let every = bench.options.report_interval_s;
@@ -89,7 +87,6 @@ impl<'a> Reporter<'a> {
     }
 
     /// When the next report is due.
-    #[must_use]
     pub fn due(&self) -> Nanos {
         self.next_report.min(self.checkpoints.last().copied().unwrap_or(Nanos::MAX))
     }
@@ -163,9 +160,8 @@ impl<'a> Reporter<'a> {
         match main.state().hook(hook) {
             None => self.bench.message(&text()),
             Some(function) => {
-                if let Err(error) = call_hook(main, &function, stretch) {
-                    failed(hook, &error);
-                }
+                let called = stretch.table(main).and_then(|table| function.call::<()>(table));
+                called.unwrap_or_else(|error| failed(hook, &error.into()));
             }
         }
     }
@@ -237,9 +233,6 @@ impl<'a> Reporter<'a> {
 
 fn latency(interval: &Interval, percentile: u32) -> String {
     let ms = |time: Nanos| time.0 as f64 / 1e6;
-    let has_events = interval.events > 0;
-    let min = if has_events { ms(interval.min) } else { 0.0 };
-    let avg = if has_events { ms(interval.sum) / interval.events as f64 } else { 0.0 };
     let line = |name: &str, value: f64| format!("         {name:<31} {value:>12.2}\n");
     let suffix = match percentile {
         11..=13 => "th",
@@ -249,23 +242,16 @@ fn latency(interval: &Interval, percentile: u32) -> String {
         _ => "th",
     };
     let percentiles = if percentile > 0 {
-        line(
-            &format!("{percentile}{suffix} percentile:"),
-            interval.latencies.percentile(f64::from(percentile)),
-        )
+        let value = interval.latencies.percentile(f64::from(percentile));
+        line(&format!("{percentile}{suffix} percentile:"), value)
     } else {
         "         percentile stats:               disabled\n".to_owned()
     };
-    let max = line("max:", ms(interval.max));
-    [
-        "Latency (ms):\n".to_owned(),
-        line("min:", min),
-        line("avg:", avg),
-        max,
-        percentiles,
-        line("sum:", ms(interval.sum)),
-    ]
-    .concat()
+    let avg = line("avg:", ms(interval.sum) / interval.events.max(1) as f64);
+    let (min, max, sum) = (ms(interval.min()), ms(interval.max), ms(interval.sum));
+    let [min, max, sum] =
+        [("min:", min), ("max:", max), ("sum:", sum)].map(|(name, value)| line(name, value));
+    ["Latency (ms):\n", &min, &avg, &max, &percentiles, &sum].concat()
 }
 
 /// How evenly events and time are spread over the clients: average and standard deviation.
@@ -283,47 +269,35 @@ fn fairness(clients: &[(u64, Nanos)]) -> String {
     )
 }
 
-/// Calls a hook with the statistics.
-fn call_hook(
-    main: &mut ScriptClient,
-    hook: &mlua::Function,
-    stretch: &Stretch<'_>,
-) -> Result<(), ScriptError> {
-    let table = stretch.table(main).map_err(|error| ScriptError::Lua(sysbench::lua::message(&error)))?;
-    let called = hook.call::<()>(table);
-    called.map_err(|error| ScriptError::Lua(sysbench::lua::message(&error)))
-}
-
 impl Stretch<'_> {
+    /// The statistics as a hook of a script gets them.
     fn table(&self, main: &ScriptClient) -> mlua::Result<Table> {
         let (interval, counts) = (self.interval, &self.interval.counts);
-        let table = main.state().lua().create_table()?;
-        let s = |time: Nanos| time.as_s();
-        table.set("threads_running", if self.is_cumulative { 0 } else { self.clients })?;
-        table.set("time_total", self.total_s)?;
-        table.set("time_interval", self.interval_s)?;
-        table.set("events", interval.events)?;
-        table.set("reads", counts.reads)?;
-        table.set("writes", counts.writes)?;
-        table.set("other", counts.others)?;
-        table.set("errors", counts.errors())?;
-        table.set("reconnects", counts.reconnects)?;
-        table.set("latency_pct", interval.latencies.percentile(f64::from(self.percentile)) / 1e3)?;
+        let running = if self.is_cumulative { 0 } else { self.clients };
+        let mut fields = vec![
+            ("threads_running", running as f64),
+            ("time_total", self.total_s),
+            ("time_interval", self.interval_s),
+            ("events", interval.events as f64),
+            ("reads", counts.reads as f64),
+            ("writes", counts.writes as f64),
+            ("other", counts.others as f64),
+            ("errors", counts.errors() as f64),
+            ("reconnects", counts.reconnects as f64),
+            ("latency_pct", interval.latencies.percentile(f64::from(self.percentile)) / 1e3),
+        ];
         if self.is_cumulative {
-            let has_events = interval.events > 0;
-            table.set("latency_min", if has_events { s(interval.min) } else { 0.0 })?;
-            table.set("latency_max", s(interval.max))?;
-            table.set(
-                "latency_avg",
-                if has_events { s(interval.sum) / interval.events as f64 } else { 0.0 },
-            )?;
-            table.set("latency_sum", s(interval.sum))?;
+            fields.extend([
+                ("latency_min", interval.min().as_s()),
+                ("latency_max", interval.max.as_s()),
+                ("latency_avg", interval.sum.as_s() / interval.events.max(1) as f64),
+                ("latency_sum", interval.sum.as_s()),
+            ]);
         } else {
-            let (waiting, running) = self.queue.unwrap_or_default();
-            table.set("queue_length", waiting)?;
-            table.set("concurrency", running)?;
+            let (waiting, busy) = self.queue.unwrap_or_default();
+            fields.extend([("queue_length", waiting as f64), ("concurrency", busy as f64)]);
         }
-        Ok(table)
+        main.state().lua().create_table_from(fields)
     }
 }
 

@@ -33,12 +33,6 @@ impl SqlState {
         std::str::from_utf8(&self.0).unwrap_or("XX000")
     }
 
-    /// The class of the error: the first two characters.
-    #[must_use]
-    pub fn class(&self) -> &str {
-        &self.as_str()[..2]
-    }
-
     /// Whether an immediate retry of the same transaction may succeed.
     #[must_use]
     pub fn is_retryable(self) -> bool {

@@ -92,7 +92,6 @@ impl Error {
     }
 
     /// Whether it is a serialization failure or deadlock: the same transaction may succeed when retried.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         self.sqlstate().is_some_and(SqlState::is_retryable)
     }

@@ -97,7 +97,6 @@ impl ScriptClient {
     }
 
     /// What has been counted.
-    #[must_use]
     pub fn counts(&self) -> Counts {
         self.state.shared.counts.get()
     }
@@ -114,19 +113,16 @@ impl ScriptClient {
     }
 
     /// Whether the script has opened a connection.
-    #[must_use]
     pub fn has_connected(&self) -> bool {
         self.part.has_connected
     }
 
     /// The Lua state.
-    #[must_use]
     pub fn state(&self) -> &ScriptState {
         &self.state
     }
 
     /// Whether the script has a function of this name.
-    #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.state.find(name).is_some()
     }
@@ -284,9 +280,7 @@ impl Part {
         match outcome {
             Ok(Answer { rows, columns, kept, class }) => {
                 if let Some(class) = class {
-                    let mut counts = state.shared.counts.get();
-                    counts.add(class);
-                    state.shared.counts.set(counts);
+                    state.shared.count(|counts| counts.add(class));
                 }
                 let Some(kept) = kept else { return state.resume(coroutine, (true, rows, columns)) };
                 self.kept_bytes += kept.size_bytes();

@@ -78,25 +78,19 @@ impl Counts {
     /// What was counted since `before`.
     #[must_use]
     pub fn since(&self, before: &Self) -> Self {
-        let mut restarts = self.restarts;
-        restarts.iter_mut().zip(before.restarts).for_each(|(now, before)| *now -= before);
-        Self {
-            reads: self.reads - before.reads,
-            writes: self.writes - before.writes,
-            others: self.others - before.others,
-            restarts,
-            ignored: self.ignored - before.ignored,
-            reconnects: self.reconnects - before.reconnects,
-        }
+        self.with(before, |now, before| now - before)
     }
 
     /// Adds those of another client.
     pub fn merge(&mut self, other: &Self) {
-        self.reads += other.reads;
-        self.writes += other.writes;
-        self.others += other.others;
-        self.restarts.iter_mut().zip(other.restarts).for_each(|(mine, theirs)| *mine += theirs);
-        self.ignored += other.ignored;
-        self.reconnects += other.reconnects;
+        *self = self.with(other, |mine, theirs| mine + theirs);
+    }
+
+    fn with(&self, other: &Self, combined: impl Fn(u64, u64) -> u64) -> Self {
+        let mut values = self.values();
+        values.iter_mut().zip(other.values()).for_each(|(mine, theirs)| *mine = combined(*mine, theirs));
+        let [reads, writes, others, serialization, deadlock, duplicate, ignored, reconnects] = values;
+        let restarts = [serialization, deadlock, duplicate];
+        Self { reads, writes, others, restarts, ignored, reconnects }
     }
 }

@@ -70,19 +70,16 @@ const OPTIONS: [Row; 40] = [
 ];
 
 /// The options of a section.
-#[must_use]
 pub fn section(section: Section) -> Vec<Definition> {
     OPTIONS.iter().filter(|row| row.0 == section && row.1 != "test").map(definition).collect()
 }
 
 /// All options.
-#[must_use]
 pub fn definitions() -> Vec<Definition> {
     OPTIONS.iter().filter(|row| row.1 != "test").map(definition).collect()
 }
 
 /// The option of a name, which may have `_` for `-`.
-#[must_use]
 pub fn find(name: &str) -> Option<Definition> {
     let name = name.replace('_', "-");
     OPTIONS.iter().find(|row| row.1 == name).map(definition)

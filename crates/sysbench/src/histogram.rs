@@ -27,8 +27,8 @@ impl Histogram {
     }
 
     /// The histogram of latencies: 1024 bins from 1 µs to 100 s; values in ms.
-    #[must_use]
     #[allow(clippy::missing_panics_doc)] // The range is sound.
+    #[must_use]
     pub fn of_latencies() -> Self {
         Self::new(1024, 0.001, 100_000.0).expect("a sound range")
     }

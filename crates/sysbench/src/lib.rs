@@ -14,25 +14,29 @@
 
 mod client;
 pub mod counts;
-pub mod dataset;
+mod dataset;
 pub mod general;
 mod histogram;
 mod links;
-pub mod lua;
+mod lua;
 pub mod options;
-pub mod prepare;
-pub mod program;
-pub mod random;
-pub mod session;
+mod prepare;
+mod program;
+mod random;
+mod session;
 mod sources;
 pub mod stock;
-pub mod workload;
+mod workload;
 
 pub use client::{EventEnd, ScriptClient};
+pub use dataset::{FORMAT, OltpDataset, OltpTables};
 pub use histogram::Histogram;
-pub use links::{Connections, EventLoop, Links, NoLinks, Place};
-pub use program::{Limits, Output, Program, ProgramError, ScriptError};
+pub use links::{Connections, EventLoop, Place};
+pub use prepare::ScriptData;
+pub use program::{Program, ScriptError, random_options};
+pub use random::RandomOptions;
 pub use sources::Sources;
+pub use workload::Sysbench;
 
 /// The version of sysbench whose behavior this follows, as scripts see it.
 pub const SYSBENCH_VERSION: &str = "1.0.20";

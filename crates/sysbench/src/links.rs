@@ -1,7 +1,5 @@
 //! Where the connections of a script come from.
 
-use std::cell::Cell;
-
 use super::counts::Counts;
 use pgwire::conninfo::Conninfo;
 use reactor::{Connection, Error, Reactor};
@@ -14,29 +12,12 @@ pub trait Links {
     /// The connection of a number, while it is open.
     fn link(&mut self, number: u32) -> Option<&mut Connection>;
     /// Ends a connection.
-    async fn disconnect(&mut self, number: u32) -> Result<(), Error>;
-    /// What a script that has its own loop asks: 0 whether there is another event, 1 begins it, 2 ends it.
-    /// `counts`: what the script has counted so far.
-    async fn event(&mut self, what: u32, counts: &Counts) -> bool;
-}
-
-/// No connections: for scripts that are only loaded.
-pub struct NoLinks;
-
-impl Links for NoLinks {
-    async fn connect(&mut self) -> Result<u32, Error> {
-        Err(Error::Workload("there is no server to connect to".to_owned()))
-    }
-
-    fn link(&mut self, _: u32) -> Option<&mut Connection> {
-        None
-    }
-
-    async fn disconnect(&mut self, _: u32) -> Result<(), Error> {
+    async fn disconnect(&mut self, _number: u32) -> Result<(), Error> {
         Ok(())
     }
-
-    async fn event(&mut self, _: u32, _: &Counts) -> bool {
+    /// What a script that has its own loop asks: 0 whether there is another event, 1 begins it, 2 ends it.
+    /// `counts`: what the script has counted so far.
+    async fn event(&mut self, _what: u32, _counts: &Counts) -> bool {
         false
     }
 }
@@ -63,27 +44,23 @@ pub struct Connections<'a> {
     place: Place<'a>,
     open: Vec<Option<Connection>>,
     events: Option<&'a dyn EventLoop>,
-    /// Whether any was opened.
-    pub has_connected: Cell<bool>,
 }
 
 impl<'a> Connections<'a> {
     /// None yet. `events`: those of a script with its own loop.
     #[must_use]
     pub fn new(place: Place<'a>, events: Option<&'a dyn EventLoop>) -> Self {
-        Self { place, open: Vec::new(), events, has_connected: Cell::new(false) }
+        Self { place, open: Vec::new(), events }
     }
 
     /// Takes the connections of another one.
     pub fn take_over(&mut self, other: &mut Connections<'_>) {
         self.open = std::mem::take(&mut other.open);
-        self.has_connected.set(other.has_connected.get());
     }
 }
 
 impl Links for Connections<'_> {
     async fn connect(&mut self) -> Result<u32, Error> {
-        self.has_connected.set(true);
         let Place { reactor, conninfo, on_refusal } = self.place;
         let connection = Box::pin(Connection::connect(reactor, conninfo)).await.inspect_err(on_refusal)?;
         self.open.push(Some(connection));

@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::options::{Definition, OptionType, OptionValue};
 use super::random::{Distribution, DistributionError, Random, RandomOptions, Xoroshiro, seeds};
 use super::sources::Sources;
-use super::stock;
 use reactor::{Error, Shared};
 
 /// Takes what a script prints.
@@ -101,7 +100,6 @@ pub struct Program {
 
 impl Program {
     /// The program of a script for so many clients, without options of its own.
-    #[must_use]
     pub fn new(name: &str, text: &str, sources: Sources, clients: u32, seed: u32, output: Output) -> Self {
         Self {
             name: name.to_owned(),
@@ -118,13 +116,6 @@ impl Program {
             report: None,
             shell: Shared::default(),
         }
-    }
-
-    /// One of sysbench's own scripts.
-    #[must_use]
-    pub fn stock(name: &str, clients: u32, seed: u32, output: Output) -> Option<Self> {
-        let text = stock::text(name)?;
-        Some(Self::new(&format!("{name}.lua"), text, Sources::default(), clients, seed, output))
     }
 
     /// The random numbers of a client.

@@ -9,7 +9,7 @@ use super::counts::Class;
 use super::lua::Rows;
 use super::random::Xoroshiro;
 use pgwire::backend::Message;
-use pgwire::frontend::{self, Format, Target};
+use pgwire::frontend::{self, Format};
 use reactor::{Connection, Error, Seen};
 
 const INT8: u32 = 20;
@@ -62,7 +62,6 @@ pub async fn prepare(
 }
 
 /// The OID of a parameter's type, by sysbench's number (`sysbench.sql.type`); 0: the server infers it.
-#[must_use]
 pub fn type_oid(number: u32) -> u32 {
     match number {
         1..=4 => INT8,
@@ -73,7 +72,6 @@ pub fn type_oid(number: u32) -> u32 {
 }
 
 /// The name of a statement, for which sysbench draws two of the client's random numbers.
-#[must_use]
 pub fn statement_name(bits: &mut Xoroshiro) -> String {
     let [second, first] = [(); 2].map(|()| bits.next_u64() as i32);
     format!("sbstmt{first}{second}")
@@ -112,7 +110,7 @@ pub async fn execute<'a>(
     frontend::bind_text(out, &prepared.name, prepared.parameters, Format::Binary, |out, place| {
         append(out, value(place))
     })?;
-    frontend::describe(out, Target::Portal(""))?;
+    frontend::describe(out);
     frontend::execute(out, "", 0)?;
     frontend::sync(out);
     connection.flush().await?;
@@ -147,7 +145,7 @@ async fn read(connection: &mut Connection, keep: bool) -> Result<Answer, Error> 
     loop {
         match connection.next().await? {
             Message::RowDescription(fields) => {
-                answer.columns = Some(fields.iter().count() as u32);
+                answer.columns = Some(fields.names().count() as u32);
                 answer.class = Some(Class::Read);
                 answer.rows = 0;
                 rows = keep.then(Rows::default);

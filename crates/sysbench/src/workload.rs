@@ -205,14 +205,6 @@ impl Links for Borrowed<'_> {
     fn link(&mut self, number: u32) -> Option<&mut Connection> {
         (number == 0).then_some(&mut *self.connection)
     }
-
-    async fn disconnect(&mut self, _: u32) -> Result<(), Error> {
-        Ok(())
-    }
-
-    async fn event(&mut self, _: u32, _: &Counts) -> bool {
-        false
-    }
 }
 
 impl From<ScriptError> for Error {

@@ -50,7 +50,6 @@ pub struct Database {
 
 impl Database {
     /// Creates the database of a test; `None` without `PGDYNO_TEST_PG_BIN`.
-    #[must_use]
     pub fn create(test: &str) -> Option<Self> {
         static SHARED: OnceLock<Option<&'static Server>> = OnceLock::new();
         Some(Self::create_on((*SHARED.get_or_init(|| Server::start("shared")))?, test))
@@ -90,7 +89,6 @@ pub struct Server {
 
 impl Server {
     /// Starts a server for a test; `None` without `PGDYNO_TEST_PG_BIN`.
-    #[must_use]
     pub fn start(name: &str) -> Option<&'static Self> {
         let Some(bin) = env::var_os("PGDYNO_TEST_PG_BIN").map(PathBuf::from) else {
             eprintln!("skipped: PGDYNO_TEST_PG_BIN names no PostgreSQL");

@@ -21,13 +21,11 @@ macro_rules! deviations {
             pub const ALL: &[Self] = &[$(Self::$variant),+];
 
             /// Its name in specifications.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name),+ }
             }
 
             /// Whether the data of a load depend on it.
-            #[must_use]
             pub const fn changes_data(self) -> bool {
                 match self { $(Self::$variant => $changes_data),+ }
             }

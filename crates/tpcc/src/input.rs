@@ -28,7 +28,6 @@ pub struct Desk {
 impl Desk {
     /// The desk of client `client` of `clients`: warehouses in turn if there are enough clients, or else spread
     /// evenly; districts in turn within a warehouse.
-    #[must_use]
     pub fn new(client: u32, clients: u32, warehouses: u32, constants: Constants) -> Self {
         let (warehouse, district) = if clients >= warehouses {
             (client % warehouses, client / warehouses % DISTRICTS)
@@ -122,7 +121,6 @@ impl Name {
     }
 
     /// The letters.
-    #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.letters[..self.length]
     }
@@ -142,7 +140,6 @@ impl Customer {
     }
 
     /// The number, where it is known.
-    #[must_use]
     pub fn id(&self) -> Option<i32> {
         match self {
             Self::Id(id) | Self::Literal(_, id) => Some(*id),
@@ -151,7 +148,6 @@ impl Customer {
     }
 
     /// The name, where it is known.
-    #[must_use]
     pub fn name(&self) -> Option<&[u8]> {
         match self {
             Self::Id(_) => None,
@@ -220,19 +216,16 @@ impl NewOrder {
     }
 
     /// Item numbers, by line.
-    #[must_use]
     pub fn items(&self) -> &[i32] {
         &self.items[..self.lines]
     }
 
     /// Supplying warehouses, by line.
-    #[must_use]
     pub fn supplies(&self) -> &[i32] {
         &self.supplies[..self.lines]
     }
 
     /// Quantities, by line.
-    #[must_use]
     pub fn quantities(&self) -> &[i16] {
         &self.quantities[..self.lines]
     }
@@ -299,7 +292,6 @@ pub enum Input {
 
 impl Input {
     /// Draws a transaction of a kind.
-    #[must_use]
     pub fn draw(kind: Kind, desk: &Desk, stream: &mut Stream) -> Self {
         match kind {
             Kind::NewOrder => Self::NewOrder(NewOrder::draw(desk, stream)),
@@ -314,7 +306,6 @@ impl Input {
     }
 
     /// Its kind.
-    #[must_use]
     pub fn kind(&self) -> Kind {
         match self {
             Self::NewOrder(_) => Kind::NewOrder,

@@ -13,19 +13,23 @@
 //! | tables and statements of sysbench-tpcc | `sysbench_sql` |
 //! | what the driver sees of it | [`workload`], [`terminal`]; what it counts: [`tally`] |
 
-pub mod dataset;
-pub mod deviation;
-pub mod input;
-pub mod mix;
-pub mod population;
+mod dataset;
+mod deviation;
+mod input;
+mod mix;
+mod population;
 mod procedures;
-pub mod random;
-pub mod schema;
-pub mod specification;
+mod random;
+mod schema;
+mod specification;
 mod statements;
-pub mod sysbench_sql;
-pub mod tally;
-pub mod terminal;
-pub mod workload;
+mod sysbench_sql;
+mod tally;
+mod terminal;
+mod workload;
 
+pub use dataset::TpccTables;
+pub use deviation::{Deviation, Deviations};
+pub use schema::FORMAT;
+pub use sysbench_sql::SYSBENCH_WAREHOUSES_MAX;
 pub use workload::Tpcc;

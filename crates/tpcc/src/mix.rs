@@ -62,7 +62,6 @@ pub struct Weights {
 
 impl MixSpecification {
     /// What is wrong with it.
-    #[must_use]
     pub fn problem(&self) -> Option<&'static str> {
         let Self::Weights(weights) = self else { return None };
         let shares = weights.shares();
@@ -95,7 +94,6 @@ pub enum Mix {
 
 impl Mix {
     /// The mix of a client.
-    #[must_use]
     pub fn new(specification: MixSpecification) -> Self {
         match specification {
             MixSpecification::Deck(DeckName::Deck) => {

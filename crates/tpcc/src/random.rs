@@ -62,7 +62,6 @@ pub struct Stream {
 
 impl Stream {
     /// The stream of `purpose` and `ids` under `seed`. Different arguments give unrelated streams.
-    #[must_use]
     pub fn new(seed: u64, purpose: Purpose, ids: &[u64]) -> Self {
         let start = mix(mix(seed) ^ purpose as u64);
         let state = ids.iter().fold(start, |state, id| mix(state ^ id.wrapping_mul(GOLDEN_GAMMA)));
@@ -224,13 +223,11 @@ pub const A_ITEM: u32 = 8191;
 pub const C_LAST_CONSTANT: u32 = 123;
 
 /// The constant of the last names in a population made with `seed`.
-#[must_use]
 pub fn c_load(seed: u64) -> u32 {
     Stream::new(seed, Purpose::LoadConstants, &[]).uniform(0, A_C_LAST)
 }
 
 /// The constants of a run with `seed` on a population whose last names were made with `c_load`.
-#[must_use]
 pub fn run_constants(seed: u64, c_load: u32) -> Constants {
     let mut stream = Stream::new(seed, Purpose::RunConstants, &[]);
     let c_last = loop {

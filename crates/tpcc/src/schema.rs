@@ -18,7 +18,6 @@ pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
 });
 
 /// The format of a dataset with deviations: their names follow the digest, and then the number of sets of tables.
-#[must_use]
 pub fn format_with(of_data: Deviations, sets: u32) -> String {
     let names = if of_data == Deviations::NONE { String::new() } else { format!("+{of_data}") };
     let sets = if sets == 1 { String::new() } else { format!(",table-sets={sets}") };
@@ -42,7 +41,6 @@ pub const FOREIGN_KEYS: [&str; 11] = [
 
 /// Creates the routines with deviations as temporary functions of a session, so that the dataset stays as it is; empty
 /// if they are those of the dataset.
-#[must_use]
 pub fn temporary_routines(deviations: Deviations) -> Vec<String> {
     let changed = |sql: &'static str| deviations.render(sql) != Deviations::NONE.render(sql);
     if !ROUTINES.iter().any(|(_, create)| changed(create)) {
@@ -52,7 +50,6 @@ pub fn temporary_routines(deviations: Deviations) -> Vec<String> {
 }
 
 /// SQL that names the routines, with those of the session.
-#[must_use]
 pub fn temporary(sql: &str) -> String {
     sql.replace("tpcc_", "pg_temp.tpcc_")
 }
@@ -63,50 +60,64 @@ pub const CREATE_MARK: &str = include_str!("sql/table/pgdyno_dataset.sql");
 
 /// The server-side routines, name and statement, in an order that they can be created in.
 pub const ROUTINES: [(&str, &str); 7] = [
-    ("tpcc_customer_by_name", include_str!("sql/routine/customer_by_name.sql")),
-    ("tpcc_order_lines_one_by_one", include_str!("sql/routine/order_lines_one_by_one.sql")),
-    ("tpcc_new_order", include_str!("sql/routine/new_order.sql")),
-    ("tpcc_payment", include_str!("sql/routine/payment.sql")),
-    ("tpcc_order_status", include_str!("sql/routine/order_status.sql")),
-    ("tpcc_delivery", include_str!("sql/routine/delivery.sql")),
-    ("tpcc_stock_level", include_str!("sql/routine/stock_level.sql")),
+    ("tpcc_customer_by_name", include_str!("sql/procedures/customer_by_name.sql")),
+    ("tpcc_order_lines_one_by_one", include_str!("sql/procedures/order_lines_one_by_one.sql")),
+    ("tpcc_new_order", include_str!("sql/procedures/new_order.sql")),
+    ("tpcc_payment", include_str!("sql/procedures/payment.sql")),
+    ("tpcc_order_status", include_str!("sql/procedures/order_status.sql")),
+    ("tpcc_delivery", include_str!("sql/procedures/delivery.sql")),
+    ("tpcc_stock_level", include_str!("sql/procedures/stock_level.sql")),
+];
+
+/// What a table consists of.
+struct Definition {
+    name: &'static str,
+    create: &'static str,
+    indexes: &'static [&'static str],
+    /// Bytes on disk of a row and its index entries, as PostgreSQL 15 has them after a load of two warehouses.
+    row_bytes: u64,
+}
+
+macro_rules! definition {
+    ($name:literal, [$($index:literal),*], $row_bytes:expr) => {
+        Definition {
+            name: $name,
+            create: include_str!(concat!("sql/table/", $name, ".sql")),
+            indexes: &[$(include_str!(concat!("sql/index/", $index, ".sql"))),*],
+            row_bytes: $row_bytes,
+        }
+    };
+}
+
+/// In the order of [`TABLES`].
+const DEFINITIONS: [Definition; 9] = [
+    definition!("order_line", ["order_line_key"], 93 + 32),
+    definition!("stock", ["stock_key"], 342 + 23),
+    definition!("customer", ["customer_key", "customer_name"], 608 + 91),
+    definition!("history", [], 80),
+    definition!("orders", ["orders_key", "orders_customer"], 60 + 64),
+    definition!("item", ["item_key"], 106 + 23),
+    definition!("new_order", ["new_order_key"], 45 + 32),
+    definition!("district", ["district_key"], 130 + 30),
+    definition!("warehouse", ["warehouse_key"], 110 + 30),
 ];
 
 impl Table {
+    fn definition(self) -> &'static Definition {
+        &DEFINITIONS[self as usize]
+    }
+
     /// Its name in the database.
-    #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Self::OrderLine => "order_line",
-            Self::Stock => "stock",
-            Self::Customer => "customer",
-            Self::History => "history",
-            Self::Orders => "orders",
-            Self::Item => "item",
-            Self::NewOrder => "new_order",
-            Self::District => "district",
-            Self::Warehouse => "warehouse",
-        }
+        self.definition().name
     }
 
     /// The statement that creates it, without indexes.
-    #[must_use]
     pub fn create(self) -> &'static str {
-        match self {
-            Self::OrderLine => include_str!("sql/table/order_line.sql"),
-            Self::Stock => include_str!("sql/table/stock.sql"),
-            Self::Customer => include_str!("sql/table/customer.sql"),
-            Self::History => include_str!("sql/table/history.sql"),
-            Self::Orders => include_str!("sql/table/orders.sql"),
-            Self::Item => include_str!("sql/table/item.sql"),
-            Self::NewOrder => include_str!("sql/table/new_order.sql"),
-            Self::District => include_str!("sql/table/district.sql"),
-            Self::Warehouse => include_str!("sql/table/warehouse.sql"),
-        }
+        self.definition().create
     }
 
     /// Its columns in the order in which the population has them, with commas.
-    #[must_use]
     pub fn columns(self) -> String {
         let lines = self.create().lines().filter_map(|line| line.strip_prefix("    "));
         let mut names: Vec<_> = lines.filter_map(|line| line.split_whitespace().next()).collect();
@@ -116,44 +127,14 @@ impl Table {
 
     /// The statements that create its primary key and further index.
     pub fn indexes(self) -> impl Iterator<Item = &'static str> {
-        self.index_texts().iter().copied()
+        self.definition().indexes.iter().copied()
     }
 
-    fn index_texts(self) -> &'static [&'static str] {
-        match self {
-            Self::OrderLine => &[include_str!("sql/index/order_line_key.sql")],
-            Self::Stock => &[include_str!("sql/index/stock_key.sql")],
-            Self::Customer => {
-                &[include_str!("sql/index/customer_key.sql"), include_str!("sql/index/customer_name.sql")]
-            }
-            Self::History => &[],
-            Self::Orders => {
-                &[include_str!("sql/index/orders_key.sql"), include_str!("sql/index/orders_customer.sql")]
-            }
-            Self::Item => &[include_str!("sql/index/item_key.sql")],
-            Self::NewOrder => &[include_str!("sql/index/new_order_key.sql")],
-            Self::District => &[include_str!("sql/index/district_key.sql")],
-            Self::Warehouse => &[include_str!("sql/index/warehouse_key.sql")],
-        }
-    }
-
-    /// Bytes on disk of `rows` rows and their indexes, as PostgreSQL 15 has them after a load of two
-    /// warehouses, plus the first pages and the free-space and visibility maps, which outweigh a small table.
-    #[must_use]
+    /// Bytes on disk of `rows` rows and their indexes, plus the first pages and the free-space and visibility
+    /// maps, which outweigh a small table.
     pub fn bytes_estimated(self, rows: u64) -> u64 {
         const SMALL_TABLE_BYTES: u64 = 80 << 10;
-        let bytes_per_row = match self {
-            Self::OrderLine => 93 + 32,
-            Self::Stock => 342 + 23,
-            Self::Customer => 608 + 91,
-            Self::History => 80,
-            Self::Orders => 60 + 64,
-            Self::Item => 106 + 23,
-            Self::NewOrder => 45 + 32,
-            Self::District => 130 + 30,
-            Self::Warehouse => 110 + 30,
-        };
-        rows * bytes_per_row + SMALL_TABLE_BYTES
+        rows * self.definition().row_bytes + SMALL_TABLE_BYTES
     }
 }
 

@@ -82,7 +82,6 @@ pub enum Isolation {
 
 impl Isolation {
     /// As SQL has it.
-    #[must_use]
     pub fn sql(self) -> &'static str {
         match self {
             Self::ReadCommitted => "read committed",

@@ -83,7 +83,6 @@ impl Tally {
     }
 
     /// As `docs/reference/engine-protocol.md` has it.
-    #[must_use]
     pub fn value(&self) -> Value {
         let drawn = KINDS.iter().zip(self.drawn).map(|(kind, n)| ((*kind).to_owned(), json!(n)));
         let c = self.constants;

@@ -73,16 +73,10 @@ impl Terminal {
             Err(_) if of_data.has(Deviation::SysbenchSql) => {
                 return Ok((transactions::count_warehouses(connection, sets).await?, 0));
             }
-            Err(_) => {
-                return Err(Error::Workload(
-                    "the database holds no dataset of pgdyno's; load one first".to_owned(),
-                ));
-            }
+            Err(_) => return unusable("the database holds no dataset of pgdyno's; load one first"),
         };
         let [row] = &rows[..] else {
-            return Err(Error::Workload(
-                "the database holds no whole tpcc dataset; load it again".to_owned(),
-            ));
+            return unusable("the database holds no whole tpcc dataset; load it again");
         };
         let text = |column: usize| row.get(column)?.as_deref();
         let number = |column: usize| text(column)?.parse::<u32>().ok();
@@ -91,18 +85,21 @@ impl Terminal {
                 Ok((warehouses, c_load))
             }
             (Some(_), Some(_), Some(format)) if format.split('+').next() == Some(&FORMAT) => {
-                Err(Error::Workload(format!(
-                    "the dataset has the deviations and sets of tables {:?}, and the run has {:?}; \
-                     give the run the same ones, or load it again",
-                    format.split_once('+').map_or("", |(_, names)| names),
-                    format_with(of_data, sets).split_once('+').map_or("", |(_, names)| names),
-                )))
+                let run = format_with(of_data, sets);
+                let [dataset, run] =
+                    [format, &run].map(|one| one.split_once('+').map_or("", |(_, names)| names));
+                unusable(format!(
+                    "the dataset has the deviations and sets of tables {dataset:?}, and the run has {run:?}; \
+                     give the run the same ones, or load it again"
+                ))
             }
-            _ => {
-                Err(Error::Workload("the dataset is of another version of pgdyno; load it again".to_owned()))
-            }
+            _ => unusable("the dataset is of another version of pgdyno; load it again"),
         }
     }
+}
+
+fn unusable<T>(why: impl Into<String>) -> Result<T, Error> {
+    Err(Error::Workload(why.into()))
 }
 
 impl User for Terminal {

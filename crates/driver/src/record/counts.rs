@@ -48,7 +48,6 @@ impl Counts {
     }
 
     /// Number of transactions that were sent: all except skipped ones.
-    #[must_use]
     pub fn executed(&self) -> u64 {
         self.ok + self.rolled_back + self.failed
     }
@@ -65,7 +64,6 @@ impl Counts {
     }
 
     /// The difference from `earlier`, a former state of the same counts.
-    #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let difference = Self {
             all: self.all - earlier.all,

@@ -96,19 +96,10 @@ pub struct Finished {
 
 impl Recorder {
     /// An empty record. `can_lag` is false if every transaction is sent at its intended time.
-    #[must_use]
     pub fn new(kinds: usize, counters: usize, can_lag: bool) -> Self {
         let totals = vec![Counts::default(); kinds];
-        let (measured, interval) = (vec![Kind::default(); kinds], Histogram::default());
-        Self {
-            begun: 0,
-            connections_lost: 0,
-            counters: vec![0; counters],
-            can_lag,
-            totals,
-            measured,
-            interval,
-        }
+        let measured = vec![Kind::default(); kinds];
+        Self { counters: vec![0; counters], can_lag, totals, measured, ..Self::default() }
     }
 
     /// Records a transaction.
@@ -151,13 +142,11 @@ impl Recorder {
     }
 
     /// By kind: the totals so far.
-    #[must_use]
     pub fn totals(&self) -> Vec<Counts> {
         self.totals.clone()
     }
 
     /// By kind: the measured part so far.
-    #[must_use]
     pub fn measured(&self) -> Vec<Counts> {
         self.measured.iter().map(|kind| kind.counts).collect()
     }
@@ -168,7 +157,6 @@ impl Recorder {
     }
 
     /// Completes the record.
-    #[must_use]
     pub fn finish(mut self) -> Finished {
         if !self.can_lag {
             for kind in &mut self.measured {

@@ -196,7 +196,6 @@ impl Spec {
     }
 
     /// Resolved options of a target.
-    #[must_use]
     pub fn driving(&self, target: usize) -> Driving<'_> {
         let target = &self.targets[target];
         Driving {
@@ -215,7 +214,6 @@ impl Spec {
     }
 
     /// Maximum number of clients of any target.
-    #[must_use]
     pub fn clients_max(&self) -> u32 {
         self.drivings().map(|driving| driving.clients).max().unwrap_or(0)
     }
@@ -224,7 +222,6 @@ impl Spec {
     ///
     /// The default follows ADR 2: one thread per two cores, or one per client if there are no more clients than
     /// cores. The target with the most clients determines it for all.
-    #[must_use]
     pub fn threads_of(&self, target: usize) -> u32 {
         let cores = self.cores_of(target);
         let most = self.clients_max();
@@ -234,26 +231,22 @@ impl Spec {
     }
 
     /// First thread of a target. Targets that are driven at the same time have separate threads.
-    #[must_use]
     pub fn first_thread_of(&self, target: usize) -> u32 {
         if self.is_duet() { (0..target).map(|before| self.threads_of(before)).sum() } else { 0 }
     }
 
     /// Threads of this engine: their first number, and their count.
-    #[must_use]
     pub fn own_threads(&self) -> (u32, u32) {
         self.part.map_or_else(|| (0, self.threads_used()), |part| (part.first_thread, part.threads))
     }
 
     /// Number of clients of a target that this engine runs.
-    #[must_use]
     pub fn own_clients(&self, target: usize) -> u32 {
         let clients = self.driving(target).clients;
         self.part.map_or(clients, |part| part.clients(clients, self.threads_of(target)))
     }
 
     /// Number of threads of the run, over all its engines.
-    #[must_use]
     pub fn threads_used(&self) -> u32 {
         let end = |target| self.first_thread_of(target) + self.threads_of(target);
         (0..self.targets.len()).map(end).max().unwrap_or(0)
@@ -290,13 +283,11 @@ impl Spec {
     }
 
     /// Whether targets are driven at the same time, by separate threads.
-    #[must_use]
     pub fn is_duet(&self) -> bool {
         self.slices.iter().any(|slice| slice.targets.len() > 1)
     }
 
     /// Whether slices have a CPU partition.
-    #[must_use]
     pub fn is_pinned(&self) -> bool {
         self.slices.iter().any(|slice| !slice.cores.is_empty())
     }
@@ -309,13 +300,11 @@ impl Spec {
     }
 
     /// Number of warm-up slices, all before the first measured one.
-    #[must_use]
     pub fn warm_ups(&self) -> usize {
         self.slices.iter().take_while(|slice| slice.role == Role::WarmUp).count()
     }
 
     /// Discarded start of a slice. Nothing is discarded if it is limited by transactions.
-    #[must_use]
     pub fn discarded(&self, slice: &Slice) -> Nanos {
         if slice.transactions.is_some() { Nanos::ZERO } else { self.discard }
     }

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use super::stage::{MS, OneKind};
 use crate::any_workload::AnyWorkload;
 use crate::control::{Control, Opening};
-use crate::event::Events;
-use crate::messages::{Command, Drained, Input, Report};
+use crate::event_writer::Events;
+use crate::messages::{Command, Drained, ErrorCounts, Input, Report};
 use crate::record::{Counts, Histogram};
 use crate::spec::Spec;
 use reactor::{Clock, Nanos, Reactor, Usage, mailbox};
@@ -88,7 +88,7 @@ fn conduct_slice(slice: &Value, handle_command: HandleCommand) -> Conducted {
         unfinished: Vec::new(),
         left_out: Vec::new(),
         is_warm: false,
-        errors: Vec::new(),
+        errors: ErrorCounts::default(),
     };
     let commands = thread::scope(|scope| {
         let (sender, time) = (&sender, &*time);

@@ -298,7 +298,7 @@ impl Play {
         let events = RefCell::new(Vec::new());
         let (drained, done) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let note_drained = || {
-            if let Some((_, abandoned)) = group.take_drained() {
+            if let Some(abandoned) = group.take_drained() {
                 drained.borrow_mut().push((abandoned, reactor.now().0));
             }
         };

@@ -1,15 +1,12 @@
 //! Loader: replaced and preserved objects, cleanup, and a damaged dataset.
 
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc;
 
 use loader::LoadError;
-use pgdyno_engine::drive;
 use pgdyno_engine::load::{self, Specification};
-use pgwire::conninfo::Conninfo;
-use reactor::{Clock, Connection, Reactor};
 use serde_json::{Value, json};
 
+use super::driving::{self, ask, drive};
 use test_server::Database;
 
 const OURS: &str =
@@ -31,24 +28,20 @@ fn load(server: &Database) -> Result<(), LoadError> {
 }
 
 fn execute(server: &Database, sql: &str) -> Vec<String> {
-    let conninfo = Conninfo::parse("test", &[], &server.by_socket(), &|_| None, None).unwrap();
-    let reactor = Reactor::new(Clock::monotonic()).unwrap();
-    let session = async { Connection::connect(&reactor, &conninfo).await?.simple(sql).await };
-    reactor.block_on(session).unwrap().unwrap().into_iter().flatten().flatten().collect()
+    ask(server, sql).into_iter().flatten().flatten().collect()
 }
 
 /// Result of this number of New-Orders by statements.
 fn new_orders(server: &Database, transactions: u64) -> Value {
-    let specification = json!({"targets": [{"name": "a", "conninfo": server.values()}],
-        "workload": {"kind": "tpcc", "calls": "statements", "pipeline": false, "isolation": "read committed",
-            "mix": {"new_order": 1, "payment": 0, "order_status": 0, "delivery": 0, "stock_level": 0}},
-        "clients": 1, "threads": 1, "seed": 1, "pacing": "none", "rate": null, "retries_max": 0,
-        "slices": [{"target": 0, "role": "measure", "duration_s": 3600.0, "transactions": transactions}], "discard_s": 0.0,
-        "interval_s": 1.0, "barriers": false, "connect_timeout_s": 60.0, "drain_timeout_s": 60.0});
-    let mut out = Vec::new();
-    drive::run(&specification.to_string(), mpsc::channel(), &mut out);
-    let last = String::from_utf8(out).unwrap().lines().last().unwrap().to_owned();
-    serde_json::from_str(&last).unwrap()
+    let mut specification = driving::specification(server);
+    specification["targets"].as_array_mut().unwrap().truncate(1);
+    specification["workload"] = json!({"kind": "tpcc", "calls": "statements", "pipeline": false,
+        "isolation": "read committed",
+        "mix": {"new_order": 1, "payment": 0, "order_status": 0, "delivery": 0, "stock_level": 0}});
+    specification["clients"] = json!(1);
+    specification["slices"] =
+        json!([{"target": 0, "role": "measure", "duration_s": 3600.0, "transactions": transactions}]);
+    drive(&specification, &|_| ()).pop().unwrap()
 }
 
 #[test]

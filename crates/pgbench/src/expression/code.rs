@@ -43,47 +43,21 @@ pub enum Operation {
     CaseEnd(u32),
 }
 
-/// Binary operators. `>` and `>=` are `<` and `<=` with exchanged operands, also in the order of evaluation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // Self-explanatory.
-pub enum Binary {
-    Add,
-    Subtract,
-    Multiply,
-    Divide,
-    Modulo,
-    BitAnd,
-    BitOr,
-    BitXor,
-    ShiftLeft,
-    ShiftRight,
-    Equal,
-    NotEqual,
-    Less,
-    LessEqual,
+macro_rules! operators {
+    ($($operator:ident = $sign:literal),+) => {
+        /// Binary operators. `>` and `>=` are `<` and `<=` with exchanged operands, also in the order of evaluation.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Binary { $($operator),+ }
+
+        /// The operators by their signs in the source.
+        pub const OPERATORS: &[(&str, Binary)] = &[$(($sign, Binary::$operator)),+];
+    };
 }
 
-impl Binary {
-    /// Its sign in the source.
-    #[must_use]
-    pub fn sign(self) -> &'static str {
-        match self {
-            Self::Add => "+",
-            Self::Subtract => "-",
-            Self::Multiply => "*",
-            Self::Divide => "/",
-            Self::Modulo => "%",
-            Self::BitAnd => "&",
-            Self::BitOr => "|",
-            Self::BitXor => "#",
-            Self::ShiftLeft => "<<",
-            Self::ShiftRight => ">>",
-            Self::Equal => "=",
-            Self::NotEqual => "<>",
-            Self::Less => "<",
-            Self::LessEqual => "<=",
-        }
-    }
+operators! {
+    Add = "+", Subtract = "-", Multiply = "*", Divide = "/", Modulo = "%",
+    BitAnd = "&", BitOr = "|", BitXor = "#", ShiftLeft = "<<", ShiftRight = ">>",
+    Equal = "=", NotEqual = "<>", Less = "<", LessEqual = "<="
 }
 
 /// Functions.
@@ -122,7 +96,8 @@ pub enum Arity {
     AndSeed(u32),
 }
 
-const FUNCTIONS: [(&str, Function, Arity); 21] = [
+/// The functions by their names in messages.
+pub const FUNCTIONS: [(&str, Function, Arity); 21] = [
     ("abs", Function::Abs, Arity::Exactly(1)),
     ("debug", Function::Debug, Arity::Exactly(1)),
     ("double", Function::Double, Arity::Exactly(1)),
@@ -148,15 +123,8 @@ const FUNCTIONS: [(&str, Function, Arity); 21] = [
 
 impl Function {
     /// Finds a function by name, case-insensitive. Returns its name in messages, the function, and its arity.
-    #[must_use]
     pub fn find(word: &[u8]) -> Option<(&'static str, Self, Arity)> {
         FUNCTIONS.into_iter().find(|(name, _, _)| word.eq_ignore_ascii_case(name.as_bytes()))
-    }
-
-    /// The first of its names.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        FUNCTIONS.iter().find(|(_, function, _)| *function == self).map_or("", |(name, _, _)| name)
     }
 }
 
@@ -177,15 +145,8 @@ pub fn binary(operator: Binary, left: Value, right: Value) -> Result<Value, Eval
 }
 
 fn takes_doubles(operator: Binary) -> bool {
-    !matches!(
-        operator,
-        Binary::Modulo
-            | Binary::BitAnd
-            | Binary::BitOr
-            | Binary::BitXor
-            | Binary::ShiftLeft
-            | Binary::ShiftRight
-    )
+    use Binary::{BitAnd, BitOr, BitXor, Modulo, ShiftLeft, ShiftRight};
+    !matches!(operator, Modulo | BitAnd | BitOr | BitXor | ShiftLeft | ShiftRight)
 }
 
 #[inline]

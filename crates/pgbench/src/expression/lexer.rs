@@ -26,66 +26,26 @@ pub enum Token<'a> {
     Word(&'a [u8]),
 }
 
-/// Keywords, case-insensitive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // Self-explanatory.
-pub enum Keyword {
-    And,
-    Or,
-    Not,
-    Is,
-    IsNull,
-    NotNull,
-    Case,
-    When,
-    Then,
-    Else,
-    End,
-    Null,
-    True,
-    False,
+macro_rules! keywords {
+    ($($keyword:ident = $word:literal),+) => {
+        /// Keywords, case-insensitive.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Keyword { $($keyword),+ }
+
+        const KEYWORDS: &[(&str, Keyword)] = &[$(($word, Keyword::$keyword)),+];
+    };
 }
 
-const KEYWORDS: [(&str, Keyword); 14] = [
-    ("and", Keyword::And),
-    ("or", Keyword::Or),
-    ("not", Keyword::Not),
-    ("is", Keyword::Is),
-    ("isnull", Keyword::IsNull),
-    ("notnull", Keyword::NotNull),
-    ("case", Keyword::Case),
-    ("when", Keyword::When),
-    ("then", Keyword::Then),
-    ("else", Keyword::Else),
-    ("end", Keyword::End),
-    ("null", Keyword::Null),
-    ("true", Keyword::True),
-    ("false", Keyword::False),
-];
+keywords! {
+    And = "and", Or = "or", Not = "not", Is = "is", IsNull = "isnull", NotNull = "notnull",
+    Case = "case", When = "when", Then = "then", Else = "else", End = "end",
+    Null = "null", True = "true", False = "false"
+}
 
 /// Longer signs precede their prefixes. `!=` is an alias of `<>`.
-const SIGNS: [(&str, &str); 21] = [
-    ("<>", "<>"),
-    ("!=", "<>"),
-    ("<=", "<="),
-    (">=", ">="),
-    ("<<", "<<"),
-    (">>", ">>"),
-    ("<", "<"),
-    (">", ">"),
-    ("=", "="),
-    ("+", "+"),
-    ("-", "-"),
-    ("*", "*"),
-    ("/", "/"),
-    ("%", "%"),
-    ("|", "|"),
-    ("&", "&"),
-    ("#", "#"),
-    ("~", "~"),
-    ("(", "("),
-    (")", ")"),
-    (",", ","),
+const SIGNS: [&str; 21] = [
+    "<>", "!=", "<=", ">=", "<<", ">>", "<", ">", "=", "+", "-", "*", "/", "%", "|", "&", "#", "~", "(", ")",
+    ",",
 ];
 
 /// Reads tokens from a position in a script.
@@ -98,13 +58,11 @@ pub struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     /// Starts at the byte `at` of `text`.
-    #[must_use]
     pub fn new(text: &'a [u8], at: usize) -> Self {
         Self { text, at, ended_by_newline: false }
     }
 
     /// The position after the last token.
-    #[must_use]
     pub fn at(&self) -> usize {
         self.at
     }
@@ -134,7 +92,6 @@ impl<'a> Lexer<'a> {
     }
 
     /// An error at the last byte of the last token.
-    #[must_use]
     pub fn error(&self, message: &'static str, detail: Option<&[u8]>) -> SyntaxError {
         let detail = detail.map(|detail| String::from_utf8_lossy(detail).into_owned());
         SyntaxError { message, detail, at: self.at.saturating_sub(1), line_end: self.at }
@@ -161,10 +118,9 @@ impl<'a> Lexer<'a> {
     }
 
     fn sign(&mut self, rest: &'a [u8]) -> Result<Token<'a>, SyntaxError> {
-        if let Some((written, meant)) = SIGNS.iter().find(|(written, _)| rest.starts_with(written.as_bytes()))
-        {
-            self.at += written.len();
-            return Ok(Token::Sign(meant));
+        if let Some(sign) = SIGNS.into_iter().find(|sign| rest.starts_with(sign.as_bytes())) {
+            self.at += sign.len();
+            return Ok(Token::Sign(if sign == "!=" { "<>" } else { sign }));
         }
         self.at += 1;
         Err(self.error("unexpected character", rest.get(..1)))

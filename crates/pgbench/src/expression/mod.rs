@@ -3,14 +3,12 @@
 pub mod code;
 pub mod lexer;
 mod parser;
-mod print;
 #[cfg(test)]
 mod tests;
 
 use code::{Function, Operation};
 
 pub use code::SyntaxError;
-pub use parser::DEPTH_MAX;
 
 use super::random::Prng;
 use super::value::{ARGUMENTS_MAX, EvaluationError, Value};
@@ -30,12 +28,6 @@ impl Expression {
     pub fn parse(text: &[u8], at: usize, names: &mut Names) -> Result<(Self, usize), SyntaxError> {
         let (code, end) = parser::Parser::parse(text, at, names)?;
         Ok((Self { code: code.into() }, end))
-    }
-
-    /// The operations in order.
-    #[must_use]
-    pub fn code(&self) -> &[Operation] {
-        &self.code
     }
 }
 

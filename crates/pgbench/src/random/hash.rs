@@ -4,7 +4,6 @@ use super::Prng;
 
 /// FNV-1a (Fowler, Noll, Vo) of the eight bytes of `value` in little-endian order. The seed is mixed into the
 /// offset basis.
-#[must_use]
 pub fn fnv1a(value: i64, seed: i64) -> i64 {
     const PRIME: u64 = 0x0100_0000_01b3;
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
@@ -13,7 +12,6 @@ pub fn fnv1a(value: i64, seed: i64) -> i64 {
 }
 
 /// MurmurHash2, 64-bit variant (Appleby), of the eight bytes of `value`.
-#[must_use]
 pub fn murmur2(value: i64, seed: i64) -> i64 {
     const FACTOR: u64 = 0xc6a4_a793_5bd1_e995;
     const LENGTH_BYTES: u64 = 8;
@@ -29,7 +27,6 @@ const ROUNDS: u32 = 6;
 /// Maps `value` (modulo `size`) by the permutation of 0..`size` that `seed` selects; 0 if `size` is 1.
 ///
 /// Each round permutes the lower and the upper 2^bits positions of the range, and then shifts all.
-#[must_use]
 pub fn permute(value: i64, size: i64, seed: i64) -> i64 {
     if size < 2 {
         return 0;

@@ -4,7 +4,7 @@
 //! 2018), with 128 bits of state from two steps of SplitMix64. [`hash`] has the functions that do not use a
 //! client's stream.
 
-pub mod hash;
+pub(crate) mod hash;
 #[cfg(test)]
 mod tests;
 

@@ -21,15 +21,6 @@ use super::script::sql::{Sql, Store};
 use super::value::{DebugLine, Value, is_space, leading_int};
 use super::variables::{Names, Slot, Variables, is_name};
 
-/// Invalid time of `\sleep`, with pgbench's message.
-#[derive(Debug, thiserror::Error)]
-enum SleepTimeError {
-    #[error("undefined variable \"{variable}\"")]
-    Undefined { variable: String },
-    #[error("invalid sleep time \"{time}\" for variable \"{variable}\"")]
-    Invalid { time: String, variable: String },
-}
-
 /// Query protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -257,16 +248,16 @@ impl Client {
     }
 
     /// The leading integer of the variable's text. A result of 0 must begin with a digit.
-    fn sleep_time(&mut self, slot: Slot, scripts: &Scripts) -> Result<i64, SleepTimeError> {
+    fn sleep_time(&mut self, slot: Slot, scripts: &Scripts) -> Result<i64, String> {
         let name = || scripts.names.text(slot);
         self.text.clear();
         if !self.variables.write_text(slot, &mut self.text) {
-            return Err(SleepTimeError::Undefined { variable: name() });
+            return Err(format!("undefined variable \"{}\"", name()));
         }
         let time = leading_int(&self.text);
         if time == 0 && !self.text.first().is_some_and(u8::is_ascii_digit) {
-            let time = String::from_utf8_lossy(&self.text).into_owned();
-            return Err(SleepTimeError::Invalid { time, variable: name() });
+            let time = String::from_utf8_lossy(&self.text);
+            return Err(format!("invalid sleep time \"{time}\" for variable \"{}\"", name()));
         }
         Ok(time)
     }
@@ -456,7 +447,6 @@ impl Startup {
 
 impl Store {
     /// Name of the command.
-    #[must_use]
     pub fn word(&self) -> &'static str {
         if self.every { "aset" } else { "gset" }
     }

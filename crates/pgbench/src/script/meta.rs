@@ -220,23 +220,6 @@ impl Reader<'_, '_> {
     }
 }
 
-/// A conditional command without a counterpart, with pgbench's message.
-#[derive(Debug, thiserror::Error)]
-enum ConditionError {
-    #[error("\\if without matching \\endif")]
-    IfWithoutEndIf,
-    #[error("\\elif without matching \\if")]
-    ElifWithoutIf,
-    #[error("\\elif after \\else")]
-    ElifAfterElse,
-    #[error("\\else without matching \\if")]
-    ElseWithoutIf,
-    #[error("\\else after \\else")]
-    ElseAfterElse,
-    #[error("\\endif without matching \\if")]
-    EndIfWithoutIf,
-}
-
 /// An open `\if`.
 struct Open {
     /// Index of its last `\if` or `\elif`; `None` after `\else`.
@@ -250,35 +233,35 @@ pub fn link(script: &str, commands: &mut [Command]) -> Result<(), ScriptError> {
     let mut open = Vec::new();
     for index in 0..commands.len() {
         if let Err(problem) = visit(commands, index, &mut open) {
-            return Err(error(script, index, &problem));
+            return Err(error(script, index, problem));
         }
     }
-    if open.is_empty() { Ok(()) } else { Err(error(script, commands.len(), &ConditionError::IfWithoutEndIf)) }
+    if open.is_empty() { Ok(()) } else { Err(error(script, commands.len(), "\\if without matching \\endif")) }
 }
 
-fn error(script: &str, index: usize, problem: &ConditionError) -> ScriptError {
+fn error(script: &str, index: usize, problem: &str) -> ScriptError {
     format!("condition error in script \"{script}\" command {}: {problem}", index + 1).into()
 }
 
-fn visit(commands: &mut [Command], index: usize, open: &mut Vec<Open>) -> Result<(), ConditionError> {
+fn visit(commands: &mut [Command], index: usize, open: &mut Vec<Open>) -> Result<(), &'static str> {
     match commands[index].action {
         Action::If { elif: false, .. } => {
             open.push(Open { undecided: Some(index), to_end: vec![index] });
         }
         Action::If { elif: true, .. } => {
-            let open = open.last_mut().ok_or(ConditionError::ElifWithoutIf)?;
-            let before = open.undecided.replace(index).ok_or(ConditionError::ElifAfterElse)?;
+            let open = open.last_mut().ok_or("\\elif without matching \\if")?;
+            let before = open.undecided.replace(index).ok_or("\\elif after \\else")?;
             set_otherwise(commands, before, index);
             open.to_end.push(index);
         }
         Action::Else { .. } => {
-            let open = open.last_mut().ok_or(ConditionError::ElseWithoutIf)?;
-            let before = open.undecided.take().ok_or(ConditionError::ElseAfterElse)?;
+            let open = open.last_mut().ok_or("\\else without matching \\if")?;
+            let before = open.undecided.take().ok_or("\\else after \\else")?;
             set_otherwise(commands, before, index);
             open.to_end.push(index);
         }
         Action::EndIf => {
-            let closed = open.pop().ok_or(ConditionError::EndIfWithoutIf)?;
+            let closed = open.pop().ok_or("\\endif without matching \\if")?;
             if let Some(before) = closed.undecided {
                 set_otherwise(commands, before, index);
             }

@@ -4,8 +4,8 @@ pub mod builtin;
 pub mod command;
 pub mod error;
 mod meta;
-pub mod scan;
-pub mod sql;
+mod scan;
+pub(crate) mod sql;
 pub mod weight;
 mod words;
 

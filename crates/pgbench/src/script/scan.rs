@@ -29,7 +29,6 @@ pub struct Scanner<'a> {
 
 impl<'a> Scanner<'a> {
     /// Creates a scanner of a complete script.
-    #[must_use]
     pub fn new(text: &'a [u8]) -> Self {
         Self { text, at: 0, brackets: 0, routine: Routine::default() }
     }
@@ -251,7 +250,6 @@ impl Routine {
     }
 
     /// Whether a body is open.
-    #[must_use]
     pub fn is_open(&self) -> bool {
         self.depth > 0
     }

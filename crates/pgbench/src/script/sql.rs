@@ -26,7 +26,8 @@ pub struct Store {
 /// An SQL command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sql {
-    text: Vec<u8>,
+    /// Text as in the script.
+    pub(super) text: Vec<u8>,
     /// Positions of variables in order: first byte, byte after the last, slot.
     variables: Vec<(usize, usize, Slot)>,
     /// Storage of the result, if any.
@@ -66,14 +67,7 @@ impl Sql {
         Ok(Self { text: text.to_vec(), variables, store: None, number })
     }
 
-    /// The text as in the script.
-    #[must_use]
-    pub fn text(&self) -> &[u8] {
-        &self.text
-    }
-
     /// The first line for reports, truncated.
-    #[must_use]
     pub fn first_line(&self) -> String {
         let line = self.text.split(|byte| matches!(byte, b'\n' | b'\r')).next().unwrap_or_default();
         String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES_MAX)]).into_owned()
@@ -113,7 +107,6 @@ impl Sql {
     }
 
     /// Name of the prepared statement, as in pgbench.
-    #[must_use]
     pub fn prepared_name(&self) -> String {
         format!("P_{}", self.number)
     }

@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use pgwire::backend::{Message, Row};
-use pgwire::frontend::{self, EncodeError, Format, Target};
+use pgwire::frontend::{self, EncodeError, Format};
 use reactor::{Connection, Error, Nanos, Seen, Shared, TransactionStatus, shell, tell};
 
 use super::random::Prng;
@@ -356,7 +356,7 @@ impl Answer {
             match connection.next().await? {
                 Message::RowDescription(fields) => {
                     rows = 0;
-                    wrong_name = columns.slots(store, names, fields.iter().map(|field| field.name)).err();
+                    wrong_name = columns.slots(store, names, fields.names()).err();
                 }
                 Message::DataRow(row) => {
                     rows += 1;
@@ -469,7 +469,7 @@ impl Statement {
             variables.write_text(parameters[index], out)
         })?;
         if self.describes {
-            frontend::describe(out, Target::Portal(""))?;
+            frontend::describe(out);
         }
         frontend::execute(out, "", 0)
     }

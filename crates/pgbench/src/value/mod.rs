@@ -24,7 +24,6 @@ pub enum Value {
 
 impl Value {
     /// Name of its type in messages.
-    #[must_use]
     pub fn type_name(self) -> &'static str {
         match self {
             Self::Null => "null",
@@ -35,7 +34,6 @@ impl Value {
     }
 
     /// Whether a condition with this value is true: null and 0 are not, other numbers are.
-    #[must_use]
     pub fn is_true(self) -> bool {
         match self {
             Self::Null => false,
@@ -285,7 +283,6 @@ impl Buffer {
 }
 
 /// Formats a double as C's `%f` does: six digits after the point.
-#[must_use]
 pub fn fixed(double: f64) -> String {
     if double.is_infinite() {
         return if double > 0.0 { "Infinity".into() } else { "-Infinity".into() };
@@ -303,13 +300,11 @@ pub enum IntError {
 }
 
 /// C's `isspace`.
-#[must_use]
 pub fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
 /// Whether a text is parsed as an integer: white space, a sign, digits. Without digits, the integer is invalid.
-#[must_use]
 pub fn looks_like_int(text: &[u8]) -> bool {
     unsigned_part(text).iter().all(u8::is_ascii_digit)
 }
@@ -338,7 +333,6 @@ fn unsigned_part(text: &[u8]) -> &[u8] {
 }
 
 /// Parses a complete text as a double, as C's `strtod` does; `None` also on overflow or underflow.
-#[must_use]
 pub fn parse_double(text: &[u8]) -> Option<f64> {
     let unsigned = unsigned_part(text);
     let sign = if text[..text.len() - unsigned.len()].last() == Some(&b'-') { -1.0 } else { 1.0 };

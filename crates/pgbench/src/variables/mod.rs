@@ -34,7 +34,6 @@ enum Content {
 
 impl Variables {
     /// Creates one undefined variable per name.
-    #[must_use]
     pub fn new(names: &Names) -> Self {
         Self { cells: vec![Cell::default(); names.len()] }
     }
@@ -62,7 +61,6 @@ impl Variables {
     }
 
     /// Whether the variable is defined.
-    #[must_use]
     pub fn is_defined(&self, slot: Slot) -> bool {
         self.cells.get(slot.index()).is_some_and(|cell| cell.content != Content::Undefined)
     }
@@ -85,7 +83,6 @@ impl Variables {
     /// Appends the text for SQL and shell commands. Returns false and appends nothing if the variable is
     /// undefined.
     #[inline]
-    #[must_use]
     pub fn write_text(&self, slot: Slot, out: &mut Vec<u8>) -> bool {
         let Some(cell) = self.cells.get(slot.index()) else { return false };
         match cell.content {
@@ -145,7 +142,6 @@ pub struct Slot(u32);
 
 impl Slot {
     /// Its index in a client's variables.
-    #[must_use]
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -182,44 +178,37 @@ impl Names {
     }
 
     /// The slot of an existing name.
-    #[must_use]
     pub fn find(&self, name: &[u8]) -> Option<Slot> {
         self.slots.get(name).copied()
     }
 
     /// The name of a slot.
-    #[must_use]
     pub fn get(&self, slot: Slot) -> &[u8] {
         self.names.get(slot.index()).map_or(&[], |name| name)
     }
 
     /// The name of a slot for a message.
-    #[must_use]
     pub fn text(&self, slot: Slot) -> String {
         String::from_utf8_lossy(self.get(slot)).into_owned()
     }
 
     /// Number of names.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
     /// Whether there are no names.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 }
 
 /// Whether a byte is allowed in a name: a non-ASCII byte, a letter, a digit or an underscore.
-#[must_use]
 pub fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
 /// The length of the name at the start of a text; 0 without one. A name does not begin with a digit.
-#[must_use]
 pub fn name_length(text: &[u8]) -> usize {
     match text.first() {
         Some(byte) if is_name_byte(*byte) && !byte.is_ascii_digit() => {
@@ -230,7 +219,6 @@ pub fn name_length(text: &[u8]) -> usize {
 }
 
 /// Whether a variable with this name can be set.
-#[must_use]
 pub fn is_name(text: &[u8]) -> bool {
     !text.is_empty() && name_length(text) == text.len()
 }

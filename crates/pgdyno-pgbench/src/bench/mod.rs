@@ -67,6 +67,7 @@ struct ThreadResult {
 }
 
 /// Results of a run.
+#[derive(Default)]
 pub struct Results {
     /// Record of transactions.
     pub record: Record,
@@ -86,7 +87,6 @@ pub struct Results {
 
 impl Bench {
     /// Creates a run.
-    #[must_use]
     pub fn new(
         options: Options,
         program: Arc<Program>,
@@ -118,19 +118,16 @@ impl Bench {
     }
 
     /// Whether the transaction limit of a client allows another one.
-    #[must_use]
     pub fn is_to_go_on(&self, ended: u64) -> bool {
         self.options.time_s > 0 || ended < u64::from(self.options.transactions)
     }
 
     /// CPU time of the run so far.
-    #[must_use]
     pub fn cpu(&self) -> Usage {
         self.start.get().map_or_else(Usage::default, |start| usage() - start.cpu)
     }
 
     /// Duration of the run at an instant of its clock.
-    #[must_use]
     pub fn run_until(&self, at: Nanos) -> Nanos {
         self.start.get().map_or(Nanos::ZERO, |start| at - start.at)
     }
@@ -162,7 +159,6 @@ impl Bench {
 }
 
 /// The current Unix time.
-#[must_use]
 pub fn unix_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

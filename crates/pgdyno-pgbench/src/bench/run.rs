@@ -5,10 +5,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::{Bench, Results, ThreadResult, unix_s};
-use crate::record::Record;
 use crate::report;
 use pgbench::random::clients_per_thread;
-use reactor::{Error, Nanos, Usage, tell};
+use reactor::{Error, Nanos, tell};
 
 /// Reason why there are no results, already reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,15 +48,7 @@ fn wait(
     from: Nanos,
     thread_results: &mpsc::Receiver<Result<Option<ThreadResult>, Error>>,
 ) -> Result<Results, Unfinished> {
-    let mut results = Results {
-        record: Record::default(),
-        duration: Nanos::ZERO,
-        connecting_first: Nanos::ZERO,
-        connecting_again: Nanos::ZERO,
-        cpu: Usage::default(),
-        is_aborted: false,
-        is_logged: true,
-    };
+    let mut results = Results { is_logged: true, ..Results::default() };
     let mut progress = report::Progress::default();
     let every = Duration::from_secs(u64::from(bench.options.progress_s));
     let start = bench.clock.now();

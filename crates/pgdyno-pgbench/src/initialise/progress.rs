@@ -86,7 +86,7 @@ impl ProgressReporter {
 
     fn step(&mut self, letter: &str) {
         self.end();
-        tell(format_args!("{}\n", doing(letter)));
+        tell(format_args!("{}\n", texts_of(Some(letter)).0));
         if letter == "t" && self.partitions > 0 {
             tell(format_args!("creating {} partitions...\n", self.partitions));
         }
@@ -142,31 +142,27 @@ impl Lines {
     }
 }
 
-fn doing(letter: &str) -> &'static str {
-    match letter {
-        "d" => "dropping old tables...",
-        "t" => "creating tables...",
-        "g" => "generating data (client-side)...",
-        "G" => "generating data (server-side)...",
-        "v" => "vacuuming...",
-        "p" => "creating primary keys...",
-        _ => "creating foreign keys...",
-    }
+/// Steps: letter, message at the start, and name in the last line.
+const STEPS: [(&str, &str, &str); 7] = [
+    ("d", "dropping old tables...", "drop tables"),
+    ("t", "creating tables...", "create tables"),
+    ("g", "generating data (client-side)...", "client-side generate"),
+    ("G", "generating data (server-side)...", "server-side generate"),
+    ("v", "vacuuming...", "vacuum"),
+    ("p", "creating primary keys...", "primary keys"),
+    ("f", "creating foreign keys...", "foreign keys"),
+];
+
+fn texts_of(letter: Option<&str>) -> (&'static str, &'static str) {
+    let step = STEPS.iter().find(|(known, ..)| Some(*known) == letter);
+    step.map_or(("", ""), |(_, doing, name)| (doing, name))
 }
 
 /// The last line, with the duration of each step.
 fn done(steps: &Value) -> String {
     let (mut texts, mut sum_s) = (Vec::new(), 0.0);
     for step in steps.as_array().into_iter().flatten() {
-        let name = match step["step"].as_str().unwrap_or_default() {
-            "d" => "drop tables",
-            "t" => "create tables",
-            "g" => "client-side generate",
-            "G" => "server-side generate",
-            "v" => "vacuum",
-            "p" => "primary keys",
-            _ => "foreign keys",
-        };
+        let (_, name) = texts_of(step["step"].as_str());
         let took_s = step["s"].as_f64().unwrap_or(0.0);
         texts.push(format!("{name} {took_s:.2} s"));
         sum_s += took_s;

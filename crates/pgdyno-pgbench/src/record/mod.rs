@@ -7,7 +7,7 @@ mod tests;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use driver::record::Histogram;
+use driver::Histogram;
 use pgbench::script::Scripts;
 use reactor::Nanos;
 
@@ -44,7 +44,6 @@ pub struct Record {
 
 impl Record {
     /// An empty record of these scripts.
-    #[must_use]
     pub fn new(scripts: &Scripts, is_detailed: bool) -> Self {
         let latency = || is_detailed.then(Histogram::default);
         let command = || CommandRecord { statistics: CommandStatistics::default(), latency: latency() };
@@ -87,7 +86,6 @@ impl Record {
     }
 
     /// Number of retries, counted when they begin. That of [`Record::total`] counts them when the transaction ends.
-    #[must_use]
     pub fn retries(&self) -> u64 {
         let commands = self.scripts.iter().flat_map(|script| &script.commands);
         commands.map(|command| command.statistics.retries).sum()
@@ -109,7 +107,6 @@ impl Record {
     }
 
     /// Statistics of all scripts together.
-    #[must_use]
     pub fn total(&self) -> Statistics {
         let mut total = Statistics::default();
         for script in &self.scripts {
@@ -119,7 +116,6 @@ impl Record {
     }
 
     /// Latencies of all scripts together, if recorded.
-    #[must_use]
     pub fn latency(&self) -> Option<Histogram> {
         let mut total: Option<Histogram> = None;
         for latency in self.scripts.iter().filter_map(|script| script.latency.as_ref()) {

@@ -9,7 +9,7 @@ mod tests;
 use std::fs::File;
 use std::io::{self, Write};
 
-use pgbench::value::write_int;
+use pgbench::write_int;
 use reactor::Nanos;
 
 pub use options::LogOptions;

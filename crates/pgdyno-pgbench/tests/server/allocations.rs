@@ -13,7 +13,7 @@ use driver::{ClientId, Ending, User, Workload};
 use pgbench::run::{Client, Protocol, Startup, Step};
 use pgbench::script::Scripts;
 use pgbench::script::builtin::BUILTINS;
-use pgbench::workload::{Pgbench, ScriptChoice};
+use pgbench::{Pgbench, ScriptChoice};
 use pgdyno_pgbench::statistics::{Ended, Outcome};
 use pgdyno_pgbench::transaction_log::{Columns, LogOptions, TransactionLog};
 use pgwire::conninfo;

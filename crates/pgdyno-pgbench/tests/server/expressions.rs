@@ -10,67 +10,13 @@ use super::{Pgbench, words};
 #[test]
 fn expressions_have_the_same_values_and_errors() {
     let Some(pgbench) = Pgbench::find("expressions") else { return };
-    let list = [
-        "1",
-        "2",
-        "0",
-        "-3",
-        "2.5",
-        "0.0",
-        "1e30",
-        ":i",
-        ":d",
-        ":t",
-        ":n",
-        ":bad",
-        ":big",
-        ":undefined",
-        "true",
-        "null",
-        "9223372036854775807",
-        "int(",
-        "double(",
-        "sqrt(",
-        "greatest(1,",
-        "mod(7,",
-        "pow(2,",
-        "ln(",
-        "random(1,",
-        "debug(",
-        "hash(1,",
-        "permute(5,",
-        "(",
-        "(",
-        ")",
-        ")",
-        " + ",
-        " - ",
-        " * ",
-        " / ",
-        " % ",
-        " | ",
-        " # ",
-        " & ",
-        " << ",
-        " >> ",
-        " < ",
-        " > ",
-        " <= ",
-        " >= ",
-        " = ",
-        " <> ",
-        " and ",
-        " or ",
-        "not ",
-        "~",
-        "-",
-        " is null",
-        " is not true",
-        "case when ",
-        " then ",
-        " else ",
-        " end",
-    ];
+    let list: Vec<_> =
+        "1¦2¦0¦-3¦2.5¦0.0¦1e30¦:i¦:d¦:t¦:n¦:bad¦:big¦:undefined¦true¦null¦9223372036854775807¦int(¦\
+        double(¦sqrt(¦greatest(1,¦mod(7,¦pow(2,¦ln(¦random(1,¦debug(¦hash(1,¦permute(5,¦(¦(¦)¦)¦ + ¦\
+        \x20- ¦ * ¦ / ¦ % ¦ | ¦ # ¦ & ¦ << ¦ >> ¦ < ¦ > ¦ <= ¦ >= ¦ = ¦ <> ¦ and ¦ or ¦not ¦~¦-¦\
+        \x20is null¦ is not true¦case when ¦ then ¦ else ¦ end"
+            .split('¦')
+            .collect();
     let definitions = ["i=+3", "d=-2.50", "t=tr", "n=Null", "bad=1x", "big=9223372036854775808"];
     let pairs: Vec<_> = definitions.iter().map(|d| d.split_once('=').unwrap()).collect();
     let pairs: Vec<_> = pairs.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();

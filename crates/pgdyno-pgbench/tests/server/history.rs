@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc;
 
 use driver::{AnyWorkload, ClientId, End, User, Workload, WorkloadContext};
-use pgbench::workload::{Pgbench as Ours, ScriptChoice};
+use pgbench::{Pgbench as Ours, ScriptChoice};
 use pgwire::conninfo;
 use reactor::{Clock, Connection, Reactor};
 use serde_json::{Value, json};

@@ -12,80 +12,14 @@ use super::{Pgbench, words};
 #[test]
 fn scripts_rejected_by_pgbench_are_rejected_with_equivalent_messages() {
     let Some(pgbench) = Pgbench::find("refusals") else { return };
-    let list = [
-        "\\set x ",
-        "\\set ",
-        "\\if ",
-        "\\elif ",
-        "\\else",
-        "\\endif\n",
-        "\\sleep ",
-        "\\gset",
-        "\\aset ",
-        "\\shell ",
-        "\\setshell ",
-        "\\startpipeline",
-        "\\",
-        "\\\n",
-        "\\\r\n",
-        "\n",
-        "\n",
-        "\r\n",
-        " ",
-        "\t",
-        "1",
-        "2.5",
-        " 3 ",
-        "us",
-        " ms",
-        "1e",
-        "1.0e309",
-        "9223372036854775808",
-        "-",
-        "+",
-        "(",
-        ")",
-        ",",
-        " and ",
-        " or ",
-        "not ",
-        " is ",
-        " null",
-        " isnull",
-        "true",
-        "case ",
-        " when ",
-        " then ",
-        " else ",
-        " end",
-        "abs(",
-        "pi()",
-        "hash(",
-        "permute(",
-        "least(",
-        "random(1,",
-        ":a",
-        ":",
-        "<",
-        ">=",
-        "<>",
-        "!",
-        ";",
-        "select 1;",
-        "select 1 ",
-        "'",
-        "\"",
-        "--",
-        "/*",
-        "*/",
-        "$$",
-        "foo",
-        "é",
-        "#",
-        "~",
-        "%",
-        "\u{b}",
-    ];
+    let list: Vec<_> =
+        "\\set x ¦\\set ¦\\if ¦\\elif ¦\\else¦\\endif\n¦\\sleep ¦\\gset¦\\aset ¦\\shell ¦\\setshell ¦\
+        \\startpipeline¦\\¦\\\n¦\\\r\n¦\n¦\n¦\r\n¦ ¦\t¦1¦2.5¦ 3 ¦us¦ ms¦1e¦1.0e309¦\
+        9223372036854775808¦-¦+¦(¦)¦,¦ and ¦ or ¦not ¦ is ¦ null¦ isnull¦true¦case ¦ when ¦ then ¦\
+        \x20else ¦ end¦abs(¦pi()¦hash(¦permute(¦least(¦random(1,¦:a¦:¦<¦>=¦<>¦!¦;¦select 1;¦select 1 ¦\
+        '¦\"¦--¦/*¦*/¦$$¦foo¦é¦#¦~¦%¦\u{b}"
+            .split('¦')
+            .collect();
     let mut prng = Prng::new(15);
     let path = pgbench.path("refused.sql");
     let mut refused = 0;
@@ -109,61 +43,12 @@ fn scripts_rejected_by_pgbench_are_rejected_with_equivalent_messages() {
 #[test]
 fn sql_is_split_and_parameterized_as_by_pgbench() {
     let Some(pgbench) = Pgbench::find("sql") else { return };
-    let list = [
-        "select ",
-        "'",
-        "''",
-        "E'",
-        "e'\\'",
-        "\\;",
-        "\\:",
-        "\"",
-        "$$",
-        "$a$",
-        "$1",
-        "$",
-        "1",
-        "1e5",
-        "1.5",
-        "..",
-        "/*",
-        "*/",
-        "--",
-        "\n",
-        "\r\n",
-        " ",
-        "(",
-        ")",
-        ";",
-        ";",
-        ";\n",
-        ":a",
-        "::",
-        ":é",
-        ":1",
-        ":",
-        ":{?a}",
-        ":'a'",
-        ":\"a\"",
-        "create ",
-        "or replace ",
-        "function ",
-        "procedure ",
-        "begin ",
-        "case ",
-        "end",
-        "x",
-        "U&'",
-        "n'",
-        "b'",
-        "+",
-        "-",
-        "<",
-        "é",
-        "_",
-        "\u{b}",
-        "\t",
-    ];
+    let list: Vec<_> =
+        "select ¦'¦''¦E'¦e'\\'¦\\;¦\\:¦\"¦$$¦$a$¦$1¦$¦1¦1e5¦1.5¦..¦/*¦*/¦--¦\n¦\r\n¦ ¦(¦)¦;¦;¦;\n¦:a¦\
+        ::¦:é¦:1¦:¦:{?a}¦:'a'¦:\"a\"¦create ¦or replace ¦function ¦procedure ¦begin ¦case ¦end¦x¦\
+        U&'¦n'¦b'¦+¦-¦<¦é¦_¦\u{b}¦\t"
+            .split('¦')
+            .collect();
     let mut prng = Prng::new(16);
     let mut statements = 0;
     for _ in 0..150 {

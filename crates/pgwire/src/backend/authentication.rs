@@ -1,7 +1,5 @@
 //! Authentication requests of the server.
 
-use std::borrow::Cow;
-
 use super::report::one_line;
 
 /// An authentication request, or its end.
@@ -38,22 +36,6 @@ impl<'a> Authentication<'a> {
             12 => Some(Self::SaslFinal(rest)),
             other => Some(Self::Other(other)),
         }
-    }
-
-    /// The name of the method, for messages.
-    #[must_use]
-    pub fn name(&self) -> Cow<'static, str> {
-        let name = match self {
-            Self::Ok => "none (trust)",
-            Self::CleartextPassword => "password",
-            Self::Md5Password { .. } => "md5",
-            Self::Sasl(_) | Self::SaslContinue(_) | Self::SaslFinal(_) => "SASL",
-            Self::Other(2) => "Kerberos 5",
-            Self::Other(7 | 8) => "GSSAPI",
-            Self::Other(9) => "SSPI",
-            Self::Other(n) => return Cow::Owned(format!("number {n}")),
-        };
-        Cow::Borrowed(name)
     }
 }
 

@@ -14,12 +14,6 @@ impl<'a> CommandTag<'a> {
         body.strip_suffix(&[0]).map(|text| Self { text })
     }
 
-    /// The tag as the server wrote it.
-    #[must_use]
-    pub fn as_bytes(&self) -> &'a [u8] {
-        self.text
-    }
-
     /// Number of rows selected, inserted, updated, deleted or copied; 0 for other statements.
     #[must_use]
     pub fn rows(&self) -> u64 {
@@ -33,56 +27,6 @@ impl fmt::Debug for CommandTag<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.text.escape_ascii())
     }
-}
-
-/// Formats of COPY, from CopyInResponse or CopyOutResponse.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CopyResponse {
-    /// Whether the whole COPY is binary.
-    pub binary: bool,
-    /// Number of columns.
-    pub columns: u16,
-}
-
-impl CopyResponse {
-    pub(super) fn read(body: &[u8]) -> Option<Self> {
-        let (&[binary, a, b], formats) = body.split_first_chunk::<3>()?;
-        let columns = u16::from_be_bytes([a, b]);
-        (binary <= 1 && formats.len() == 2 * usize::from(columns))
-            .then_some(Self { binary: binary == 1, columns })
-    }
-}
-
-/// Object identifiers of types.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Oids<'a> {
-    oids: &'a [u8],
-}
-
-impl<'a> Oids<'a> {
-    pub(super) fn read(body: &'a [u8]) -> Option<Self> {
-        let (count, oids) = body.split_first_chunk::<2>()?;
-        (oids.len() == 4 * usize::from(u16::from_be_bytes(*count))).then_some(Self { oids })
-    }
-
-    /// The identifiers in order.
-    #[must_use]
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = u32> + 'a {
-        self.oids.chunks_exact(4).map(|oid| u32::from_be_bytes([oid[0], oid[1], oid[2], oid[3]]))
-    }
-}
-
-/// One column of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field<'a> {
-    /// Its name.
-    pub name: &'a [u8],
-    /// The OID of its type.
-    pub type_oid: u32,
-    /// The type's modifier, −1 for none.
-    pub type_modifier: i32,
-    /// Whether its values are binary; a description before Bind always says no.
-    pub binary: bool,
 }
 
 /// The columns of a result.
@@ -101,29 +45,22 @@ impl<'a> Fields<'a> {
         rest.is_empty().then_some(Self { fields })
     }
 
-    /// The columns in order.
-    pub fn iter(&self) -> impl Iterator<Item = Field<'a>> + Clone + 'a {
+    /// The names of the columns in order.
+    pub fn names(&self) -> impl Iterator<Item = &'a [u8]> + Clone + 'a {
         let mut rest = self.fields;
         std::iter::from_fn(move || {
-            let (field, next) = split_field(rest)?;
+            let (name, next) = split_field(rest)?;
             rest = next;
-            Some(field)
+            Some(name)
         })
     }
 }
 
-/// A field's fixed part: table OID (4), column (2), type OID (4), size (2), modifier (4), format (2).
-fn split_field(bytes: &[u8]) -> Option<(Field<'_>, &[u8])> {
+/// The name of a field, and what follows its fixed part: table OID (4), column (2), type OID (4), size (2),
+/// modifier (4), format (2).
+fn split_field(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (name, rest) = split_cstring(bytes)?;
-    let (&[_, _, _, _, _, _, t0, t1, t2, t3, _, _, m0, m1, m2, m3, f0, f1], rest) =
-        rest.split_first_chunk::<18>()?;
-    let field = Field {
-        name,
-        type_oid: u32::from_be_bytes([t0, t1, t2, t3]),
-        type_modifier: i32::from_be_bytes([m0, m1, m2, m3]),
-        binary: [f0, f1] == [0, 1],
-    };
-    Some((field, rest))
+    Some((name, rest.get(18..)?))
 }
 
 /// Splits at the first zero byte: the string before it, and the bytes after it.

@@ -1,8 +1,8 @@
 //! Messages of the server, which borrow from the receive buffer.
 //!
-//! [`parse`] validates the body of a message once; after that its accessors cannot read past its end. Nothing
-//! allocates. Lengths are checked before more bytes are awaited, so that a hostile server cannot exceed the
-//! limit of buffered bytes.
+//! [`parse`] validates the body of a message once, if it is read at all; after that its accessors cannot read
+//! past its end. Nothing allocates. Lengths are checked before more bytes are awaited, so that a hostile server
+//! cannot exceed the limit of buffered bytes.
 
 mod authentication;
 mod body;
@@ -10,8 +10,7 @@ mod report;
 mod row;
 
 pub use authentication::{Authentication, Mechanisms};
-pub use body::ProtocolError;
-pub use body::{CommandTag, CopyResponse, Field, Fields, Oids};
+pub use body::{CommandTag, Fields, ProtocolError};
 pub use report::{ErrorFields, ServerError};
 pub use row::{Columns, Row};
 
@@ -58,9 +57,9 @@ pub enum Message<'a> {
     /// The end of COPY TO.
     CopyDone,
     /// The server is ready for COPY FROM.
-    CopyInResponse(CopyResponse),
+    CopyInResponse,
     /// COPY TO begins.
-    CopyOutResponse(CopyResponse),
+    CopyOutResponse,
     /// A row of a result.
     DataRow(Row<'a>),
     /// The query was empty.
@@ -68,23 +67,15 @@ pub enum Message<'a> {
     /// An error.
     ErrorResponse(ErrorFields<'a>),
     /// The server does not support a newer protocol or an option. The client requests neither.
-    NegotiateProtocolVersion {
-        /// The newest protocol version that the server supports.
-        newest: u32,
-    },
+    NegotiateProtocolVersion,
     /// The statement returns no rows.
     NoData,
     /// A warning or another notice.
     NoticeResponse(ErrorFields<'a>),
     /// A notification of LISTEN.
-    NotificationResponse {
-        /// The channel's name.
-        channel: &'a [u8],
-        /// The payload.
-        payload: &'a [u8],
-    },
+    NotificationResponse,
     /// The types of a prepared statement's parameters.
-    ParameterDescription(Oids<'a>),
+    ParameterDescription,
     /// The value of a setting, sent at startup and after each change.
     ParameterStatus {
         /// The setting.
@@ -142,10 +133,10 @@ fn read(tag: u8, body: &[u8]) -> Option<Message<'_>> {
         b'Z' => read_status(body).map(Message::ReadyForQuery),
         b'1' => empty(Message::ParseComplete),
         b'3' => empty(Message::CloseComplete),
-        b'A' => read_notification(body),
+        b'A' => Some(Message::NotificationResponse),
         b'E' => ErrorFields::read(body).map(Message::ErrorResponse),
-        b'G' => CopyResponse::read(body).map(Message::CopyInResponse),
-        b'H' => CopyResponse::read(body).map(Message::CopyOutResponse),
+        b'G' => Some(Message::CopyInResponse),
+        b'H' => Some(Message::CopyOutResponse),
         b'I' => empty(Message::EmptyQueryResponse),
         b'K' => read_key_data(body),
         b'N' => ErrorFields::read(body).map(Message::NoticeResponse),
@@ -156,10 +147,8 @@ fn read(tag: u8, body: &[u8]) -> Option<Message<'_>> {
         b'd' => Some(Message::CopyData(body)),
         b'n' => empty(Message::NoData),
         b's' => empty(Message::PortalSuspended),
-        b't' => Oids::read(body).map(Message::ParameterDescription),
-        b'v' => {
-            body.first_chunk().map(|v| Message::NegotiateProtocolVersion { newest: u32::from_be_bytes(*v) })
-        }
+        b't' => Some(Message::ParameterDescription),
+        b'v' => Some(Message::NegotiateProtocolVersion),
         _ => None,
     }
 }
@@ -180,16 +169,16 @@ impl Message<'_> {
             Self::CommandComplete(_) => b'C',
             Self::CopyData(_) => b'd',
             Self::CopyDone => b'c',
-            Self::CopyInResponse(_) => b'G',
-            Self::CopyOutResponse(_) => b'H',
+            Self::CopyInResponse => b'G',
+            Self::CopyOutResponse => b'H',
             Self::DataRow(_) => b'D',
             Self::EmptyQueryResponse => b'I',
             Self::ErrorResponse(_) => b'E',
-            Self::NegotiateProtocolVersion { .. } => b'v',
+            Self::NegotiateProtocolVersion => b'v',
             Self::NoData => b'n',
             Self::NoticeResponse(_) => b'N',
-            Self::NotificationResponse { .. } => b'A',
-            Self::ParameterDescription(_) => b't',
+            Self::NotificationResponse => b'A',
+            Self::ParameterDescription => b't',
             Self::ParameterStatus { .. } => b'S',
             Self::ParseComplete => b'1',
             Self::PortalSuspended => b's',
@@ -201,30 +190,8 @@ impl Message<'_> {
 
 #[inline]
 fn is_known(tag: u8) -> bool {
-    matches!(
-        tag,
-        b'1' | b'2'
-            | b'3'
-            | b'A'
-            | b'C'
-            | b'D'
-            | b'E'
-            | b'G'
-            | b'H'
-            | b'I'
-            | b'K'
-            | b'N'
-            | b'R'
-            | b'S'
-            | b'T'
-            | b'Z'
-            | b'c'
-            | b'd'
-            | b'n'
-            | b's'
-            | b't'
-            | b'v'
-    )
+    matches!(tag, b'1'..=b'3' | b'A' | b'C'..=b'E' | b'G'..=b'I' | b'K' | b'N' | b'R'..=b'T' | b'Z')
+        || matches!(tag, b'c' | b'd' | b'n' | b's' | b't' | b'v')
 }
 
 fn name_of(tag: u8) -> &'static str {
@@ -272,13 +239,6 @@ fn read_key_data(body: &[u8]) -> Option<Message<'_>> {
         process_id: i32::from_be_bytes(*process_id),
         secret_key: i32::from_be_bytes(secret_key.try_into().ok()?),
     })
-}
-
-fn read_notification(body: &[u8]) -> Option<Message<'_>> {
-    let (_process_id, rest) = body.split_first_chunk::<4>()?;
-    let (channel, rest) = split_cstring(rest)?;
-    let (payload, rest) = split_cstring(rest)?;
-    rest.is_empty().then_some(Message::NotificationResponse { channel, payload })
 }
 
 fn read_parameter_status(body: &[u8]) -> Option<Message<'_>> {

@@ -45,39 +45,8 @@ impl<'a> ErrorFields<'a> {
     }
 
     /// The SQLSTATE; [`SqlState::UNKNOWN`] if missing.
-    #[must_use]
     pub fn sqlstate(&self) -> SqlState {
         self.get(b'C').and_then(SqlState::from_bytes).unwrap_or(SqlState::UNKNOWN)
-    }
-
-    /// ERROR, FATAL, WARNING and so on; not localized since version 9.6.
-    #[must_use]
-    pub fn severity(&self) -> Cow<'a, str> {
-        self.text(b'V').or_else(|| self.text(b'S')).unwrap_or_default()
-    }
-
-    /// The primary message.
-    #[must_use]
-    pub fn message(&self) -> Cow<'a, str> {
-        self.text(b'M').unwrap_or_default()
-    }
-
-    /// The detail message.
-    #[must_use]
-    pub fn detail(&self) -> Option<Cow<'a, str>> {
-        self.text(b'D')
-    }
-
-    /// The hint.
-    #[must_use]
-    pub fn hint(&self) -> Option<Cow<'a, str>> {
-        self.text(b'H')
-    }
-
-    /// The context: the call stack of functions in the server.
-    #[must_use]
-    pub fn context(&self) -> Option<Cow<'a, str>> {
-        self.text(b'W')
     }
 
     /// Copies the fields, each truncated at 64 KiB.
@@ -85,14 +54,15 @@ impl<'a> ErrorFields<'a> {
     pub fn to_owned(&self) -> ServerError {
         ServerError {
             sqlstate: self.sqlstate(),
-            severity: kept(&self.severity()),
-            message: kept(&self.message()),
-            detail: self.detail().map(|text| kept(&text)),
-            hint: self.hint().map(|text| kept(&text)),
+            // ERROR, FATAL, WARNING and so on; not localized since version 9.6.
+            severity: self.kept(b'V').or_else(|| self.kept(b'S')).unwrap_or_default(),
+            message: self.kept(b'M').unwrap_or_default(),
+            detail: self.kept(b'D'),
+            hint: self.kept(b'H'),
             position: self.number(b'P'),
-            internal_query: self.text(b'q').map(|text| kept(&text)),
+            internal_query: self.kept(b'q'),
             internal_position: self.number(b'p'),
-            context: self.context().map(|text| kept(&text)),
+            context: self.kept(b'W'),
         }
     }
 
@@ -100,14 +70,15 @@ impl<'a> ErrorFields<'a> {
         std::str::from_utf8(self.get(code)?).ok()?.parse().ok()
     }
 
-    fn text(&self, code: u8) -> Option<Cow<'a, str>> {
-        self.get(code).map(String::from_utf8_lossy)
+    fn kept(&self, code: u8) -> Option<String> {
+        Some(shortened(&String::from_utf8_lossy(self.get(code)?), FIELD_BYTES_MAX).into_owned())
     }
 }
 
 impl fmt::Debug for ErrorFields<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {}", self.severity(), self.sqlstate(), self.message())
+        let ServerError { severity, sqlstate, message, .. } = self.to_owned();
+        write!(f, "{severity} {sqlstate}: {message}")
     }
 }
 
@@ -142,10 +113,6 @@ impl ServerError {
         let text: Vec<_> = parts.into_iter().flatten().map(|part| one_line(part)).collect();
         format!("{} (SQLSTATE {})", shortened(&text.join("; "), LINE_BYTES_MAX), self.sqlstate)
     }
-}
-
-fn kept(text: &str) -> String {
-    shortened(text, FIELD_BYTES_MAX).into_owned()
 }
 
 /// Truncates a text, and appends the number of omitted bytes.

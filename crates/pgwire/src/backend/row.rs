@@ -5,7 +5,7 @@ use super::body::ProtocolError;
 
 /// A result row: its values, by index from 0, in the format requested by Bind.
 ///
-/// `i16` to `cents` read the binary format. They fail on NULL and on a value of unexpected length or shape, so
+/// `i32` and `cents` read the binary format. They fail on NULL and on a value of unexpected length or shape, so
 /// that a wrong column is detected. [`Row::get`] returns `None` for NULL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Row<'a> {
@@ -56,38 +56,11 @@ impl<'a> Row<'a> {
         self.columns().nth(column).ok_or(ProtocolError::NoColumn { column, columns: self.len() })
     }
 
-    /// A `smallint`.
-    #[inline]
-    pub fn i16(&self, column: usize) -> Result<i16, ProtocolError> {
-        self.fixed(column, "smallint").map(i16::from_be_bytes)
-    }
-
     /// An `integer`.
     #[inline]
     pub fn i32(&self, column: usize) -> Result<i32, ProtocolError> {
-        self.fixed(column, "integer").map(i32::from_be_bytes)
-    }
-
-    /// A `bigint`.
-    #[inline]
-    pub fn i64(&self, column: usize) -> Result<i64, ProtocolError> {
-        self.fixed(column, "bigint").map(i64::from_be_bytes)
-    }
-
-    /// A `double precision`.
-    #[inline]
-    pub fn f64(&self, column: usize) -> Result<f64, ProtocolError> {
-        self.fixed(column, "double precision").map(f64::from_be_bytes)
-    }
-
-    /// A `boolean`.
-    #[inline]
-    pub fn bool(&self, column: usize) -> Result<bool, ProtocolError> {
-        match self.fixed(column, "boolean")? {
-            [0] => Ok(false),
-            [1] => Ok(true),
-            [_] => Err(ProtocolError::ColumnType { column, expected: "boolean" }),
-        }
+        let bytes = self.get(column)?.and_then(|bytes| bytes.try_into().ok());
+        bytes.map(i32::from_be_bytes).ok_or(ProtocolError::ColumnType { column, expected: "integer" })
     }
 
     /// A `text`, `varchar` or `char(n)`, or any value in text format.
@@ -101,20 +74,8 @@ impl<'a> Row<'a> {
     /// A `numeric` in hundredths. Fails if it has more nonzero decimals.
     #[inline]
     pub fn cents(&self, column: usize) -> Result<i64, ProtocolError> {
-        self.decimal(column, 2)
-    }
-
-    /// A `numeric` times 10^scale. Fails if it has more nonzero decimals.
-    #[inline]
-    pub fn decimal(&self, column: usize, scale: u8) -> Result<i64, ProtocolError> {
-        let value = self.get(column)?.and_then(|bytes| numeric::read(bytes, scale));
+        let value = self.get(column)?.and_then(|bytes| numeric::read(bytes, 2));
         value.ok_or(ProtocolError::ColumnType { column, expected: "numeric" })
-    }
-
-    #[inline]
-    fn fixed<const N: usize>(&self, column: usize, expected: &'static str) -> Result<[u8; N], ProtocolError> {
-        let bytes = self.get(column)?.and_then(|bytes| bytes.try_into().ok());
-        bytes.ok_or(ProtocolError::ColumnType { column, expected })
     }
 }
 

@@ -112,7 +112,6 @@ pub struct Password(String);
 
 impl Password {
     /// Wraps a password.
-    #[must_use]
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -4,7 +4,7 @@
 
 mod parameter;
 
-pub use parameter::{Cents, Decimal, Element, Parameter, Timestamptz};
+pub use parameter::{Cents, Decimal, Element, Parameter};
 
 const PROTOCOL_3_0: i32 = 0x0003_0000;
 const SSL_REQUEST: i32 = 80_877_103;
@@ -17,15 +17,6 @@ pub enum Format {
     Text,
     /// In the format of the type's binary send function.
     Binary,
-}
-
-/// Object of Describe and Close.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target<'a> {
-    /// A prepared statement, by name.
-    Statement(&'a str),
-    /// A portal, by name.
-    Portal(&'a str),
 }
 
 /// StartupMessage: `parameters` are pairs such as `("user", "alice")`.
@@ -164,9 +155,9 @@ pub fn bind_text(
     })
 }
 
-/// Describe.
-pub fn describe(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), EncodeError> {
-    message(out, b'D', "the name", |out| append_target(out, target))
+/// Describe of the unnamed portal.
+pub fn describe(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"D\0\0\0\x06P\0");
 }
 
 /// Execute: at most `rows_max` rows, 0 for all.
@@ -178,19 +169,9 @@ pub fn execute(out: &mut Vec<u8>, portal: &str, rows_max: i32) -> Result<(), Enc
     })
 }
 
-/// Close a prepared statement or portal.
-pub fn close(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), EncodeError> {
-    message(out, b'C', "the name", |out| append_target(out, target))
-}
-
 /// Sync: ends a batch. The server responds with ReadyForQuery.
 pub fn sync(out: &mut Vec<u8>) {
     out.extend_from_slice(b"S\0\0\0\x04");
-}
-
-/// Flush: requests the responses so far without ending the batch.
-pub fn flush(out: &mut Vec<u8>) {
-    out.extend_from_slice(b"H\0\0\0\x04");
 }
 
 /// Terminate: closes the session.
@@ -270,15 +251,6 @@ fn sized(out: &mut Vec<u8>, append: impl FnOnce(&mut Vec<u8>) -> bool) -> Result
         out[at..at + 4].copy_from_slice(&length.to_be_bytes());
     }
     Ok(())
-}
-
-fn append_target(out: &mut Vec<u8>, target: Target<'_>) -> Result<(), EncodeError> {
-    let (kind, name) = match target {
-        Target::Statement(name) => (b'S', name),
-        Target::Portal(name) => (b'P', name),
-    };
-    out.push(kind);
-    cstring(out, name, "the name")
 }
 
 fn length(out: &mut Vec<u8>, bytes: usize, what: &'static str) -> Result<(), EncodeError> {

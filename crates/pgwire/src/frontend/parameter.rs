@@ -26,10 +26,6 @@ pub struct Decimal {
     pub scale: u8,
 }
 
-/// A `timestamptz` in microseconds since 2000-01-01 00:00 UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Timestamptz(pub i64);
-
 fn plain(out: &mut Vec<u8>, value: &dyn std::fmt::Display) {
     let _ = write!(out, "{value}"); // Writing to a Vec cannot fail.
 }
@@ -133,20 +129,6 @@ impl Parameter for Decimal {
     }
 }
 
-impl Parameter for Timestamptz {
-    fn append(&self, out: &mut Vec<u8>) -> bool {
-        self.0.append(out)
-    }
-
-    fn append_literal(&self, out: &mut Vec<u8>) {
-        let micros = self.0;
-        plain(
-            out,
-            &format_args!("'2000-01-01 00:00:00+00'::timestamptz + '{micros} microseconds'::interval"),
-        );
-    }
-}
-
 impl<T: Parameter> Parameter for Option<T> {
     fn append(&self, out: &mut Vec<u8>) -> bool {
         self.as_ref().is_some_and(|value| value.append(out))
@@ -171,12 +153,6 @@ impl Element for i16 {
 }
 impl Element for i32 {
     const OID: u32 = 23;
-}
-impl Element for i64 {
-    const OID: u32 = 20;
-}
-impl Element for Cents {
-    const OID: u32 = 1700;
 }
 
 /// One-dimensional arrays with lower bound 1, without NULLs.

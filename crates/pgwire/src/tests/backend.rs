@@ -32,41 +32,24 @@ fn with_row(values: &[Option<&[u8]>], check: impl FnOnce(Row<'_>)) {
 #[test]
 fn a_row_returns_its_values_by_type() {
     let numeric = [0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 0x0d, 0x48];
-    let values: [Option<&[u8]>; 8] = [
-        Some(&[0xff, 0xfe]),
-        Some(&[0, 0, 1, 0]),
-        Some(&[0, 0, 0, 0, 0, 0, 0, 3]),
-        Some("größe".as_bytes()),
-        Some(&numeric),
-        Some(&[1]),
-        None,
-        Some(&1.5f64.to_be_bytes()),
-    ];
+    let values = [Some(&[0, 0, 1, 0][..]), Some("größe".as_bytes()), Some(&numeric), None];
     with_row(&values, |row| {
-        assert_eq!(row.len(), 8);
-        assert_eq!(row.i16(0), Ok(-2));
-        assert_eq!(row.i32(1), Ok(256));
-        assert_eq!(row.i64(2), Ok(3));
-        assert_eq!(row.text(3), Ok("größe"));
-        assert_eq!(row.cents(4), Ok(-1234));
-        assert_eq!(row.decimal(4, 4), Ok(-123_400));
-        assert_eq!(row.bool(5), Ok(true));
-        assert_eq!(row.get(6), Ok(None));
-        assert_eq!(row.f64(7), Ok(1.5));
-        assert_eq!(row.columns().count(), 8);
+        assert_eq!((row.len(), row.columns().count()), (4, 4));
+        assert_eq!((row.i32(0), row.text(1), row.cents(2)), (Ok(256), Ok("größe"), Ok(-1234)));
+        assert_eq!(row.get(3), Ok(None));
     });
 }
 
 #[test]
 fn a_wrong_column_is_an_error_and_never_another_value() {
-    with_row(&[Some(&[0, 0, 1, 0]), None, Some(&[0xff]), Some(&[2])], |row| {
-        assert_eq!(row.i16(0), Err(ProtocolError::ColumnType { column: 0, expected: "smallint" }));
-        assert_eq!(row.i32(1), Err(ProtocolError::ColumnType { column: 1, expected: "integer" }));
+    with_row(&[Some(&[0, 1]), None, Some(&[0xff])], |row| {
+        for column in [0, 1] {
+            assert_eq!(row.i32(column), Err(ProtocolError::ColumnType { column, expected: "integer" }));
+        }
         assert_eq!(row.text(1), Err(ProtocolError::ColumnType { column: 1, expected: "text" }));
         assert_eq!(row.text(2), Err(ProtocolError::ColumnType { column: 2, expected: "text" }));
         assert_eq!(row.cents(2), Err(ProtocolError::ColumnType { column: 2, expected: "numeric" }));
-        assert_eq!(row.bool(3), Err(ProtocolError::ColumnType { column: 3, expected: "boolean" }));
-        assert_eq!(row.i32(4), Err(ProtocolError::NoColumn { column: 4, columns: 4 }));
+        assert_eq!(row.i32(3), Err(ProtocolError::NoColumn { column: 3, columns: 3 }));
     });
 }
 
@@ -86,7 +69,7 @@ fn a_command_tag_contains_its_number_of_rows() {
     for (tag, rows) in table {
         let bytes = server_message(b'C', format!("{tag}\0").as_bytes());
         let Message::CommandComplete(found) = only(&bytes) else { panic!("not a tag") };
-        assert_eq!((found.as_bytes(), found.rows()), (tag.as_bytes(), rows));
+        assert_eq!(found.rows(), rows, "{tag}");
     }
 }
 
@@ -95,16 +78,13 @@ fn an_error_returns_the_requested_fields() {
     let body = b"SFEHLER\0VERROR\0C40P01\0Mdeadlock detected\0Dwho waits\0Hsee log\0Wfunction f\0\0";
     let bytes = server_message(b'E', body);
     let Message::ErrorResponse(fields) = only(&bytes) else { panic!("not an error") };
-    assert_eq!(fields.severity(), "ERROR");
-    assert_eq!(fields.sqlstate(), SqlState::DEADLOCK_DETECTED);
-    assert!(fields.sqlstate().is_retryable());
-    assert_eq!(fields.message(), "deadlock detected");
-    assert_eq!(fields.detail().as_deref(), Some("who waits"));
-    assert_eq!(fields.hint().as_deref(), Some("see log"));
-    assert_eq!(fields.context().as_deref(), Some("function f"));
+    let kept = fields.to_owned();
+    assert_eq!((&kept.severity[..], kept.sqlstate), ("ERROR", SqlState::DEADLOCK_DETECTED));
+    assert!(kept.sqlstate.is_retryable());
+    assert_eq!((&kept.message[..], kept.detail.as_deref()), ("deadlock detected", Some("who waits")));
+    assert_eq!((kept.hint.as_deref(), kept.context.as_deref()), (Some("see log"), Some("function f")));
     assert_eq!(fields.get(b'n'), None);
     assert_eq!(fields.get(0), None);
-    let kept = fields.to_owned();
     assert_eq!(kept.to_string(), "deadlock detected; who waits; see log (SQLSTATE 40P01)");
 }
 
@@ -159,17 +139,17 @@ fn every_message_of_a_session_is_read() {
         (b'3', b"", "CloseComplete"),
         (b'c', b"", "CopyDone"),
         (b'd', b"x", "CopyData([120])"),
-        (b'G', &[1, 0, 1, 0, 1], "CopyInResponse(CopyResponse { binary: true, columns: 1 })"),
-        (b'H', &[0, 0, 0], "CopyOutResponse(CopyResponse { binary: false, columns: 0 })"),
+        (b'G', &[1, 0, 1, 0, 1], "CopyInResponse"),
+        (b'H', &[0, 0, 0], "CopyOutResponse"),
         (b'I', b"", "EmptyQueryResponse"),
         (b'n', b"", "NoData"),
         (b's', b"", "PortalSuspended"),
         (b'N', b"VWARNING\0C01000\0Mmind\0\0", "NoticeResponse(WARNING 01000: mind)"),
-        (b'A', b"\0\0\0\x01c\0p\0", "NotificationResponse { channel: [99], payload: [112] }"),
+        (b'A', b"\0\0\0\x01c\0p\0", "NotificationResponse"),
         (b'S', b"a\0b\0", "ParameterStatus { name: [97], value: [98] }"),
         (b'Z', b"T", "ReadyForQuery(Active)"),
-        (b'v', &[0, 3, 0, 0, 0, 0, 0, 0], "NegotiateProtocolVersion { newest: 196608 }"),
-        (b't', &[0, 1, 0, 0, 0, 23], "ParameterDescription(Oids { oids: [0, 0, 0, 23] })"),
+        (b'v', &[0, 3, 0, 0, 0, 0, 0, 0], "NegotiateProtocolVersion"),
+        (b't', &[0, 1, 0, 0, 0, 23], "ParameterDescription"),
         (b'C', b"SELECT 1\0", "CommandComplete(SELECT 1)"),
     ];
     for (tag, body, shown) in table {
@@ -177,9 +157,7 @@ fn every_message_of_a_session_is_read() {
     }
     let bytes = server_message(b'T', &description);
     let Message::RowDescription(fields) = only(&bytes) else { panic!("not a description") };
-    let fields: Vec<_> = fields.iter().collect();
-    assert_eq!(fields.len(), 1);
-    assert_eq!((fields[0].name, fields[0].type_oid, fields[0].binary), (&b"id"[..], 23, true));
+    assert_eq!(fields.names().collect::<Vec<_>>(), [b"id"]);
 }
 
 #[test]
@@ -193,7 +171,7 @@ fn sasl_mechanisms_are_found_by_their_whole_name() {
 
 #[test]
 fn a_malformed_body_is_an_error_with_the_name_of_the_message() {
-    let table: [(u8, &[u8], &str); 19] = [
+    let table: [(u8, &[u8], &str); 18] = [
         (b'Z', b"X", "ReadyForQuery"),
         (b'Z', b"", "ReadyForQuery"),
         (b'Z', b"II", "ReadyForQuery"),
@@ -212,7 +190,6 @@ fn a_malformed_body_is_an_error_with_the_name_of_the_message() {
         (b'R', b"\0\0\0\x0aSCRAM", "Authentication"),
         (b'S', b"a\0b", "ParameterStatus"),
         (b'T', &[0, 1, b'x', 0], "RowDescription"),
-        (b'G', &[1, 0, 2, 0, 0], "CopyInResponse"),
     ];
     for (tag, body, message) in table {
         assert_eq!(parse(&server_message(tag, body)), Err(ProtocolError::Malformed { message }));
@@ -343,19 +320,16 @@ proptest! {
 fn touch(message: &Message<'_>, column: usize) {
     match message {
         Message::DataRow(row) => {
-            let _ = (row.i16(column), row.i32(column), row.i64(column), row.f64(column), row.bool(column));
-            let _ = (row.text(column), row.cents(column), row.decimal(column, 255), row.columns().count());
+            let _ = (row.i32(column), row.text(column), row.cents(column), row.columns().count());
         }
         Message::ErrorResponse(fields) | Message::NoticeResponse(fields) => {
             let _ = (fields.to_owned().to_string(), fields.get(0), fields.get(b'M'));
         }
         Message::CommandComplete(tag) => drop(tag.rows()),
-        Message::RowDescription(fields) => drop(fields.iter().count()),
-        Message::ParameterDescription(oids) => drop(oids.iter().count()),
+        Message::RowDescription(fields) => drop(fields.names().count()),
         Message::Authentication(Authentication::Sasl(mechanisms)) => {
             let _ = (mechanisms.list(), mechanisms.has(""));
         }
-        Message::Authentication(other) => drop(other.name()),
         _ => {}
     }
 }

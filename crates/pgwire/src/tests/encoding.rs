@@ -1,7 +1,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::frontend::{self, Cents, Decimal, EncodeError, Format, Parameter, Target, Timestamptz};
+use super::super::frontend::{self, Cents, Decimal, EncodeError, Format, Parameter};
 use super::super::{copy, numeric};
 use super::hex;
 
@@ -131,14 +131,12 @@ fn messages_have_the_documented_bytes() {
         appended(|out| frontend::bind(out, "", "s", &[&7i32, &None::<i32>, &"x"], Format::Binary)),
         b"B\0\0\0\x22\0s\0\0\x01\0\x01\0\x03\0\0\0\x04\0\0\0\x07\xff\xff\xff\xff\0\0\0\x01x\0\x01\0\x01"
     );
-    assert_eq!(appended(|out| frontend::describe(out, Target::Statement("s"))), b"D\0\0\0\x07Ss\0");
     assert_eq!(appended(|out| frontend::execute(out, "", 0)), b"E\0\0\0\x09\0\0\0\0\0");
-    assert_eq!(appended(|out| frontend::close(out, Target::Portal("p"))), b"C\0\0\0\x07Pp\0");
     assert_eq!(appended(|out| frontend::copy_fail(out, "no")), b"f\0\0\0\x07no\0");
     let fixed: [(Append, &[u8]); 5] = [
         (frontend::ssl_request, b"\0\0\0\x08\x04\xd2\x16\x2f"),
         (frontend::sync, b"S\0\0\0\x04"),
-        (frontend::flush, b"H\0\0\0\x04"),
+        (frontend::describe, b"D\0\0\0\x06P\0"),
         (frontend::terminate, b"X\0\0\0\x04"),
         (frontend::copy_done, b"c\0\0\0\x04"),
     ];
@@ -161,22 +159,19 @@ fn a_copy_data_message_may_be_written_in_place() {
     assert_eq!(out, b"befored\0\0\0\x06xy");
 }
 
-/// PostgreSQL 15: `select encode(array_send(array[1,2,-3]::int4[]), 'hex')`, also of `'{}'::int4[]` and
-/// `array[12.34, 0]::numeric[]`; scalars by the send functions of their types.
+/// PostgreSQL 15: `select encode(array_send(array[1,2,-3]::int4[]), 'hex')`, also of `'{}'::int4[]`; scalars by the send functions of their types.
 #[test]
 fn parameters_have_the_bytes_of_postgresql() {
-    let table: [(&dyn Parameter, &str); 12] = [
+    let table: [(&dyn Parameter, &str); 10] = [
         (
             &&[1i32, 2, -3][..],
             "00000001000000000000001700000003000000010000000400000001000000040000000200000004fffffffd",
         ),
         (&&[0i32; 0][..], "000000000000000000000017"),
-        (&&[Cents(1234)][..], "0000000100000000000006a400000001000000010000000c0002000000000002000c0d48"),
         (&-2i16, "fffe"),
         (&3i64, "0000000000000003"),
         (&1.5f64, "3ff8000000000000"),
         (&true, "01"),
-        (&Timestamptz(1_000_000), "00000000000f4240"),
         (&Cents(-1), "0001ffff400000020064"),
         (&Decimal { scaled: 725, scale: 4 }, "0001ffff0000000402d5"),
         (&String::from("ab"), "6162"),

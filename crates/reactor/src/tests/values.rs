@@ -4,7 +4,7 @@ use crate::{Clock, Connection, Error, Reactor};
 use pgwire::backend::Message;
 use pgwire::conninfo::Conninfo;
 use pgwire::copy;
-use pgwire::frontend::{self, Cents, Decimal, Format, Parameter, Timestamptz};
+use pgwire::frontend::{self, Cents, Decimal, Format, Parameter};
 
 use test_server::Database;
 
@@ -25,7 +25,7 @@ fn values_round_trip_through_the_server() {
 }
 
 async fn parameters_round_trip(connection: &mut Connection) -> Result<(), Error> {
-    let table: [(&str, &dyn Parameter, Option<&str>); 16] = [
+    let table: [(&str, &dyn Parameter, Option<&str>); 13] = [
         ("int2", &-2i16, Some("-2")),
         ("int4", &i32::MIN, Some("-2147483648")),
         ("int8", &i64::MAX, Some("9223372036854775807")),
@@ -36,11 +36,8 @@ async fn parameters_round_trip(connection: &mut Connection) -> Result<(), Error>
         ("numeric", &Cents(-123_456), Some("-1234.56")),
         ("numeric", &Cents(i64::MIN), Some("-92233720368547758.08")),
         ("numeric", &Decimal { scaled: 1812, scale: 4 }, Some("0.1812")),
-        ("timestamptz", &Timestamptz(1_000_000), Some("2000-01-01 00:00:01+00")),
         ("int4[]", &&[1i32, -2, 3][..], Some("{1,-2,3}")),
         ("int2[]", &&[0i16; 0][..], Some("{}")),
-        ("int8[]", &&[7i64][..], Some("{7}")),
-        ("numeric[]", &&[Cents(1), Cents(0)][..], Some("{0.01,0.00}")),
         ("int4", &None::<i32>, None),
     ];
     for (sql_type, parameter, expected) in table {
@@ -67,7 +64,8 @@ async fn parameters_round_trip(connection: &mut Connection) -> Result<(), Error>
 
 async fn numerics_are_read_in_binary(connection: &mut Connection) -> Result<(), Error> {
     let out = connection.out();
-    let sql = "select 1234.56::numeric, 100000000::numeric, -0.07, 92233720368547758.07, 'NaN'::numeric, 0.001, 1::int2";
+    let sql =
+        "select 1234.56::numeric, 100000000::numeric, -0.07, 92233720368547758.07, 'NaN'::numeric, 0.001";
     frontend::parse(out, "", sql, &[])?;
     frontend::bind(out, "", "", &[], Format::Binary)?;
     frontend::execute(out, "", 0)?;
@@ -81,7 +79,6 @@ async fn numerics_are_read_in_binary(connection: &mut Connection) -> Result<(), 
                 let cents: Vec<_> = (0..6).map(|i| row.cents(i).ok()).collect();
                 let expected = [Some(123_456), Some(10_000_000_000), Some(-7), Some(i64::MAX), None, None];
                 assert_eq!(cents, expected);
-                assert_eq!(row.i16(6), Ok(1));
             }
             Message::CommandComplete(tag) => assert_eq!(tag.rows(), 1),
             Message::ReadyForQuery(_) => break,

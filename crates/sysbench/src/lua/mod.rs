@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use mlua::{
-    ChunkMode, Function, HookTriggers, IntoLuaMulti, Lua, LuaOptions, MultiValue, StdLib, Table, Thread,
+    ChunkMode, FromLuaMulti, Function, HookTriggers, IntoLuaMulti, Lua, LuaOptions, StdLib, Table, Thread,
     UserData, UserDataMethods, Value, Variadic, VmState,
 };
 use pgwire::backend::Row;
@@ -45,6 +45,15 @@ pub struct Shared {
     is_resumed: Cell<bool>,
 }
 
+impl Shared {
+    /// Changes the counters.
+    pub fn count(&self, change: impl FnOnce(&mut Counts)) {
+        let mut counts = self.counts.get();
+        change(&mut counts);
+        self.counts.set(counts);
+    }
+}
+
 /// A client's state, with the script loaded.
 pub struct ScriptState {
     lua: Lua,
@@ -63,10 +72,6 @@ impl Program {
 impl ScriptState {
     /// Creates the state of client `tid` and loads the script.
     pub fn new(program: &Program, tid: u32, random: Rc<RefCell<Random>>) -> Result<Self, ScriptError> {
-        Self::create(program, tid, random).map_err(|error| ScriptError::Lua(message(&error)))
-    }
-
-    fn create(program: &Program, tid: u32, random: Rc<RefCell<Random>>) -> mlua::Result<Self> {
         let mut libraries =
             StdLib::TABLE | StdLib::STRING | StdLib::MATH | StdLib::BIT | StdLib::OS | StdLib::JIT;
         if program.limits.allow_os {
@@ -84,7 +89,7 @@ impl ScriptState {
             is_resumed: Cell::new(true),
         });
         let host = lua.create_table()?;
-        install(&lua, &host, program, &shared)?;
+        install(&Host { lua: &lua, table: &host, shared: &shared }, program)?;
         set_values(&lua, &host, program, tid)?;
         prelude(&lua)?.call::<()>(&host)?;
         set_globals(&lua, program, tid)?;
@@ -103,45 +108,32 @@ impl ScriptState {
 
     /// The options that the script defines.
     pub fn definitions(&self) -> Result<Vec<Definition>, ScriptError> {
-        let read = || -> mlua::Result<Vec<Definition>> {
-            let found: Vec<Table> = self.host.get::<Function>("definitions")?.call(())?;
-            let read = |one: Table| -> mlua::Result<Definition> {
-                let option_type = OptionType::of_number(one.get(3)?).unwrap_or(OptionType::Text);
-                Ok(Definition {
-                    name: one.get(1)?,
-                    description: one.get(2)?,
-                    option_type,
-                    default: one.get(4)?,
-                })
-            };
-            found.into_iter().map(read).collect()
+        let found: Vec<Table> = self.host.get::<Function>("definitions")?.call(())?;
+        let read = |one: Table| {
+            let option_type = OptionType::of_number(one.get(3)?).unwrap_or(OptionType::Text);
+            let (name, description, default) = (one.get(1)?, one.get(2)?, one.get(4)?);
+            Ok(Definition { name, description, option_type, default })
         };
-        read().map_err(|error| ScriptError::Lua(message(&error)))
+        found.into_iter().map(read).collect()
     }
 
     /// The commands that the script defines, and whether all threads run each.
     pub fn commands(&self) -> Result<Vec<(String, bool)>, ScriptError> {
-        let read = || -> mlua::Result<Vec<(String, bool)>> {
-            let found: Vec<Table> = self.host.get::<Function>("commands")?.call(())?;
-            found.into_iter().map(|one| Ok((one.get(1)?, one.get(2)?))).collect()
-        };
-        read().map_err(|error| ScriptError::Lua(message(&error)))
+        let found: Vec<Table> = self.host.get::<Function>("commands")?.call(())?;
+        found.into_iter().map(|one| Ok((one.get(1)?, one.get(2)?))).collect()
     }
 
     /// A function of the script.
-    #[must_use]
     pub fn find(&self, name: &str) -> Option<Function> {
         self.look_up("find", name)
     }
 
     /// What the script does for a command: what it defines for it, or the function of its name.
-    #[must_use]
     pub fn command(&self, name: &str) -> Option<Function> {
         self.look_up("command_function", name).or_else(|| self.find(name))
     }
 
     /// What messages name where a command fails: the function of its name, or sysbench's own that calls a command which the script defines.
-    #[must_use]
     pub fn caller_of<'a>(&self, command: &'a str) -> &'a str {
         match self.look_up("command_function", command) {
             Some(_) => "sysbench.cmdline.call_command",
@@ -150,7 +142,6 @@ impl ScriptState {
     }
 
     /// A hook of the script.
-    #[must_use]
     pub fn hook(&self, name: &str) -> Option<Function> {
         self.look_up("hook", name)
     }
@@ -167,11 +158,8 @@ impl ScriptState {
 
     /// A coroutine that runs `runner` of `prelude.lua` with a function of the script.
     pub fn coroutine(&self, runner: &str, function: Function, tid: u32) -> Result<Coroutine, ScriptError> {
-        let create = || {
-            let thread = self.lua.create_thread(self.host.get(runner)?)?;
-            Ok(Coroutine { thread, first: Some((function, tid)) })
-        };
-        create().map_err(|error: mlua::Error| ScriptError::Lua(message(&error)))
+        let thread = self.lua.create_thread(self.host.get(runner)?)?;
+        Ok(Coroutine { thread, first: Some((function, tid)) })
     }
 
     /// Goes on with a coroutine until it is suspended again.
@@ -182,15 +170,13 @@ impl ScriptState {
         answer: impl IntoLuaMulti,
     ) -> Result<Yielded, ScriptError> {
         self.shared.is_resumed.set(true);
-        let yielded = match coroutine.first.take() {
-            Some(first) => coroutine.thread.resume(first),
-            None => coroutine.thread.resume(answer),
-        };
-        yielded.map_err(|error| ScriptError::Lua(message(&error)))
+        Ok(match coroutine.first.take() {
+            Some(first) => coroutine.thread.resume(first)?,
+            None => coroutine.thread.resume(answer)?,
+        })
     }
 
     /// The Lua state, for values.
-    #[must_use]
     pub fn lua(&self) -> &Lua {
         &self.lua
     }
@@ -237,10 +223,8 @@ fn watch(lua: &Lua, shared: &Rc<Shared>, program: &Program) -> mlua::Result<()> 
 }
 
 fn too_long(limit: std::time::Duration) -> mlua::Error {
-    mlua::Error::RuntimeError(format!(
-        "the script computed for more than {} s without a query",
-        limit.as_secs_f64()
-    ))
+    let limit_s = limit.as_secs_f64();
+    mlua::Error::runtime(format!("the script computed for more than {limit_s} s without a query"))
 }
 
 fn set_values(lua: &Lua, host: &Table, program: &Program, tid: u32) -> mlua::Result<()> {
@@ -290,9 +274,14 @@ fn set_globals(lua: &Lua, program: &Program, tid: u32) -> mlua::Result<()> {
     globals.set("test", program.name.as_str())
 }
 
-/// An error without the stack of Lua functions.
-#[must_use]
-pub fn message(error: &mlua::Error) -> String {
+/// Without the stack of Lua functions.
+impl From<mlua::Error> for ScriptError {
+    fn from(error: mlua::Error) -> Self {
+        Self::Lua(message(&error))
+    }
+}
+
+fn message(error: &mlua::Error) -> String {
     let text = match error {
         mlua::Error::CallbackError { cause, .. } => return message(cause),
         mlua::Error::RuntimeError(text) | mlua::Error::MemoryError(text) => text.clone(),
@@ -309,31 +298,44 @@ const COUNTER_WRITE: u32 = 2;
 const COUNTER_ERROR: u32 = 4;
 const COUNTER_RECONNECT: u32 = 5;
 
-/// Puts all functions into `host`.
-pub fn install(lua: &Lua, host: &Table, program: &Program, shared: &Rc<Shared>) -> mlua::Result<()> {
-    install_random(lua, host, shared)?;
-    install_strings(lua, host, shared)?;
-    install_counts(lua, host, shared)?;
-    install_sources(lua, host, program, shared)?;
+/// The table with the functions behind `prelude.lua`.
+struct Host<'a> {
+    lua: &'a Lua,
+    table: &'a Table,
+    shared: &'a Rc<Shared>,
+}
+
+impl Host<'_> {
+    /// Adds a function.
+    fn set<A: FromLuaMulti, R: IntoLuaMulti>(
+        &self,
+        name: &str,
+        function: impl Fn(&Lua, &Shared, A) -> mlua::Result<R> + 'static,
+    ) -> mlua::Result<()> {
+        let shared = Rc::clone(self.shared);
+        let function = self.lua.create_function(move |lua, arguments| function(lua, &shared, arguments))?;
+        self.table.set(name, function)
+    }
+}
+
+/// Adds all functions.
+fn install(host: &Host<'_>, program: &Program) -> mlua::Result<()> {
+    install_random(host)?;
+    install_counts(host)?;
+    install_sources(host, program)?;
     let output = program.output;
-    host.set(
-        "print",
-        lua.create_function(move |_, text: mlua::String| {
-            output(&text.to_string_lossy());
-            Ok(())
-        })?,
-    )?;
-    host.set("traceback", lua.create_function(|_, text: Variadic<Value>| Ok(text.first().cloned()))?)?;
-    host.set(
-        "histogram",
-        lua.create_function(|_, (size, lowest, highest): (f64, f64, f64)| {
-            let histogram = Histogram::new(size.max(0.0) as usize, lowest, highest);
-            histogram.map(Bins).ok_or_else(|| {
-                let range = format!("{size} bins from {lowest} to {highest}");
-                mlua::Error::RuntimeError(format!("sysbench.histogram.new: {range} is not a histogram"))
-            })
-        })?,
-    )
+    host.set("print", move |_, _, text: mlua::String| {
+        output(&text.to_string_lossy());
+        Ok(())
+    })?;
+    host.set("traceback", |_, _, text: Variadic<Value>| Ok(text.first().cloned()))?;
+    host.set("histogram", |_, _, (size, lowest, highest): (f64, f64, f64)| {
+        let histogram = Histogram::new(size.max(0.0) as usize, lowest, highest);
+        histogram.map(Bins).ok_or_else(|| {
+            let range = format!("{size} bins from {lowest} to {highest}");
+            mlua::Error::runtime(format!("sysbench.histogram.new: {range} is not a histogram"))
+        })
+    })
 }
 
 /// A number as sysbench's 32 bits.
@@ -341,7 +343,7 @@ fn word(number: f64) -> u32 {
     number as i64 as u32
 }
 
-fn install_random(lua: &Lua, host: &Table, shared: &Rc<Shared>) -> mlua::Result<()> {
+fn install_random(host: &Host<'_>) -> mlua::Result<()> {
     let names = [
         ("rand_uniform", Distribution::Uniform),
         ("rand_gaussian", Distribution::Gaussian),
@@ -350,128 +352,72 @@ fn install_random(lua: &Lua, host: &Table, shared: &Rc<Shared>) -> mlua::Result<
         ("rand_zipfian", Distribution::Zipfian),
     ];
     for (name, distribution) in names {
-        let shared = Rc::clone(shared);
-        host.set(
-            name,
-            lua.create_function(move |_, (from, to): (f64, f64)| {
-                Ok(shared.random.borrow_mut().draw(distribution, word(from), word(to)))
-            })?,
-        )?;
+        host.set(name, move |_, shared, (from, to): (f64, f64)| {
+            Ok(shared.random.borrow_mut().draw(distribution, word(from), word(to)))
+        })?;
     }
-    let draws = Rc::clone(shared);
-    host.set(
-        "rand_default",
-        lua.create_function(move |_, (from, to): (f64, f64)| {
-            Ok(draws.random.borrow_mut().default(word(from), word(to)))
-        })?,
-    )?;
-    let draws = Rc::clone(shared);
-    host.set("rand_unique", lua.create_function(move |_, ()| Ok(draws.random.borrow_mut().unique()))?)?;
-    let draws = Rc::clone(shared);
-    host.set(
-        "rand_uniform_double",
-        lua.create_function(move |_, ()| Ok(draws.random.borrow_mut().bits.unit()))?,
-    )?;
-    let draws = Rc::clone(shared);
-    host.set(
-        "rand_halves",
-        lua.create_function(move |_, ()| {
-            let bits = draws.random.borrow_mut().bits.next_u64();
-            Ok(((bits >> 32) as u32, bits as u32))
-        })?,
-    )
+    host.set("rand_default", |_, shared, (from, to): (f64, f64)| {
+        Ok(shared.random.borrow_mut().default(word(from), word(to)))
+    })?;
+    host.set("rand_unique", |_, shared, ()| Ok(shared.random.borrow_mut().unique()))?;
+    host.set("rand_uniform_double", |_, shared, ()| Ok(shared.random.borrow_mut().bits.unit()))?;
+    host.set("rand_halves", |_, shared, ()| {
+        let bits = shared.random.borrow_mut().bits.next_u64();
+        Ok(((bits >> 32) as u32, bits as u32))
+    })?;
+    host.set("rand_string", |lua, shared, pattern: mlua::String| {
+        let mut text = Vec::with_capacity(pattern.as_bytes().len());
+        shared.random.borrow_mut().fill(&pattern.as_bytes(), &mut text);
+        lua.create_string(text)
+    })?;
+    host.set("rand_varstring", |lua, shared, (shortest, longest): (f64, f64)| {
+        let (shortest, longest) = (word(shortest), word(longest));
+        if shortest > longest || longest > 1 << 24 {
+            let range = format!("{shortest} to {longest} is not a range of lengths");
+            return Err(mlua::Error::runtime(format!("sysbench.rand.varstring: {range}")));
+        }
+        let mut text = Vec::new();
+        shared.random.borrow_mut().letters(shortest, longest, &mut text);
+        lua.create_string(text)
+    })
 }
 
-fn install_strings(lua: &Lua, host: &Table, shared: &Rc<Shared>) -> mlua::Result<()> {
-    let draws = Rc::clone(shared);
-    host.set(
-        "rand_string",
-        lua.create_function(move |lua, pattern: mlua::String| {
-            let mut text = Vec::with_capacity(pattern.as_bytes().len());
-            draws.random.borrow_mut().fill(&pattern.as_bytes(), &mut text);
-            lua.create_string(text)
-        })?,
-    )?;
-    let draws = Rc::clone(shared);
-    host.set(
-        "rand_varstring",
-        lua.create_function(move |lua, (shortest, longest): (f64, f64)| {
-            let (shortest, longest) = (word(shortest), word(longest));
-            if shortest > longest || longest > 1 << 24 {
-                let problem =
-                    format!("sysbench.rand.varstring: {shortest} to {longest} is not a range of lengths");
-                return Err(mlua::Error::RuntimeError(problem));
-            }
-            let mut text = Vec::new();
-            draws.random.borrow_mut().letters(shortest, longest, &mut text);
-            lua.create_string(text)
-        })?,
-    )
-}
-
-fn install_counts(lua: &Lua, host: &Table, shared: &Rc<Shared>) -> mlua::Result<()> {
-    let counted = Rc::clone(shared);
-    host.set(
-        "ignored",
-        lua.create_function(move |_, sqlstate: mlua::String| {
-            let mut counts = counted.counts.get();
-            counts.ignore(&sqlstate.to_string_lossy());
-            counted.counts.set(counts);
-            Ok(())
-        })?,
-    )?;
-    let counted = Rc::clone(shared);
-    host.set(
-        "count",
-        lua.create_function(move |_, (counter, n): (u32, f64)| {
-            let mut counts = counted.counts.get();
-            let n = n.clamp(0.0, 1e6) as u64;
-            match counter {
-                COUNTER_OTHER => counts.others += n,
-                COUNTER_READ => counts.reads += n,
-                COUNTER_WRITE => counts.writes += n,
-                COUNTER_ERROR => counts.ignored += n,
-                COUNTER_RECONNECT => counts.reconnects += n,
-                _ => {}
-            }
-            counted.counts.set(counts);
-            Ok(())
-        })?,
-    )?;
-    let failed = Rc::clone(shared);
-    let fatal = lua.create_function(move |_, ()| {
-        failed.is_fatal.set(true);
+fn install_counts(host: &Host<'_>) -> mlua::Result<()> {
+    host.set("ignored", |_, shared, sqlstate: mlua::String| {
+        shared.count(|counts| counts.ignore(&sqlstate.to_string_lossy()));
         Ok(())
     })?;
-    host.set("fatal", fatal)
+    host.set("count", |_, shared, (counter, n): (u32, f64)| {
+        let n = n.clamp(0.0, 1e6) as u64;
+        shared.count(|counts| match counter {
+            COUNTER_OTHER => counts.others += n,
+            COUNTER_READ => counts.reads += n,
+            COUNTER_WRITE => counts.writes += n,
+            COUNTER_ERROR => counts.ignored += n,
+            COUNTER_RECONNECT => counts.reconnects += n,
+            _ => {}
+        });
+        Ok(())
+    })?;
+    host.set("fatal", |_, shared, ()| {
+        shared.is_fatal.set(true);
+        Ok(())
+    })
 }
 
-fn install_sources(lua: &Lua, host: &Table, program: &Program, shared: &Rc<Shared>) -> mlua::Result<()> {
+fn install_sources(host: &Host<'_>, program: &Program) -> mlua::Result<()> {
     let sources = program.sources.clone();
-    host.set("module", lua.create_function(move |_, name: String| Ok(sources.module(&name).unzip()))?)?;
+    host.set("module", move |_, _, name: String| Ok(sources.module(&name).unzip()))?;
     let sources = program.sources.clone();
-    host.set("file", lua.create_function(move |_, path: String| Ok(sources.file(&path).unzip()))?)?;
-    let shared = Rc::clone(shared);
-    host.set(
-        "load",
-        lua.create_function(move |lua, (text, name): (mlua::String, mlua::String)| {
-            shared.keeps_rows.set(shared.keeps_rows.get() || fetches(&text.to_string_lossy()));
-            let chunk =
-                lua.load(text.as_bytes().to_vec()).set_name(name.to_string_lossy()).set_mode(ChunkMode::Text);
-            match chunk.into_function() {
-                Ok(function) => function_or_nil(Some(function), None, lua),
-                Err(error) => function_or_nil(None, Some(message(&error)), lua),
-            }
-        })?,
-    )
-}
-
-fn function_or_nil(
-    function: Option<Function>,
-    problem: Option<String>,
-    lua: &Lua,
-) -> mlua::Result<MultiValue> {
-    mlua::IntoLuaMulti::into_lua_multi((function, problem), lua)
+    host.set("file", move |_, _, path: String| Ok(sources.file(&path).unzip()))?;
+    host.set("load", |lua, shared, (text, name): (mlua::String, mlua::String)| {
+        shared.keeps_rows.set(shared.keeps_rows.get() || fetches(&text.to_string_lossy()));
+        let chunk = lua.load(text.as_bytes().to_vec()).set_name(name.to_string_lossy());
+        Ok(match chunk.set_mode(ChunkMode::Text).into_function() {
+            Ok(function) => (Some(function), None),
+            Err(error) => (None, Some(message(&error))),
+        })
+    })
 }
 
 /// A histogram of a script.
@@ -509,7 +455,6 @@ impl Rows {
     }
 
     /// The bytes that it holds.
-    #[must_use]
     pub fn size_bytes(&self) -> usize {
         self.bytes.len() + self.ends.len() * size_of::<Option<usize>>()
     }

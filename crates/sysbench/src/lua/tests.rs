@@ -1,10 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Reactor};
 
 use super::*;
-use crate::{EventEnd, Limits, NoLinks, ScriptClient, Sources};
+use crate::program::Limits;
+use crate::{Connections, EventEnd, Place, ScriptClient, Sources, stock};
 use OptionType::{Bool, Double, Int, List, Size, Text};
 
 fn silent(_: &str) {}
@@ -13,11 +15,18 @@ fn program(text: &str) -> Program {
     Program::new("test.lua", text, Sources::default(), 2, 42, silent)
 }
 
+/// Runs one event of a client that has no server.
+async fn event_of(client: &mut ScriptClient, reactor: &Reactor) -> Result<EventEnd, ScriptError> {
+    let conninfo = Conninfo::parse("test", &[], "user=nobody", &|_| None, None).expect("sound");
+    let place = Place { reactor, conninfo: &conninfo, on_refusal: |_| () };
+    client.event(reactor, &mut Connections::new(place, None)).await
+}
+
 /// Runs one event of a script in client 0.
 fn event(program: Program) -> Result<EventEnd, ScriptError> {
     let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
     let mut client = ScriptClient::new(Arc::new(program), 0)?;
-    reactor.block_on(client.event(&reactor, &mut NoLinks)).expect("an end")
+    reactor.block_on(event_of(&mut client, &reactor)).expect("an end")
 }
 
 fn ends(text: &str) -> EventEnd {
@@ -146,10 +155,10 @@ fn clients_sleep_at_the_same_time() {
     let mut clients = [0, 1].map(|tid| ScriptClient::new(Arc::clone(&program), tid).expect("sound"));
     let [first, second] = &mut clients;
     let other = async {
-        second.event(&reactor, &mut NoLinks).await.expect("done");
+        event_of(second, &reactor).await.expect("done");
     };
     let began = reactor.now();
-    let ended = reactor.run_concurrently(first.event(&reactor, &mut NoLinks), vec![Box::pin(other)]);
+    let ended = reactor.run_concurrently(event_of(first, &reactor), vec![Box::pin(other)]);
     ended.expect("an end").expect("done");
     assert_eq!((reactor.now() - began).0, 33_500_000_500);
 }
@@ -191,11 +200,11 @@ fn a_command_of_one_client_does_not_stop_the_others() {
         let mut other = writer.map(|tid| ScriptClient::new(Arc::clone(&program), tid).expect("sound"));
         let beside = async {
             match &mut other {
-                Some(other) => drop(other.event(&reactor, &mut NoLinks).await.expect("done")),
+                Some(other) => drop(event_of(other, &reactor).await.expect("done")),
                 None => drop(reactor::shell(&reactor, write.as_bytes(), 0, reactor::Shared::default()).await),
             }
         };
-        let ended = reactor.run_concurrently(client.event(&reactor, &mut NoLinks), vec![Box::pin(beside)]);
+        let ended = reactor.run_concurrently(event_of(&mut client, &reactor), vec![Box::pin(beside)]);
         std::fs::remove_file(&path).expect("a FIFO");
         ended.expect("an end").expect("done");
     }
@@ -262,7 +271,7 @@ fn counters_that_a_script_increments_are_those_of_the_report() {
     end";
     let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
     let mut client = ScriptClient::new(Arc::new(program(text)), 0).expect("sound");
-    reactor.block_on(client.event(&reactor, &mut NoLinks)).expect("an end").expect("done");
+    reactor.block_on(event_of(&mut client, &reactor)).expect("an end").expect("done");
     assert_eq!(client.counts().values(), [2, 3, 1, 0, 0, 0, 4, 5]);
 }
 
@@ -336,7 +345,8 @@ fn definitions_have_the_types_of_their_defaults() {
 #[test]
 fn all_stock_scripts_load_with_their_options() {
     for name in crate::stock::names() {
-        let mut program = Program::stock(name, 1, 1, silent).expect("stock");
+        let mut program =
+            Program::new(name, stock::text(name).expect("stock"), Sources::default(), 1, 1, silent);
         let definitions = program.definitions().expect(name);
         program.set_options(&definitions, &[]).expect("defaults");
         let state = ScriptState::new(&program, 0, program.random(0).shared());

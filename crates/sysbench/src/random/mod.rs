@@ -15,7 +15,6 @@ pub struct Xoroshiro([u64; 2]);
 
 impl Xoroshiro {
     /// A generator in this state, of which one word at least is not zero.
-    #[must_use]
     pub fn new(state: [u64; 2]) -> Self {
         Self(if state == [0, 0] { [1, 0] } else { state })
     }
@@ -67,14 +66,12 @@ pub struct Random {
 
 impl Random {
     /// The random numbers that a generator gives. The start of [`Random::unique`] is made of its state.
-    #[must_use]
     pub fn new(bits: Xoroshiro, options: RandomOptions) -> Self {
         let unique = bits.clone().next_u64() as u32;
         Self { bits, options, zipfian: None, unique }
     }
 
     /// The same, to be shared by the functions of a script.
-    #[must_use]
     pub fn shared(self) -> Rc<RefCell<Self>> {
         Rc::new(RefCell::new(self))
     }

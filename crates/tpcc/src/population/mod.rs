@@ -84,7 +84,6 @@ pub struct Population {
 
 impl Population {
     /// The population for `seed`. Nothing is computed yet.
-    #[must_use]
     pub fn new(seed: u64, warehouses: u32, deviations: Deviations) -> Self {
         let is_constant = deviations.has(Deviation::ConstantC);
         let c_load = if is_constant { random::C_LAST_CONSTANT } else { random::c_load(seed) };
@@ -92,7 +91,6 @@ impl Population {
     }
 
     /// The population of one of several sets of tables, from 1, which share the constant of the last names.
-    #[must_use]
     pub fn of_set(self, set: u32, warehouses: u32) -> Self {
         let seed = self.seed ^ u64::from(set - 1).wrapping_mul(SET_SEED_STEP);
         Self { seed, warehouses, ..self }
@@ -145,13 +143,11 @@ impl Population {
     }
 
     /// NURand's constant C that made the last names.
-    #[must_use]
     pub fn c_load(&self) -> u32 {
         self.c_load
     }
 
     /// Rows of `table`: exact but for `order_line`, whose number is drawn (about 300 000 per warehouse).
-    #[must_use]
     pub fn rows_estimated(&self, table: Table) -> u64 {
         let per_warehouse = match table {
             Table::Item => return u64::from(ITEMS),
@@ -166,7 +162,6 @@ impl Population {
     }
 
     /// How many groups `table` is cut into.
-    #[must_use]
     pub fn groups(&self, table: Table) -> u64 {
         let per_warehouse = cut(table).groups;
         if table == Table::Item { per_warehouse } else { per_warehouse * u64::from(self.warehouses) }
@@ -181,19 +176,32 @@ impl Population {
         // For tables below a district, the keys count the customers or orders of all districts in turn.
         let district = (first - 1) / CUSTOMERS + 1;
         let in_district = (first - 1) % CUSTOMERS + 1;
-        let range = in_district..in_district + keys;
+        let keys_of = |first: u32| Keys { warehouse, district, range: first..first + keys };
         match table {
-            Table::Item => append_items(self, first..first + keys, out),
-            Table::Stock => append_stock(self, warehouse, first..first + keys, out),
-            Table::Warehouse => append_warehouse(self, warehouse, out),
-            Table::District => append_districts(self, warehouse, out),
-            Table::Customer => append_customers(self, warehouse, district, range, out),
-            Table::History => append_history(self, warehouse, district, range, out),
-            Table::Orders => append_orders(self, warehouse, district, out),
-            Table::OrderLine => append_order_lines(self, warehouse, district, range, out),
-            Table::NewOrder => append_new_orders(self, warehouse, place + 1, out),
+            Table::Item => self.append_items(first..first + keys, out),
+            Table::Stock => self.append_stock(&keys_of(first), out),
+            Table::Warehouse => self.append_warehouse(warehouse, out),
+            Table::District => self.append_districts(warehouse, out),
+            Table::Customer => self.append_customers(&keys_of(in_district), out),
+            Table::History => self.append_history(&keys_of(in_district), out),
+            Table::Orders => self.append_orders(&keys_of(in_district), out),
+            Table::OrderLine => return self.append_order_lines(&keys_of(in_district), out),
+            Table::NewOrder => self.append_new_orders(warehouse, place + 1, out),
         }
+        u64::from(keys)
     }
+
+    /// The random numbers of a row.
+    fn stream<const N: usize>(&self, purpose: Purpose, ids: [u32; N]) -> Stream {
+        Stream::new(self.seed, purpose, &ids.map(u64::from))
+    }
+}
+
+/// The keys of a group within a warehouse.
+struct Keys {
+    warehouse: u32,
+    district: u32,
+    range: Range<u32>,
 }
 
 fn cut(table: Table) -> Cut {
@@ -214,97 +222,197 @@ fn cut(table: Table) -> Cut {
 /// Customers 1..=1000 of a district bear the thousand names in order, so that each exists.
 const NAMED_IN_ORDER: u32 = 1000;
 
-fn append_customers(
-    population: &Population,
-    warehouse: u32,
-    district: u32,
-    customers: Range<u32>,
-    out: &mut Vec<u8>,
-) -> u64 {
-    let rows = customers.len() as u64;
-    let bad_credit_one_in = if population.deviations.has(Deviation::HalfBadCredit) { 2 } else { 10 };
-    for customer in customers {
-        let ids = [warehouse, district, customer].map(u64::from);
-        let stream = &mut Stream::new(population.seed, Purpose::Customer, &ids);
-        copy::row(out, 21);
-        copy::timestamptz(out, POPULATED_AT_US);
-        copy::int4(out, customer as i32);
-        population.append_warehouse_id(warehouse, out);
-        copy::int2(out, district as i16);
-        copy::int2(out, 1);
-        copy::int2(out, 0);
-        population.append_name(stream, (8, 16), b"first-", (2, 10), out);
-        copy::text(out, b"OE");
-        let mut name = [0; LAST_NAME_BYTES_MAX];
-        let length = last_name(name_number(stream, population, customer), &mut name);
-        copy::text(out, &name[..length]);
-        population.append_address(stream, out);
-        field::random_digits(stream, 16, out);
-        copy::text(out, if stream.one_in(bad_credit_one_in) { b"BC" } else { b"GC" });
-        if population.is_sysbench() {
-            copy::int8(out, 50_000);
-        } else {
-            copy::numeric(out, 50_000 * 100, 2);
+impl Population {
+    fn append_customers(&self, keys: &Keys, out: &mut Vec<u8>) {
+        let &Keys { warehouse, district, .. } = keys;
+        let bad_credit_one_in = if self.deviations.has(Deviation::HalfBadCredit) { 2 } else { 10 };
+        for customer in keys.range.clone() {
+            let stream = &mut self.stream(Purpose::Customer, [warehouse, district, customer]);
+            copy::row(out, 21);
+            copy::timestamptz(out, POPULATED_AT_US);
+            copy::int4(out, customer as i32);
+            self.append_warehouse_id(warehouse, out);
+            copy::int2(out, district as i16);
+            copy::int2(out, 1);
+            copy::int2(out, 0);
+            self.append_name(stream, (8, 16), b"first-", (2, 10), out);
+            copy::text(out, b"OE");
+            let mut name = [0; LAST_NAME_BYTES_MAX];
+            let length = last_name(self.name_number(stream, customer), &mut name);
+            copy::text(out, &name[..length]);
+            self.append_address(stream, out);
+            field::random_digits(stream, 16, out);
+            copy::text(out, if stream.one_in(bad_credit_one_in) { b"BC" } else { b"GC" });
+            if self.is_sysbench() {
+                copy::int8(out, 50_000);
+            } else {
+                copy::numeric(out, 50_000 * 100, 2);
+            }
+            copy::numeric(out, i64::from(stream.uniform(0, 5000)), 4);
+            copy::numeric(out, -10 * 100, 2);
+            copy::numeric(out, 10 * 100, 2);
+            field::filler(stream, self.filler(), 300, 500, out);
         }
-        copy::numeric(out, i64::from(stream.uniform(0, 5000)), 4);
-        copy::numeric(out, -10 * 100, 2);
-        copy::numeric(out, 10 * 100, 2);
-        field::filler(stream, population.filler(), 300, 500, out);
     }
-    rows
-}
 
-fn name_number(stream: &mut Stream, population: &Population, customer: u32) -> u32 {
-    if customer <= NAMED_IN_ORDER {
-        return customer - 1;
-    }
-    // sysbench-tpcc draws the constant anew in the load, too.
-    let c = if population.is_sysbench() { stream.uniform(0, A_C_LAST) } else { population.c_load };
-    stream.nurand(A_C_LAST, c, 0, 999)
-}
-
-/// One payment of each customer, in the customers' order: the table has no key.
-fn append_history(
-    population: &Population,
-    warehouse: u32,
-    district: u32,
-    customers: Range<u32>,
-    out: &mut Vec<u8>,
-) -> u64 {
-    let rows = customers.len() as u64;
-    for customer in customers {
-        let ids = [warehouse, district, customer].map(u64::from);
-        let stream = &mut Stream::new(population.seed, Purpose::History, &ids);
-        copy::row(out, 8);
-        copy::timestamptz(out, POPULATED_AT_US);
-        copy::int4(out, customer as i32);
-        population.append_warehouse_id(warehouse, out);
-        population.append_warehouse_id(warehouse, out);
-        copy::int2(out, district as i16);
-        copy::int2(out, district as i16);
-        copy::numeric(out, 10 * 100, 2);
-        field::filler(stream, population.filler(), 12, 24, out);
-    }
-    rows
-}
-
-fn append_items(population: &Population, items: Range<u32>, out: &mut Vec<u8>) -> u64 {
-    let rows = items.len() as u64;
-    for item in items {
-        let stream = &mut Stream::new(population.seed, Purpose::Item, &[u64::from(item)]);
-        copy::row(out, 5);
-        copy::int4(out, item as i32);
-        let image = stream.uniform(1, 10_000);
-        copy::int4(out, image as i32);
-        if population.is_sysbench() {
-            append_texts_of_sysbench(stream, image, out);
-            continue;
+    fn name_number(&self, stream: &mut Stream, customer: u32) -> u32 {
+        if customer <= NAMED_IN_ORDER {
+            return customer - 1;
         }
-        field::random_text(stream, 14, 24, out);
-        copy::numeric(out, i64::from(stream.uniform(100, 10_000)), 2);
-        field::data(stream, out);
+        // sysbench-tpcc draws the constant anew in the load, too.
+        let c = if self.is_sysbench() { stream.uniform(0, A_C_LAST) } else { self.c_load };
+        stream.nurand(A_C_LAST, c, 0, 999)
     }
-    rows
+
+    /// One payment of each customer, in the customers' order: the table has no key.
+    fn append_history(&self, keys: &Keys, out: &mut Vec<u8>) {
+        let &Keys { warehouse, district, .. } = keys;
+        for customer in keys.range.clone() {
+            let stream = &mut self.stream(Purpose::History, [warehouse, district, customer]);
+            copy::row(out, 8);
+            copy::timestamptz(out, POPULATED_AT_US);
+            copy::int4(out, customer as i32);
+            self.append_warehouse_id(warehouse, out);
+            self.append_warehouse_id(warehouse, out);
+            copy::int2(out, district as i16);
+            copy::int2(out, district as i16);
+            copy::numeric(out, 10 * 100, 2);
+            field::filler(stream, self.filler(), 12, 24, out);
+        }
+    }
+
+    fn append_items(&self, items: Range<u32>, out: &mut Vec<u8>) {
+        for item in items {
+            let stream = &mut self.stream(Purpose::Item, [item]);
+            copy::row(out, 5);
+            copy::int4(out, item as i32);
+            let image = stream.uniform(1, 10_000);
+            copy::int4(out, image as i32);
+            if self.is_sysbench() {
+                append_texts_of_sysbench(stream, image, out);
+                continue;
+            }
+            field::random_text(stream, 14, 24, out);
+            copy::numeric(out, i64::from(stream.uniform(100, 10_000)), 2);
+            field::data(stream, out);
+        }
+    }
+
+    fn append_stock(&self, keys: &Keys, out: &mut Vec<u8>) {
+        let (warehouse, filler) = (keys.warehouse, self.filler());
+        for item in keys.range.clone() {
+            let stream = &mut self.stream(Purpose::Stock, [warehouse, item]);
+            copy::row(out, 17);
+            copy::int4(out, item as i32);
+            self.append_warehouse_id(warehouse, out);
+            if self.is_sysbench() {
+                copy::numeric(out, 0, 0);
+            } else {
+                copy::int4(out, 0);
+            }
+            copy::int2(out, stream.uniform(10, 100) as i16);
+            copy::int2(out, 0);
+            copy::int2(out, 0);
+            for _ in 0..10 {
+                field::filler(stream, filler, 24, 24, out);
+            }
+            match filler {
+                field::Filler::Random => field::data(stream, out),
+                field::Filler::OneLetter => field::filler(stream, filler, 26, 50, out),
+            }
+        }
+    }
+
+    /// All orders of a district: their customers are one permutation.
+    fn append_orders(&self, keys: &Keys, out: &mut Vec<u8>) {
+        let &Keys { warehouse, district, .. } = keys;
+        // sysbench-tpcc has one permutation for all districts.
+        let permuted = if self.is_sysbench() { 1 } else { district };
+        let mut customers = [0; CUSTOMERS as usize];
+        self.stream(Purpose::OrderCustomers, [warehouse, permuted]).permutation(&mut customers);
+        for (order, customer) in (1..=CUSTOMERS).zip(customers) {
+            let stream = &mut self.stream(Purpose::Order, [warehouse, district, order]);
+            let lines = line_count(stream);
+            copy::row(out, 8);
+            copy::timestamptz(out, POPULATED_AT_US);
+            copy::int4(out, order as i32);
+            self.append_warehouse_id(warehouse, out);
+            copy::int4(out, customer as i32);
+            copy::int2(out, district as i16);
+            if order <= DELIVERED {
+                copy::int2(out, stream.uniform(1, 10) as i16);
+            } else {
+                copy::null(out);
+            }
+            copy::int2(out, lines as i16);
+            copy::int2(out, 1);
+        }
+    }
+
+    /// Their number is drawn.
+    fn append_order_lines(&self, keys: &Keys, out: &mut Vec<u8>) -> u64 {
+        let &Keys { warehouse, district, .. } = keys;
+        let (mut rows, filler) = (0, self.filler());
+        let is_reversed = self.deviations.has(Deviation::ReversedAmounts);
+        for order in keys.range.clone() {
+            let ids = [warehouse, district, order];
+            let lines = line_count(&mut self.stream(Purpose::Order, ids));
+            let stream = &mut self.stream(Purpose::OrderLines, ids);
+            let delivered = order <= DELIVERED;
+            for line in 1..=lines {
+                copy::row(out, 10);
+                if delivered {
+                    copy::timestamptz(out, POPULATED_AT_US);
+                } else {
+                    copy::null(out);
+                }
+                copy::int4(out, order as i32);
+                self.append_warehouse_id(warehouse, out);
+                copy::int4(out, stream.uniform(1, ITEMS) as i32);
+                self.append_warehouse_id(warehouse, out);
+                copy::int2(out, district as i16);
+                copy::int2(out, line as i16);
+                copy::int2(out, 5);
+                copy::numeric(out, amount_cents(stream, delivered, is_reversed), 2);
+                field::filler(stream, filler, 24, 24, out);
+            }
+            rows += u64::from(lines);
+        }
+        rows
+    }
+
+    fn append_new_orders(&self, warehouse: u32, district: u32, out: &mut Vec<u8>) {
+        for order in DELIVERED + 1..=CUSTOMERS {
+            copy::row(out, 3);
+            self.append_warehouse_id(warehouse, out);
+            copy::int4(out, order as i32);
+            copy::int2(out, district as i16);
+        }
+    }
+
+    fn append_warehouse(&self, warehouse: u32, out: &mut Vec<u8>) {
+        let stream = &mut self.stream(Purpose::Warehouse, [warehouse]);
+        copy::row(out, 9);
+        self.append_warehouse_id(warehouse, out);
+        self.append_name(stream, (6, 10), b"name-", (5, 5), out);
+        self.append_address(stream, out);
+        copy::numeric(out, i64::from(stream.uniform(0, 2000)), 4);
+        copy::numeric(out, 300_000 * 100, 2);
+    }
+
+    fn append_districts(&self, warehouse: u32, out: &mut Vec<u8>) {
+        for district in 1..=DISTRICTS {
+            let stream = &mut self.stream(Purpose::District, [warehouse, district]);
+            copy::row(out, 11);
+            self.append_warehouse_id(warehouse, out);
+            copy::int4(out, CUSTOMERS as i32 + 1);
+            copy::int2(out, district as i16);
+            copy::numeric(out, 30_000 * 100, 2);
+            copy::numeric(out, i64::from(stream.uniform(0, 2000)), 4);
+            self.append_name(stream, (6, 10), b"name-", (5, 5), out);
+            self.append_address(stream, out);
+        }
+    }
 }
 
 /// Name, price and data of an item of sysbench-tpcc, whose texts begin with numbers of the row.
@@ -321,105 +429,9 @@ fn append_texts_of_sysbench(stream: &mut Stream, image: u32, out: &mut Vec<u8>) 
     copy::text(out, &data.as_bytes()[..data.len().min(50)]);
 }
 
-fn append_stock(population: &Population, warehouse: u32, items: Range<u32>, out: &mut Vec<u8>) -> u64 {
-    let (rows, filler) = (items.len() as u64, population.filler());
-    for item in items {
-        let stream =
-            &mut Stream::new(population.seed, Purpose::Stock, &[u64::from(warehouse), u64::from(item)]);
-        copy::row(out, 17);
-        copy::int4(out, item as i32);
-        population.append_warehouse_id(warehouse, out);
-        if population.is_sysbench() {
-            copy::numeric(out, 0, 0);
-        } else {
-            copy::int4(out, 0);
-        }
-        copy::int2(out, stream.uniform(10, 100) as i16);
-        copy::int2(out, 0);
-        copy::int2(out, 0);
-        for _ in 0..10 {
-            field::filler(stream, filler, 24, 24, out);
-        }
-        match filler {
-            field::Filler::Random => field::data(stream, out),
-            field::Filler::OneLetter => field::filler(stream, filler, 26, 50, out),
-        }
-    }
-    rows
-}
-
 /// What `orders` and `order_line` must agree on: drawn first from the order's own stream.
 fn line_count(stream: &mut Stream) -> u32 {
     stream.uniform(5, 15)
-}
-
-fn order_stream(seed: u64, warehouse: u32, district: u32, order: u32) -> Stream {
-    Stream::new(seed, Purpose::Order, &[warehouse, district, order].map(u64::from))
-}
-
-/// All orders of a district: their customers are one permutation.
-fn append_orders(population: &Population, warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {
-    let seed = population.seed;
-    // sysbench-tpcc has one permutation for all districts.
-    let permuted = if population.is_sysbench() { 1 } else { district };
-    let ids = [warehouse, permuted].map(u64::from);
-    let mut customers = [0; CUSTOMERS as usize];
-    Stream::new(seed, Purpose::OrderCustomers, &ids).permutation(&mut customers);
-    for (order, customer) in (1..=CUSTOMERS).zip(customers) {
-        let stream = &mut order_stream(seed, warehouse, district, order);
-        let lines = line_count(stream);
-        copy::row(out, 8);
-        copy::timestamptz(out, POPULATED_AT_US);
-        copy::int4(out, order as i32);
-        population.append_warehouse_id(warehouse, out);
-        copy::int4(out, customer as i32);
-        copy::int2(out, district as i16);
-        if order <= DELIVERED {
-            copy::int2(out, stream.uniform(1, 10) as i16);
-        } else {
-            copy::null(out);
-        }
-        copy::int2(out, lines as i16);
-        copy::int2(out, 1);
-    }
-    u64::from(CUSTOMERS)
-}
-
-fn append_order_lines(
-    population: &Population,
-    warehouse: u32,
-    district: u32,
-    orders: Range<u32>,
-    out: &mut Vec<u8>,
-) -> u64 {
-    let mut rows = 0;
-    let (seed, filler) = (population.seed, population.filler());
-    let is_reversed = population.deviations.has(Deviation::ReversedAmounts);
-    for order in orders {
-        let lines = line_count(&mut order_stream(seed, warehouse, district, order));
-        let ids = [warehouse, district, order].map(u64::from);
-        let stream = &mut Stream::new(seed, Purpose::OrderLines, &ids);
-        let delivered = order <= DELIVERED;
-        for line in 1..=lines {
-            copy::row(out, 10);
-            if delivered {
-                copy::timestamptz(out, POPULATED_AT_US);
-            } else {
-                copy::null(out);
-            }
-            copy::int4(out, order as i32);
-            population.append_warehouse_id(warehouse, out);
-            copy::int4(out, stream.uniform(1, ITEMS) as i32);
-            population.append_warehouse_id(warehouse, out);
-            copy::int2(out, district as i16);
-            copy::int2(out, line as i16);
-            copy::int2(out, 5);
-            copy::numeric(out, amount_cents(stream, delivered, is_reversed), 2);
-            field::filler(stream, filler, 24, 24, out);
-        }
-        rows += u64::from(lines);
-    }
-    rows
 }
 
 /// `OL_AMOUNT`: nothing for delivered lines (clause 4.3.3.1), or the reverse with amounts of 0.10..=100.00.
@@ -429,41 +441,4 @@ fn amount_cents(stream: &mut Stream, delivered: bool, is_reversed: bool) -> i64 
         (true, true) => i64::from(stream.uniform(10, 10_000)),
         _ => 0,
     }
-}
-
-fn append_new_orders(population: &Population, warehouse: u32, district: u32, out: &mut Vec<u8>) -> u64 {
-    for order in DELIVERED + 1..=CUSTOMERS {
-        copy::row(out, 3);
-        population.append_warehouse_id(warehouse, out);
-        copy::int4(out, order as i32);
-        copy::int2(out, district as i16);
-    }
-    u64::from(CUSTOMERS - DELIVERED)
-}
-
-fn append_warehouse(population: &Population, warehouse: u32, out: &mut Vec<u8>) -> u64 {
-    let stream = &mut Stream::new(population.seed, Purpose::Warehouse, &[u64::from(warehouse)]);
-    copy::row(out, 9);
-    population.append_warehouse_id(warehouse, out);
-    population.append_name(stream, (6, 10), b"name-", (5, 5), out);
-    population.append_address(stream, out);
-    copy::numeric(out, i64::from(stream.uniform(0, 2000)), 4);
-    copy::numeric(out, 300_000 * 100, 2);
-    1
-}
-
-fn append_districts(population: &Population, warehouse: u32, out: &mut Vec<u8>) -> u64 {
-    for district in 1..=DISTRICTS {
-        let ids = [warehouse, district].map(u64::from);
-        let stream = &mut Stream::new(population.seed, Purpose::District, &ids);
-        copy::row(out, 11);
-        population.append_warehouse_id(warehouse, out);
-        copy::int4(out, CUSTOMERS as i32 + 1);
-        copy::int2(out, district as i16);
-        copy::numeric(out, 30_000 * 100, 2);
-        copy::numeric(out, i64::from(stream.uniform(0, 2000)), 4);
-        population.append_name(stream, (6, 10), b"name-", (5, 5), out);
-        population.append_address(stream, out);
-    }
-    u64::from(DISTRICTS)
 }

@@ -12,8 +12,7 @@ use super::input::{Desk, Input};
 use super::specification::Isolation;
 use driver::Ending;
 pub(super) use exchange::Scratch;
-use exchange::Session;
-use exchange::{BEGIN, SQL};
+use exchange::{SQL, Session, Statement, name};
 pub(super) use exchange::{append_text, missing};
 use reactor::{Connection, Error};
 
@@ -25,20 +24,20 @@ pub(super) async fn prepare(
 ) -> Result<(), Error> {
     let begin = format!("BEGIN ISOLATION LEVEL {}", isolation.sql());
     if deviations.has(Deviation::TextProtocol) {
-        let texts = SQL.iter().map(|(_, sql)| deviations.render(sql).into_owned());
+        let texts = SQL.iter().map(|sql| deviations.render(sql).into_owned());
         scratch.texts = texts.chain([begin]).collect();
         return Ok(());
     }
-    for (name, sql) in SQL {
-        connection.prepare(name, &*deviations.render(sql), &[]).await?;
+    for (index, sql) in SQL.iter().enumerate() {
+        connection.prepare(name(index), &*deviations.render(sql), &[]).await?;
     }
-    connection.prepare(BEGIN, &begin, &[]).await
+    connection.prepare(name(Statement::Begin as usize), &begin, &[]).await
 }
 
 /// The SQL of all statements, with its marks.
 #[cfg(test)]
 pub(super) fn texts() -> impl Iterator<Item = &'static str> {
-    SQL.iter().map(|(_, sql)| *sql)
+    SQL.iter().copied()
 }
 
 pub(super) async fn attempt(

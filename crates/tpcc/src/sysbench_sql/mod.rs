@@ -12,13 +12,11 @@ pub(super) mod transactions;
 pub const SYSBENCH_WAREHOUSES_MAX: u32 = i16::MAX as u32;
 
 /// The set, from 1, of a warehouse of the dataset, and its number there, from 1: warehouses belong to the sets in turn.
-#[must_use]
 pub fn place_of(warehouse: u32, sets: u32) -> (u32, u32) {
     ((warehouse - 1) % sets + 1, (warehouse - 1) / sets + 1)
 }
 
 /// The warehouses of a set.
-#[must_use]
 pub fn warehouses_of(set: u32, sets: u32, warehouses: u32) -> u32 {
     (warehouses + sets - set) / sets
 }

@@ -8,138 +8,19 @@ pub fn name(table: Table) -> &'static str {
 }
 
 /// Creates a table. Its primary key is added after the load, under the name that CREATE TABLE would give it.
-#[allow(clippy::too_many_lines)] // Nine texts.
 pub fn create(table: Table) -> &'static str {
-    match table {
-        Table::Warehouse => {
-            "CREATE TABLE warehouse$0 (
-    w_id       smallint NOT NULL,
-    w_name     varchar(10),
-    w_street_1 varchar(20),
-    w_street_2 varchar(20),
-    w_city     varchar(20),
-    w_state    char(2),
-    w_zip      char(9),
-    w_tax      numeric(4,2),
-    w_ytd      numeric(12,2)
-)"
-        }
-        Table::District => {
-            "CREATE TABLE district$0 (
-    d_id        smallint NOT NULL,
-    d_w_id      smallint NOT NULL,
-    d_name      varchar(10),
-    d_street_1  varchar(20),
-    d_street_2  varchar(20),
-    d_city      varchar(20),
-    d_state     char(2),
-    d_zip       char(9),
-    d_tax       numeric(4,2),
-    d_ytd       numeric(12,2),
-    d_next_o_id integer
-)"
-        }
-        Table::Customer => {
-            "CREATE TABLE customer$0 (
-    c_id           integer NOT NULL,
-    c_d_id         smallint NOT NULL,
-    c_w_id         smallint NOT NULL,
-    c_first        varchar(16),
-    c_middle       char(2),
-    c_last         varchar(16),
-    c_street_1     varchar(20),
-    c_street_2     varchar(20),
-    c_city         varchar(20),
-    c_state        char(2),
-    c_zip          char(9),
-    c_phone        char(16),
-    c_since        timestamp,
-    c_credit       char(2),
-    c_credit_lim   bigint,
-    c_discount     numeric(4,2),
-    c_balance      numeric(12,2),
-    c_ytd_payment  numeric(12,2),
-    c_payment_cnt  smallint,
-    c_delivery_cnt smallint,
-    c_data         text
-)"
-        }
-        Table::History => {
-            "CREATE TABLE history$0 (
-    h_c_id   integer,
-    h_c_d_id smallint,
-    h_c_w_id smallint,
-    h_d_id   smallint,
-    h_w_id   smallint,
-    h_date   timestamp,
-    h_amount numeric(6,2),
-    h_data   varchar(24)
-)"
-        }
-        Table::Orders => {
-            "CREATE TABLE orders$0 (
-    o_id         integer NOT NULL,
-    o_d_id       smallint NOT NULL,
-    o_w_id       smallint NOT NULL,
-    o_c_id       integer,
-    o_entry_d    timestamp,
-    o_carrier_id smallint,
-    o_ol_cnt     smallint,
-    o_all_local  smallint
-)"
-        }
-        Table::NewOrder => {
-            "CREATE TABLE new_orders$0 (
-    no_o_id integer NOT NULL,
-    no_d_id smallint NOT NULL,
-    no_w_id smallint NOT NULL
-)"
-        }
-        Table::OrderLine => {
-            "CREATE TABLE order_line$0 (
-    ol_o_id        integer NOT NULL,
-    ol_d_id        smallint NOT NULL,
-    ol_w_id        smallint NOT NULL,
-    ol_number      smallint NOT NULL,
-    ol_i_id        integer,
-    ol_supply_w_id smallint,
-    ol_delivery_d  timestamp,
-    ol_quantity    smallint,
-    ol_amount      numeric(6,2),
-    ol_dist_info   char(24)
-)"
-        }
-        Table::Stock => {
-            "CREATE TABLE stock$0 (
-    s_i_id       integer NOT NULL,
-    s_w_id       smallint NOT NULL,
-    s_quantity   smallint,
-    s_dist_01    char(24),
-    s_dist_02    char(24),
-    s_dist_03    char(24),
-    s_dist_04    char(24),
-    s_dist_05    char(24),
-    s_dist_06    char(24),
-    s_dist_07    char(24),
-    s_dist_08    char(24),
-    s_dist_09    char(24),
-    s_dist_10    char(24),
-    s_ytd        numeric(8,0),
-    s_order_cnt  smallint,
-    s_remote_cnt smallint,
-    s_data       varchar(50)
-)"
-        }
-        Table::Item => {
-            "CREATE TABLE item$0 (
-    i_id    integer NOT NULL,
-    i_im_id integer,
-    i_name  varchar(24),
-    i_price numeric(5,2),
-    i_data  varchar(50)
-)"
-        }
-    }
+    let sql = match table {
+        Table::Warehouse => include_str!("table/warehouse.sql"),
+        Table::District => include_str!("table/district.sql"),
+        Table::Customer => include_str!("table/customer.sql"),
+        Table::History => include_str!("table/history.sql"),
+        Table::Orders => include_str!("table/orders.sql"),
+        Table::NewOrder => include_str!("table/new_orders.sql"),
+        Table::OrderLine => include_str!("table/order_line.sql"),
+        Table::Stock => include_str!("table/stock.sql"),
+        Table::Item => include_str!("table/item.sql"),
+    };
+    sql.trim_ascii_end()
 }
 
 /// Add the primary key and the indexes of a table.

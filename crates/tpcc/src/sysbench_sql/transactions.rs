@@ -118,23 +118,33 @@ async fn run(connection: &mut Connection, sql: &str, values: &[&dyn Parameter]) 
     rows(connection, sql, values, |_| Ok(())).await
 }
 
-/// Carries out a statement and gives a function of its first row; an error without rows.
+/// Carries out a statement and gives a function of its first row, if there is one.
+async fn first<T>(
+    connection: &mut Connection,
+    sql: &str,
+    values: &[&dyn Parameter],
+    read: impl Fn(Row<'_>) -> Result<T, ProtocolError>,
+) -> Result<Option<T>, Error> {
+    let mut first = None;
+    let keep = |row: Row<'_>| {
+        if first.is_none() {
+            first = Some(read(row)?);
+        }
+        Ok(())
+    };
+    rows(connection, sql, values, keep).await?;
+    Ok(first)
+}
+
+/// The same; an error without rows.
 async fn row<T>(
     connection: &mut Connection,
     what: &str,
     sql: &str,
     values: &[&dyn Parameter],
-    mut read: impl FnMut(Row<'_>) -> Result<T, ProtocolError>,
+    read: impl Fn(Row<'_>) -> Result<T, ProtocolError>,
 ) -> Result<T, Error> {
-    let mut first = None;
-    rows(connection, sql, values, |row| {
-        if first.is_none() {
-            first = Some(read(row)?);
-        }
-        Ok(())
-    })
-    .await?;
-    first.ok_or_else(|| missing(what))
+    first(connection, sql, values, read).await?.ok_or_else(|| missing(what))
 }
 
 /// A number of a column. Lua's numbers are doubles, too.
@@ -169,12 +179,7 @@ async fn new_order(connection: &mut Connection, place: Place, order: &NewOrder) 
     let factor = (1.0 + warehouse_tax + district_tax) * (1.0 - discount);
     for (index, (&item, &quantity)) in order.items().iter().zip(order.quantities()).enumerate() {
         let item = if item == UNUSED_ITEM { NO_ITEM } else { item };
-        let mut price = None;
-        rows(connection, sql::ITEM, &[&set, &item], |row| {
-            price = Some(number::<f64>(&row, 0)?);
-            Ok(())
-        })
-        .await?;
+        let price = first(connection, sql::ITEM, &[&set, &item], |row| number::<f64>(&row, 0)).await?;
         let Some(price) = price else {
             return if item == NO_ITEM { Ok(Ending::RolledBack) } else { Err(missing("such item")) };
         };
@@ -309,12 +314,9 @@ async fn order_status(
 async fn deliver(connection: &mut Connection, place: Place, carrier: i16) -> Result<Ending, Error> {
     let Place { set, warehouse } = place;
     for district in 1..=DISTRICTS as i16 {
-        let mut oldest = None;
-        rows(connection, sql::OLDEST_NEW_ORDER, &[&set, &warehouse, &district], |row| {
-            oldest = Some(number::<i32>(&row, 0)?);
-            Ok(())
-        })
-        .await?;
+        let of_district: [&dyn Parameter; 3] = [&set, &warehouse, &district];
+        let oldest =
+            first(connection, sql::OLDEST_NEW_ORDER, &of_district, |row| number::<i32>(&row, 0)).await?;
         let Some(order) = oldest else { continue };
         let values: [&dyn Parameter; 4] = [&set, &warehouse, &district, &order];
         run(connection, sql::DELETE_NEW_ORDER, &values).await?;

@@ -4,7 +4,7 @@
 //! binding power. Prefix operators are allowed before any operand, also of an operator with higher precedence:
 //! `1 + NOT 2 = 3` is `1 + (NOT (2 = 3))`.
 
-use super::code::{Arity, Binary, Function, Operation, SyntaxError};
+use super::code::{Arity, Binary, Function, OPERATORS, Operation, SyntaxError};
 use super::lexer::{Keyword, Lexer, Token};
 use crate::effort;
 use crate::value::Value;
@@ -122,32 +122,22 @@ impl<'a, 'n> Parser<'a, 'n> {
     }
 
     fn infix(&self) -> Option<(Infix, u8)> {
-        use Binary::{
-            Add, BitAnd, BitOr, BitXor, Divide, Equal, Less, LessEqual, Modulo, Multiply, NotEqual,
-            ShiftLeft, ShiftRight, Subtract,
-        };
-        let (binary, strength) = match self.token {
+        let sign = match self.token {
             Token::Keyword(Keyword::And) => return Some((Infix::And, AND)),
             Token::Keyword(Keyword::Or) => return Some((Infix::Or, OR)),
-            Token::Sign(">") => return Some((Infix::Exchanged(Less), COMPARISON)),
-            Token::Sign(">=") => return Some((Infix::Exchanged(LessEqual), COMPARISON)),
-            Token::Sign("<") => (Less, COMPARISON),
-            Token::Sign("<=") => (LessEqual, COMPARISON),
-            Token::Sign("=") => (Equal, COMPARISON),
-            Token::Sign("<>") => (NotEqual, COMPARISON),
-            Token::Sign("|") => (BitOr, BITS),
-            Token::Sign("#") => (BitXor, BITS),
-            Token::Sign("&") => (BitAnd, BITS),
-            Token::Sign("<<") => (ShiftLeft, BITS),
-            Token::Sign(">>") => (ShiftRight, BITS),
-            Token::Sign("+") => (Add, SUM),
-            Token::Sign("-") => (Subtract, SUM),
-            Token::Sign("*") => (Multiply, PRODUCT),
-            Token::Sign("/") => (Divide, PRODUCT),
-            Token::Sign("%") => (Modulo, PRODUCT),
+            Token::Sign(">") => return Some((Infix::Exchanged(Binary::Less), COMPARISON)),
+            Token::Sign(">=") => return Some((Infix::Exchanged(Binary::LessEqual), COMPARISON)),
+            Token::Sign(sign) => sign,
             _ => return None,
         };
-        Some((Infix::Operator(binary), strength))
+        let strength = match sign {
+            "+" | "-" => SUM,
+            "*" | "/" | "%" => PRODUCT,
+            "<" | "<=" | "=" | "<>" => COMPARISON,
+            _ => BITS,
+        };
+        let (_, operator) = OPERATORS.iter().find(|(known, _)| *known == sign)?;
+        Some((Infix::Operator(*operator), strength))
     }
 
     /// Parses the right side of an operator whose left side is the code from `start`. All operators are

@@ -1,6 +1,7 @@
 //! Errors of parsing and evaluation.
 
 use super::*;
+use crate::expression::parser::DEPTH_MAX;
 
 /// The message with its detail, the column of the caret, and the length of the line.
 fn refused(text: &str) -> (String, usize, usize) {

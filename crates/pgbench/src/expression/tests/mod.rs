@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod errors;
+mod print;
 mod properties;
 mod values;
 

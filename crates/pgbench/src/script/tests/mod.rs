@@ -17,7 +17,7 @@ fn read(text: &str) -> Vec<Command> {
 /// The texts of the SQL commands of a script.
 fn statements(text: &str) -> Vec<String> {
     let sql = |command: Command| match command.action {
-        Action::Sql(sql) => Some(String::from_utf8(sql.text().to_vec()).unwrap()),
+        Action::Sql(sql) => Some(String::from_utf8(sql.text).unwrap()),
         _ => None,
     };
     read(text).into_iter().filter_map(sql).collect()

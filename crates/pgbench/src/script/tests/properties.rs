@@ -79,60 +79,16 @@ fn parsing_takes_linear_time() {
         let (once, twice) = (of(COPIES), of(2 * COPIES));
         assert!(once > 0 && twice <= 2 * once + 100, "{first}{piece}: {once}, then {twice}");
     };
-    for piece in [
-        "'a' ",
-        "'a' \n",
-        "'a' --\n",
-        "$a ",
-        "$a$ ",
-        "$a",
-        "$",
-        "/*",
-        "/**/",
-        "*/",
-        "(",
-        ")",
-        "' ",
-        "--\n",
-        ";",
-        "a:",
-        ":a ",
-        ":",
-        "::",
-        ":{?",
-        ":{?a}",
-        "1e ",
-        "1.",
-        "\"",
-        "e'\n",
-        "\\;",
-        "\\\n",
-        "--'",
-        "create function begin ;",
-        "\\set x 1\n",
-        "\\if 1\n",
-        "\\if 1\n\\endif\n",
-        "\\x",
-        "\\shell a\n",
-        "select 1 \\gset\n",
-    ] {
+    for piece in "'a' ¦'a' \n¦'a' --\n¦$a ¦$a$ ¦$a¦$¦/*¦/**/¦*/¦(¦)¦' ¦--\n¦;¦a:¦:a ¦:¦::¦:{?¦:{?a}¦1e ¦1.¦\
+        \"¦e'\n¦\\;¦\\\n¦--'¦create function begin ;¦\\set x 1\n¦\\if 1\n¦\\if 1\n\\endif\n¦\\x¦\
+        \\shell a\n¦select 1 \\gset\n"
+        .split('¦')
+    {
         twice("", piece);
     }
     twice("\\if 1\n", "\\elif 1\n");
-    for piece in [
-        "1 +",
-        "1,",
-        "(",
-        "not ",
-        "\\\n",
-        "f",
-        "- ",
-        "1 > (",
-        "case when ",
-        "case when 1 then 1 else ",
-        "abs(",
-        ":a + ",
-    ] {
+    for piece in "1 +¦1,¦(¦not ¦\\\n¦f¦- ¦1 > (¦case when ¦case when 1 then 1 else ¦abs(¦:a + ".split('¦')
+    {
         twice("\\set x ", piece);
     }
     for piece in [" is null", " + 1", " > 1", " is null > 1", " is null >= 1 + 1", " and 2 > 1", " or true"] {

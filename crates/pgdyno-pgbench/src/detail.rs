@@ -3,21 +3,16 @@
 //! All of it uses the same latency histograms of completed transactions, measured from their scheduled start.
 //! With a rate, latency therefore includes the wait for a free client.
 
-mod progress;
-
 use std::fmt::Write;
 
-use driver::record::{HIGHEST, Histogram};
+use driver::{HIGHEST, Histogram};
 use pgbench::script::Script;
 use reactor::Nanos;
 use serde_json::{Map, Value, json};
 
-pub use progress::remaining;
-
 use super::bench::{Bench, Results};
 use super::options::POSTGRESQL;
 use super::record::{CommandRecord, Point, ScriptRecord, Series};
-use super::run_config;
 use super::statistics::{Durations, Statistics};
 
 /// Options for additional output.
@@ -31,7 +26,6 @@ pub struct DetailOptions {
 
 impl DetailOptions {
     /// Whether histograms and the time series are recorded.
-    #[must_use]
     pub fn is_recorded(self) -> bool {
         self.is_text || self.is_json
     }
@@ -61,7 +55,6 @@ fn quantiles_ms(durations: &Durations, histogram: &Histogram) -> [f64; QUANTILES
 }
 
 /// The complete result as one line of JSON.
-#[must_use]
 pub fn json(bench: &Bench, results: &Results) -> String {
     let total = results.record.total();
     let latency = results.record.latency();
@@ -72,7 +65,7 @@ pub fn json(bench: &Bench, results: &Results) -> String {
         "pgbench": POSTGRESQL,
         "server_version": found.server_version,
         "partitions": found.partitions.map(|(method, count)| json!({"method": method, "count": count})),
-        "options": run_config::options(bench),
+        "options": run_options(bench),
         "duration_s": results.duration.as_s(),
         "connecting_s": results.connecting_first.as_s(),
         "reconnecting_s": results.connecting_again.as_s(),
@@ -91,6 +84,28 @@ pub fn json(bench: &Bench, results: &Results) -> String {
         },
     });
     format!("{result}\n")
+}
+
+/// Options that determine the load, without passwords.
+fn run_options(bench: &Bench) -> Value {
+    let options = &bench.options;
+    let is_timed = options.time_s > 0;
+    json!({
+        "dbname": bench.conninfo.dbname,
+        "clients": options.clients,
+        "jobs": options.jobs,
+        "connect": options.connect,
+        "transactions_per_client": (!is_timed).then_some(options.transactions),
+        "time_s": is_timed.then_some(options.time_s),
+        "protocol": options.protocol,
+        "define": options.define,
+        "rate_per_s": options.rate_per_s,
+        "latency_limit_ms": options.latency_limit_ms,
+        "scale": bench.tables.scale,
+        "max_tries": options.max_tries,
+        "continue_on_error": options.continue_on_error,
+        "random_seed": bench.seed,
+    })
 }
 
 fn one_script(script: &Script, record: &ScriptRecord, duration: Nanos) -> Value {
@@ -174,7 +189,6 @@ fn points(series: &Series, duration: Nanos) -> Value {
 }
 
 /// The section after pgbench's report.
-#[must_use]
 pub fn text(bench: &Bench, results: &Results) -> String {
     let total = results.record.total();
     let latency = results.record.latency().unwrap_or_default();
@@ -239,4 +253,46 @@ fn footnotes(out: &mut String, results: &Results, total: &Statistics, latency: &
         out,
         "driver's CPU: {each_us:.3} us per transaction sent (user {user_s:.3} s, system {system_s:.3} s)"
     );
+}
+
+/// The part of a progress line about the rest of the run. `run`: time so far.
+pub fn remaining(bench: &Bench, so_far: &Statistics, run: Nanos) -> String {
+    let options = &bench.options;
+    if options.time_s > 0 {
+        return shown(run.as_s(), f64::from(options.time_s), run.as_s());
+    }
+    let asked = f64::from(options.transactions) * f64::from(options.clients);
+    shown(so_far.all() as f64, asked, run.as_s())
+}
+
+/// Formats the share of `done` in `all`. The remaining time is estimated at the same rate.
+fn shown(done: f64, all: f64, took_s: f64) -> String {
+    let share = (done / all).min(1.0);
+    let percent = 100.0 * share;
+    if share == 0.0 {
+        return format!(", {percent:.1}% done");
+    }
+    let left_s = (took_s / share - took_s).round() as u64;
+    let (hours, minutes, seconds) = (left_s / 3600, left_s / 60 % 60, left_s % 60);
+    format!(", {percent:.1}% done, about {hours}:{minutes:02}:{seconds:02} left")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shown;
+
+    #[test]
+    fn the_remaining_time_is_estimated_from_the_completed_part() {
+        let cases = [
+            (0.0, 10.0, 5.0, ", 0.0% done"),
+            (250.0, 1000.0, 20.0, ", 25.0% done, about 0:01:00 left"),
+            (1000.0, 1000.0, 20.0, ", 100.0% done, about 0:00:00 left"),
+            // 10^9 transactions at 1000 per second.
+            (3_600_000.0, 1e9, 3600.0, ", 0.4% done, about 276:46:40 left"),
+            (61.0, 60.0, 61.0, ", 100.0% done, about 0:00:00 left"),
+        ];
+        for (done, all, took_s, expected) in cases {
+            assert_eq!(shown(done, all, took_s), expected);
+        }
+    }
 }

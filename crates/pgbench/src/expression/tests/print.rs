@@ -2,14 +2,13 @@
 
 use std::fmt::Write;
 
-use super::Expression;
-use super::code::Operation;
+use crate::expression::Expression;
+use crate::expression::code::{FUNCTIONS, OPERATORS, Operation};
 use crate::value::Value;
 use crate::variables::Names;
 
 impl Expression {
     /// Formats the expression.
-    #[must_use]
     pub fn text(&self, names: &Names) -> String {
         let mut parts = Vec::new();
         for &operation in &self.code {
@@ -29,12 +28,17 @@ fn print(operation: Operation, parts: &mut Vec<String>, names: &Names) {
         Operation::Complement => format!("(~ {})", pop()),
         Operation::Not => format!("(NOT {})", pop()),
         Operation::Is(value) => format!("({} IS {})", pop(), constant(value)),
-        Operation::Binary(operator) => infix(parts, operator.sign()),
+        Operation::Binary(operator) => {
+            let sign = OPERATORS.iter().find(|(_, known)| *known == operator).map_or("", |(sign, _)| sign);
+            infix(parts, sign)
+        }
         Operation::AndEnd => infix(parts, "AND"),
         Operation::OrEnd => infix(parts, "OR"),
         Operation::Call(function, count) => {
             let arguments = parts.split_off(parts.len().saturating_sub(count as usize));
-            format!("{}({})", function.name(), arguments.join(", "))
+            let name =
+                FUNCTIONS.iter().find(|(_, known, _)| *known == function).map_or("", |(name, ..)| name);
+            format!("{name}({})", arguments.join(", "))
         }
         Operation::CaseEnd(conditions) => case(parts, conditions as usize),
         Operation::AndThen(_) | Operation::OrElse(_) | Operation::Unless(_) | Operation::CaseSkip(_) => {

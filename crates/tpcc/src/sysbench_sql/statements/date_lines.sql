@@ -1,0 +1,1 @@
+UPDATE order_line$0 SET ol_delivery_d = now() WHERE ol_o_id = $3 AND ol_d_id = $2 AND ol_w_id = $1

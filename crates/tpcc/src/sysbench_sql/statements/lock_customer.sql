@@ -1,0 +1,1 @@
+SELECT c_first, c_middle, c_last, c_street_1, c_street_2, c_city, c_state, c_zip, c_phone, c_credit, c_credit_lim, c_discount, c_balance, c_ytd_payment, c_since FROM customer$0 WHERE c_w_id = $1 AND c_d_id = $2 AND c_id = $3 FOR UPDATE

@@ -1,0 +1,23 @@
+CREATE TABLE customer$0 (
+    c_id           integer NOT NULL,
+    c_d_id         smallint NOT NULL,
+    c_w_id         smallint NOT NULL,
+    c_first        varchar(16),
+    c_middle       char(2),
+    c_last         varchar(16),
+    c_street_1     varchar(20),
+    c_street_2     varchar(20),
+    c_city         varchar(20),
+    c_state        char(2),
+    c_zip          char(9),
+    c_phone        char(16),
+    c_since        timestamp,
+    c_credit       char(2),
+    c_credit_lim   bigint,
+    c_discount     numeric(4,2),
+    c_balance      numeric(12,2),
+    c_ytd_payment  numeric(12,2),
+    c_payment_cnt  smallint,
+    c_delivery_cnt smallint,
+    c_data         text
+)
