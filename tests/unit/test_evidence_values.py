@@ -138,6 +138,12 @@ def test_a_blob_of_another_format_is_rejected(blob: bytes) -> None:
         codec.PAIRS.unpack(blob, {})
 
 
+def test_a_very_long_entry_of_a_log_keeps_its_start_and_end() -> None:
+    text = codec.unpack_text(codec.pack_text("first\n" + "x" * 3_000_000 + "\nlast"))
+    assert text.startswith("first\n") and text.endswith("\nlast") and "bytes omitted here" in text
+    assert len(text) < codec.LOG_BYTES_MAX + 100
+
+
 def test_the_omitted_middle_of_a_log_is_not_masked_first(monkeypatch: pytest.MonkeyPatch) -> None:
     masked: list[str] = []
     monkeypatch.setattr(codec, "mask_passwords", lambda text: masked.append(text) or text)

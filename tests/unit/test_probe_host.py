@@ -174,6 +174,10 @@ def test_data_on_an_unknown_disk_has_a_reason(machine: Path, monkeypatch: pytest
     assert host.reasons == {"disk": "/data is not on a disk with counters (network, memory, overlay)"}
 
 
+def test_a_path_that_is_not_there_is_a_reason(tmp_path: Path) -> None:
+    assert "nowhere" in HostCounters([tmp_path / "nowhere"]).reasons["disk"]
+
+
 def test_the_driver_counts_while_it_lives(machine: Path) -> None:
     assert HostCounters([], driver_pid=os.getpid()).read()["driver_cpu_s"] > 0
     assert "driver_cpu_s" not in HostCounters([], driver_pid=2**22 + 1).read()

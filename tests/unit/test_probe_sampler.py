@@ -148,6 +148,18 @@ def test_no_gap_is_without_a_sample_that_was_late_by_it() -> None:
     assert late_s.max() > 1
 
 
+def test_a_server_that_blocks_the_thread_delays_the_next_one() -> None:
+    time = Time(1.5)
+
+    def slow(_: Connection) -> Mapping[str, float]:
+        time.now_s += 0.25
+        return {}
+
+    chunks = run(time, Target(0, connect, slow), Target(1, connect, counting()))
+    (second,) = of(chunks, "server", 1)
+    assert (column(second, "at_s"), column(second, "late_s")) == ([0.25, 1.25], [0.25, 0.25])
+
+
 def test_waits_are_sampled_throughout_the_second_and_summed() -> None:
     time, looks = Time(3.05), []
 
@@ -233,6 +245,7 @@ def error_of_the_server(severity: bytes, message: str) -> psycopg.Error:
     [
         (error_of_the_server(b"FATAL", "terminating connection due to administrator command"), True),
         (error_of_the_server(b"FATAL", "terminating connection due to administrator command"), False),
+        (error_of_the_server(b"PANIC", "could not write to file"), False),
         (psycopg.OperationalError("server closed the connection unexpectedly"), True),
     ],
 )

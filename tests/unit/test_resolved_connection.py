@@ -82,6 +82,12 @@ def test_gssencmode_and_client_encoding_of_a_service_are_kept(
         assert values["client_encoding"] == "LATIN1"
 
 
+def test_an_invalid_gssencmode_of_a_service_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "services").write_text(f"{SERVICE}gssencmode=strict\n")
+    with pytest.raises(UsageError, match="gssencmode"):
+        resolved("service=shop")
+
+
 def test_defaults_of_libpq_are_not_sent_except_those_of_its_build() -> None:
     defaults = {option.keyword.decode(): option.compiled for option in Conninfo.get_defaults()}
     values = resolved("user=u dbname=d")

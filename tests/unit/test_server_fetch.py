@@ -249,10 +249,12 @@ def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarf
 @pytest.mark.parametrize(
     ("name", "link", "kind"),
     [
+        ("../outside", None, tarfile.REGTYPE),
         ("{scratch}/outside", None, tarfile.REGTYPE),
         ("bin/../../outside", None, tarfile.REGTYPE),
         ("lib/link", "{scratch}/outside", tarfile.SYMTYPE),
         ("lib/link", "../../outside", tarfile.SYMTYPE),
+        ("lib/link", "..", tarfile.SYMTYPE),
         ("lib/link", "passwd", tarfile.LNKTYPE),
         ("device", "x", tarfile.CHRTYPE),
     ],

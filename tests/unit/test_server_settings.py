@@ -28,6 +28,7 @@ from pgdyno.server.settings import (
 from pgdyno.server.settings_catalogue import Catalogue, compiled_differences, lacks_jit
 from pgdyno.study.arm_spec import parse_arm, parse_arms, read_settings_file
 from pgdyno.study.cases import cases_of
+from pgdyno.study.schedule import likely_timeout_s
 from pgdyno.study.study_file_reader import examine_text, text_with_files
 
 V18, V11 = Version(18, 4), Version(11, 5)
@@ -361,12 +362,14 @@ def test_a_safe_server_loses_no_guarantee() -> None:
             {"process-crash": "partly", "power-loss": "no", "torn-pages": "no"},
         ),
         ({"wal_level": "minimal", "max_wal_senders": "0"}, {"replication": "no", "point-in-time": "no"}),
+        ({"wal_level": "logical"}, {}),
         ({"max_wal_senders": "0"}, {"replication": "no"}),
         ({"archive_mode": "off", "archive_command": "(disabled)"}, {"point-in-time": "partly"}),
         ({"archive_command": ""}, {"point-in-time": "no"}),
         ({"archive_command": "/bin/true"}, {"point-in-time": "no"}),
         ({"archive_command": "", "archive_library": "basic_archive"}, {}),
         ({"autovacuum": "off"}, {"autovacuum": "no"}),
+        ({"track_counts": "off"}, {"autovacuum": "no"}),
         ({"data_checksums": "off"}, {"checksums": "no"}),
     ],
 )
@@ -406,6 +409,7 @@ def written(directory: Path, text: str | bytes, name: str = "tuned.conf") -> Pat
         ("search_path = '\"$user\", public'", {"search_path": '"$user", public'}),
         ("cluster_name = 'it''s \\'x\\' \\\\ \\101'", {"cluster_name": "it's 'x' \\ A"}),
         ("cluster_name = 'a # b'", {"cluster_name": "a # b"}),
+        ("timezone = Europe/Berlin", {"timezone": "Europe/Berlin"}),
         ("vacuum_cost_delay = -1.5e-3", {"vacuum_cost_delay": "-1.5e-3"}),
         ("unix_socket_permissions = 0x1F", {"unix_socket_permissions": "0x1F"}),
         ("pg_stat_statements.track = all", {"pg_stat_statements.track": "all"}),
@@ -443,6 +447,7 @@ def test_what_the_server_refuses_is_an_error_with_its_key(tmp_path: Path, line: 
     [
         ("ALTER SYSTEM SET work_mem = '20971kB';", {"work_mem": "20971kB"}),
         ("-- DB Version: 16\n# x\nALTER SYSTEM SET\n work_mem = '1MB';", {"work_mem": "1MB"}),
+        ("alter system set Work_Mem TO '1MB'", {"work_mem": "1MB"}),
         ("ALTER SYSTEM SET vacuum_cost_delay = -1 ;", {"vacuum_cost_delay": "-1"}),
         ("ALTER SYSTEM SET jit = OFF;", {"jit": "off"}),
         ("ALTER SYSTEM SET jit TO off; ALTER SYSTEM RESET jit;", {}),
@@ -577,6 +582,7 @@ def test_other_spellings_of_a_file_name_the_right_one(arm: str, words: str) -> N
             {"shared_preload_libraries": "pg_stat_statements, auto_explain", "jit": "off"},
         ),
         ("jit=off,random_page_cost 1.1,fsync off", {"jit": "off", "random_page_cost": "1.1", "fsync": "off"}),
+        ("search_path='a','b'", {"search_path": "a,b"}),
         ("search_path=a,b", {"search_path": "a,b"}),
         ('search_path="$user", public', {"search_path": '"$user", public'}),
         ("cluster_name='it''s'", {"cluster_name": "it's"}),
@@ -586,6 +592,11 @@ def test_other_spellings_of_a_file_name_the_right_one(arm: str, words: str) -> N
 )
 def test_values_pasted_from_a_file_mean_the_same_in_an_arm(parts: str, settings: dict[str, str]) -> None:
     assert parse_arm(f"15,{parts}").settings == settings
+
+
+def test_the_window_of_checkpoints_follows_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path, "checkpoint_timeout = 15min")
+    assert likely_timeout_s(parse_arms(["18", f"18,@{path}"])) == 900
 
 
 # What an arm takes from a file

@@ -341,6 +341,8 @@ def test_the_package_names_one_version() -> None:
         (["/usr/pg/15/bin", "/usr/pg/15/bin/"], ["…/15/bin", "…/15/bin (2)"]),
         (["git:/src/pg@master~1", "git:/src/pg@master"], ["git:master~1", "git:master"]),
         (["git:origin/master", f"git:/pg@{'0123456789' * 4}"], ["git:origin/master", "git:0123456789"]),
+        (["git:~/pg", "git:/pg@HEAD@{1}"], ["git:pg", "git:HEAD@{1}"]),
+        (["old/bin", "/opt/new/bin"], ["old/bin", "…/new/bin"]),
         (["git:/a/pg@v18", "git:/b/pg@v18"], ["git:v18", "git:v18 (2)"]),
         (["18", "18,extension=/home/me/src/demo"], ["18", "extension=…/src/demo"]),
         (

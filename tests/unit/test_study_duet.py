@@ -170,6 +170,7 @@ def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
         (["17", "18", "18,work_mem=8MB"], 8, {}, "slices"),
         (["17", "host=h"], 8, {}, "slices"),
         (["18", "18,@starter"], 8, {}, "slices"),
+        (["18", "18,max_parallel_workers=2"], 8, {}, "slices"),
         (["17", "18"], 8, {"capacity": "p99<20ms"}, "slices"),
         (["17", "18"], 8, {"schedule": "slices"}, "slices"),
         (["17", "18"], 8, {"transactions": 100}, "blocks"),
