@@ -33,7 +33,7 @@ from pgdyno.report.document import ShownCaveat
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of
-from pgdyno.study.study_file import StudyFile
+from pgdyno.study.study_file import STUDY_TABLES, StudyFile
 from pgdyno.study.values import Level
 from pgdyno.study.workload_parameters import parameters_by_kind
 
@@ -126,7 +126,8 @@ def keys_of(model: type[BaseModel]) -> set[str]:
 
 def test_every_key_of_a_study_file_is_explained() -> None:
     page = (DOCS / "reference" / "study-file.md").read_text()
-    keys = keys_of(StudyFile) - {"values"}  # the settings themselves
+    models = [StudyFile, *(table.model for table in STUDY_TABLES)]
+    keys = set().union(*map(keys_of, models)) - {"values"}  # the settings themselves
     parameters = {name for of in parameters_by_kind().values() for name in of.model_fields}
     assert len(keys) > 60
     assert not {key for key in keys | parameters if f"`{key}`" not in page and f"`[{key}]`" not in page}
