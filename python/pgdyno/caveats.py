@@ -83,7 +83,7 @@ class Code(StrEnum):
     RATE_TREND = "rate-trend"
     EFFECT_TREND = "effect-trend"
     WARM_UP_EXTENDED = "warm-up-extended"
-    EFFECT_CHANGED_BY_WARM_UP = "effect-changed-by-warm-up"
+    WARM_UP_BIAS = "warm-up-bias"
     RATE_STEP = "rate-step"
     # statistics
     THROUGHPUT_FIXED = "throughput-fixed"

@@ -1,4 +1,4 @@
-"""Verdicts of arms that warm up at different speeds, by simulation."""
+"""Verdicts on arms that warm up slowly, by simulation with the defaults and 20 minutes."""
 
 import math
 
@@ -8,21 +8,37 @@ from bench.warm_ups import Case, simulate_study
 
 from pgdyno.analysis.comparison import Verdict
 
+UNLIKE = [(2.0, 3.0), (3.0, 6.0), (5.0, 10.0), (10.0, 20.0), (20.0, 60.0)]
+"""Time constants in seconds of arms with equal final rates: any *faster* or *slower* is wrong."""
+
+DIFFERENT = {Verdict.FASTER, Verdict.SLOWER}
 STUDIES = 60
 
 
-@pytest.mark.parametrize("slow_s", [pytest.param(5.0, marks=pytest.mark.long), 20.0])
-def test_arms_that_warm_up_at_different_speeds_rarely_get_a_verdict(slow_s: float) -> None:
-    """Their effect is only the warm-up. Without the rules, 21% and 7% of studies get the verdict "slower"."""
-    rng = np.random.default_rng(7)
-    ended = [simulate_study(rng, Case((2.0, slow_s)), 25.0) for _ in range(STUDIES)]
-    wrong = sum(one.verdict in {Verdict.FASTER, Verdict.SLOWER} for one in ended)
-    expected = 0.03
-    assert wrong / STUDIES <= expected + 3.1 * math.sqrt(expected * (1 - expected) / STUDIES)
-    assert np.mean([one.warm_up_s > 4.0 for one in ended]) > 0.5
+@pytest.mark.parametrize("constants_s", UNLIKE)
+def test_arms_that_warm_up_slowly_and_unlike_are_not_called_different(
+    constants_s: tuple[float, float],
+) -> None:
+    found = simulate_study(np.random.default_rng(7), Case(constants_s))
+    assert found.verdict not in DIFFERENT
 
 
-def test_arms_with_equal_warm_up_rarely_get_a_longer_one() -> None:
+def test_the_warm_up_of_slow_arms_is_extended_until_a_true_difference_is_found() -> None:
+    found = simulate_study(np.random.default_rng(7), Case((5.0, 10.0), effect=0.05))
+    assert found.verdict is Verdict.FASTER and found.warm_up_s > 20
+    assert found.effect == pytest.approx(math.log(1.05), abs=0.02)
+
+
+def test_arms_that_are_steady_or_warm_up_alike_are_the_same_without_a_longer_warm_up() -> None:
+    for case in (Case((1.0, 1.0), rise=0.0), Case((2.0, 2.0))):
+        found = simulate_study(np.random.default_rng(6), case)
+        assert (found.verdict, found.warm_up_s) == (Verdict.SAME, 4.0)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("constants_s", [(2.0, 20.0), *UNLIKE])
+def test_few_studies_of_arms_that_warm_up_unlike_are_wrong(constants_s: tuple[float, float]) -> None:
     rng = np.random.default_rng(8)
-    ended = [simulate_study(rng, Case((2.0, 2.0)), 25.0) for _ in range(STUDIES)]
-    assert sum(one.warm_up_s > 4.0 for one in ended) <= 0.2 * STUDIES
+    verdicts = [simulate_study(rng, Case(constants_s)).verdict for _ in range(STUDIES)]
+    wrong, expected = sum(verdict in DIFFERENT for verdict in verdicts), 0.05
+    assert wrong / STUDIES <= expected + 3.1 * math.sqrt(expected * (1 - expected) / STUDIES)

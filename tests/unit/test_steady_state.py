@@ -19,13 +19,14 @@ from pgdyno.analysis.steady_state import (
     cycles_of_arm,
     drift_caveats,
     drifts_of_arm,
+    warm_up_biases,
     warm_up_caveats,
     warm_ups,
 )
 from pgdyno.analysis.telemetry.samples import ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Code
-from pgdyno.results.records import DriverFacts, SampleSeries, Slice, Trial, TrialStatus, WarmUpEnd
+from pgdyno.results.records import Counts, DriverFacts, SampleSeries, Slice, Trial, TrialStatus, WarmUpEnd
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import Schedule
@@ -218,3 +219,49 @@ def test_a_caveat_is_raised_if_chance_is_excluded(
 def test_a_caveat_needs_stronger_evidence_with_many_cases() -> None:
     found = {"15": warm_ups(arm(0, "15"), [warmed(n, 8.0, "time", 4, 0) for n in range(4)]), "18": None}
     assert warm_up_caveats(found, cases=1) and not warm_up_caveats(found, cases=10)
+
+
+SLICE_S = 0.5
+WARM_UP_SLICES, SLICES = 8, 20
+
+
+def rising(number: int, of_arm: int, share: float, constant_s: float, noise: float = 0.0) -> Trial:
+    """Return the trial of an arm whose rate is short of the final one by an exponentially decaying share."""
+    rng = np.random.default_rng(2 * number + of_arm)
+    pieces = []
+    for position in range(WARM_UP_SLICES + SLICES):
+        from_s, to_s = position * SLICE_S, (position + 1) * SLICE_S
+        rate = 1e6 * (1 - share * np.exp(-(from_s + to_s) / 2 / constant_s)) * np.exp(rng.normal(0, noise))
+        kinds = {"x": Counts(ok=round(rate * SLICE_S))}
+        role = Role.WARM_UP if position < WARM_UP_SLICES else Role.MEASURE
+        pieces.append(Slice(position, role, from_s, from_s, to_s, to_s, 0.0, 0.0, kinds))
+    return replace(trial(2 * number + of_arm), block=number, arm=of_arm, slices=pieces)
+
+
+def windows_of(share: float, constant_s: float) -> float:
+    """Return the mean rate in the window as a share of the final one."""
+    begin_s, length_s = WARM_UP_SLICES * SLICE_S, SLICES * SLICE_S
+    decay = np.exp(-begin_s / constant_s) - np.exp(-(begin_s + length_s) / constant_s)
+    return float(1 - share * constant_s / length_s * decay)
+
+
+@pytest.mark.parametrize(("a_s", "b_s"), [(2.0, 3.0), (3.0, 6.0), (5.0, 10.0), (10.0, 20.0), (5.0, 5.0)])
+def test_the_bias_of_arms_that_still_rise_is_extrapolated(a_s: float, b_s: float) -> None:
+    study, arms = make_study(schedule="slices"), [arm(0, "A"), arm(1, "B")]
+    trials = [rising(n, of, 0.5, constant_s) for n in range(4) for of, constant_s in enumerate((a_s, b_s))]
+    first, bias = warm_up_biases(study, arms, trials)
+    assert first is None and bias is not None
+    expected = np.log(windows_of(0.5, b_s) / windows_of(0.5, a_s))
+    assert bias.log_ratio == pytest.approx(expected, rel=0.1, abs=1e-9)
+    assert bias.exceeds(0.02) == (abs(expected) > 0.01)
+    assert bias.is_small_after(5 * b_s, 0.02) and bias.is_small_after(0.0, 0.02) == (a_s == b_s)
+
+
+def test_steady_arms_and_a_fixed_rate_have_no_bias_by_the_warm_up() -> None:
+    arms = [arm(0, "A"), arm(1, "B")]
+    steady = [rising(n, of, 0.0, 1.0, noise=0.06) for n in range(10) for of in (0, 1)]
+    assert warm_up_biases(make_study(schedule="slices"), arms, steady) == [None, None]
+    slow = [rising(n, of, 0.5, 5.0 + 5.0 * of) for n in range(10) for of in (0, 1)]
+    assert warm_up_biases(make_study(schedule="slices"), arms, slow[:4]) == [None, None], "too few blocks"
+    for fields in ({"schedule": "blocks"}, {"schedule": "slices", "rate": {"per_s": 100}}):
+        assert warm_up_biases(make_study(**fields), arms, slow) == [None, None]

@@ -78,15 +78,12 @@ def test_an_interrupted_block_with_a_longer_warm_up_supersedes_nothing() -> None
     assert list(comparison.blocks) == list(range(11))
 
 
-def test_an_effect_that_the_longer_warm_up_changed_has_no_verdict() -> None:
-    before = {(block, 1): 0.9 for block in range(6)}
-    extended = replace(STOPPING, slices=10, noise=0.003, warm_up_times=dict.fromkeys(range(6, 12), 2))
-    for slowed, is_settled in (({}, True), (before, False)):
-        found = found_in(replace(extended, slowed=slowed)).first
+def test_an_effect_of_arms_that_still_rise_differently_has_no_verdict_and_a_caveat() -> None:
+    for cold, is_biased in (((0.0, 0.4), True), ((0.4, 0.4), False)):
+        found = found_in(replace(STOPPING, slices=10, effects=(1.0, 1.3), cold=cold)).first
         (comparison,) = found.comparisons
-        assert (comparison.verdict is not Verdict.UNDECIDED) == is_settled
-        codes = {caveat.code for caveat in found.caveats}
-        assert (Code.EFFECT_CHANGED_BY_WARM_UP in codes) == (not is_settled)
+        assert (comparison.verdict is Verdict.UNDECIDED) == is_biased
+        assert (Code.WARM_UP_BIAS in {caveat.code for caveat in found.caveats}) == is_biased
 
 
 def test_a_study_continues_while_an_effect_may_change_within_the_windows() -> None:

@@ -242,7 +242,7 @@ def test_the_warm_up_is_extended_while_an_effect_changes(
     run_study([lab], trending)
     assert trending.warm_ups_s == expected
     extended = replace(lab, warm_up_times=4).block_study
-    assert (extended.warmup_min_s, extended.warmup_s) == (8, 16)
+    assert (extended.warmup_min_s, extended.warmup_s) == (16, 16)
 
 
 def test_the_warm_up_stays_if_the_budget_has_no_time_for_five_longer_blocks(

@@ -29,11 +29,12 @@ from pgdyno.analysis.statistics.intervals import (
     percent_of,
 )
 from pgdyno.analysis.steady_state import (
+    ALARM_OF_RISES,
     SUSPICION,
-    WarmUpChange,
+    WarmUpBias,
     effect_trends,
     trending,
-    warm_up_changes,
+    warm_up_biases,
 )
 from pgdyno.analysis.telemetry.metrics import Metric, is_tail
 from pgdyno.analysis.telemetry.percentiles import MissedLimit
@@ -373,9 +374,9 @@ class Comparison:
     lower bound of its value is known. In ``failed`` blocks the server of an arm failed, or a check of its
     work. Omitting an arm's worst blocks would bias the effect in its favor, so a comparison with blocks
     ``lost_by_an_arm`` has no decision, and a metric with censored values has no effect. ``is_trending``: the
-    effect changes within the windows, or with the warm-up, so its mean depends on the length of the warm-up:
-    no decision, either. ``may_trend``: it may change, at a level that is too weak for this, but another block
-    will tell.
+    effect changes within the windows, or is biased because the arms have not reached their final rates, so it
+    depends on the length of the warm-up: no decision, either. ``bias`` is that of the primary metric.
+    ``may_trend``: it may change, at a level that is too weak for this, but another block will tell.
     ``unconfirmed`` names the arms that missed the latency limit at their capacity: no decision, either.
     """
 
@@ -392,6 +393,7 @@ class Comparison:
     margin: float
     is_trending: bool = False
     may_trend: bool = False
+    bias: Hidden[WarmUpBias | None] = None
     unconfirmed: Sequence[str] = ()
 
     @property
@@ -457,14 +459,14 @@ def compare_arms(
     trends = effect_trends(plan, arms, trials)
     are_trending = trending(trends, plan.margin, cases)
     may_trend = trending(trends, plan.margin, cases, SUSPICION)
-    by_warm_up = warm_up_changes(arms, trials)
+    biases = warm_up_biases(plan, arms, trials)
     return [
         _comparison(
             arms[0],
             arm,
             is_trending=are_trending[1 + i],
             may_trend=may_trend[1 + i],
-            by_warm_up=by_warm_up[1 + i],
+            bias=biases[1 + i],
             dropped=_dropped(trials, arm.arm),
             failed=sorted({t.block for t in trials if t.arm in {0, arm.arm} and t.failed_by_itself}),
             censored=censored[metrics[0].key][i],
@@ -516,7 +518,7 @@ def _comparison(
     *,
     is_trending: bool,
     may_trend: bool,
-    by_warm_up: WarmUpChange | None,
+    bias: WarmUpBias | None,
     dropped: Sequence[int],
     failed: Sequence[int],
     censored: Sequence[int],
@@ -526,9 +528,20 @@ def _comparison(
     plan: Study,
 ) -> Comparison:
     main = effects.get(primary.key)
-    is_trending = is_trending or (by_warm_up is not None and by_warm_up.exceeds(plan.margin))
+    is_trending = is_trending or (bias is not None and bias.exceeds(plan.margin))
     # With a censored block no ratio is computed, so whether another block has one is not known.
     stalled = [] if censored else sorted(both_ok - (main.log_ratios.keys() if main else set()))
+    decision = None
+    if main and not stalled and not failed and not is_trending:
+        decision = decide(main.summary, primary.better, plan.margin, plan.confidence)
+        if (
+            bias is not None
+            and decision.verdict is not Verdict.UNDECIDED
+            and not _holds_at_final_rates(decision.verdict, main.summary, bias, primary.better, plan)
+        ):
+            may_trend = True
+            if bias.p_value <= ALARM_OF_RISES:
+                decision = replace(decision, verdict=Verdict.UNDECIDED, blocks_needed=1)
     return Comparison(
         baseline=baseline,
         arm=arm,
@@ -539,13 +552,37 @@ def _comparison(
         failed=failed,
         effects=effects,
         primary=main,
-        decision=decide(main.summary, primary.better, plan.margin, plan.confidence)
-        if main and not stalled and not failed and not is_trending
-        else None,
+        decision=decision,
         margin=plan.margin,
         is_trending=is_trending,
         may_trend=may_trend,
+        bias=bias,
     )
+
+
+def _holds_at_final_rates(
+    verdict: Verdict, summary: LogRatioSummary, bias: WarmUpBias, better: Better, plan: Study
+) -> bool:
+    """Return whether an effect without its bias by the warm-up has the same verdict.
+
+    Either with the error of the bias, or, if that is small, without what exceeds the error of the bias.
+    """
+    assert summary.sd is not None
+    n, errors = summary.n, [(bias.log_ratio, bias.error)]
+    if bias.is_precise(plan.margin):
+        beyond = max(0.0, abs(bias.log_ratio) - bias.error)
+        errors.append((math.copysign(beyond, bias.log_ratio), 0.0))
+    found = (
+        intervals.with_error(
+            summary.mean - shift,
+            math.hypot(summary.sd, error * math.sqrt(n)),
+            n,
+            summary.confidence,
+            summary.method,
+        )
+        for shift, error in errors
+    )
+    return any(decide(one, better, plan.margin, plan.confidence).verdict is verdict for one in found)
 
 
 def _censored(by_block: BlockTrials, arm: int, metric: Metric) -> list[int]:

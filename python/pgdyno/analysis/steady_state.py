@@ -18,11 +18,22 @@ import numpy.typing as npt
 
 from pgdyno.analysis.finding_fields import ArmName, about
 from pgdyno.analysis.statistics.intervals import percent_of, student
-from pgdyno.analysis.statistics.series import SPAN_S_MIN, Slope, growth, mean_slope, mser_of_mean, trend
+from pgdyno.analysis.statistics.series import (
+    SPAN_S_MIN,
+    Slope,
+    fit_exponential,
+    growth,
+    log_shortfall,
+    mean_slope,
+    moments,
+    mser_of_mean,
+    time_constants,
+    trend,
+)
 from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Code, Parameter
-from pgdyno.results.records import Arm, SampleSeries, Trial, TrialStatus, WarmUpEnd
+from pgdyno.results.records import Arm, SampleSeries, Slice, Trial, TrialStatus, WarmUpEnd
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import CONFIDENCE, Schedule
@@ -167,8 +178,19 @@ SUSPICION = 0.1
 """Level of the trend of an effect at which a study does not stop on its verdict. A false alarm costs a block
 or two. Without it, three in ten studies stopped too early if arms had time constants of 2 and 10 s."""
 
-EXTENDED_BLOCKS_MIN = 3
-"""Minimum number of blocks after an extension of the warm-up, to compare the effect with that before."""
+SUSPICION_OF_RISES, ALARM_OF_RISES = 0.05, 0.001
+"""Levels at which an arm's own rate changes from the start of the warm-up. At the first, a study does not
+stop on a verdict that differs at the final rates. At the second, there is no such verdict, and the warm-up is
+extended. Slow warm-ups are far more significant than that after a few blocks, and steady arms hardly ever."""
+
+BIAS_BLOCKS_MIN = 3
+"""Minimum number of blocks for the error of a bias."""
+
+BIAS_SHARE_MAX = 0.5
+"""A bias above this share of the margin prevents a verdict: an extrapolation corrects small biases only."""
+
+BIAS_SHARE_LEFT = 0.25
+"""Share of the margin that may be left after an extended warm-up."""
 
 VALUES_MIN = 4
 """Minimum number of values of a trial for a line."""
@@ -252,8 +274,7 @@ def slice_rates(trial: Trial) -> Observed:
     """Return the rates by measured slice."""
     pieces = [piece for piece in trial.measured if piece.counted_s > 0]
     at = [(piece.counted_from_s + piece.closed_s) / 2 - pieces[0].opened_s for piece in pieces]
-    rates = [sum(counts.executed for counts in piece.kinds.values()) / piece.counted_s for piece in pieces]
-    return Observed(np.array(at), np.array(rates))
+    return Observed(np.array(at), np.array([_rate_of(piece) for piece in pieces]))
 
 
 def counted_rates(
@@ -340,60 +361,132 @@ def trending(
 
 
 @dataclass(frozen=True)
-class WarmUpChange:
-    """Mean log ratio to the baseline with the longest warm-up, and with the one before."""
+class Rise:
+    """Expected rise of one arm: shortfall at the start of the warm-up as a share of its final rate."""
 
-    before: float
-    after: float
+    share: float
+    constant_s: float
+
+    def log_shortfall(self, from_s: float, length_s: float) -> float:
+        """Return the logarithm of the mean rate over a length of its load, as a share of the final rate."""
+        decay = math.exp(-from_s / self.constant_s) * -math.expm1(-length_s / self.constant_s)
+        return float(log_shortfall(np.float64(self.share * decay * self.constant_s / length_s)))
+
+
+@dataclass(frozen=True)
+class WarmUpBias:
+    """Bias of an effect, because the arms have not reached their final rates in the windows.
+
+    ``log_ratio`` is the effect in the windows minus that at the final rates, with its standard error. The
+    rises are None for an arm whose rate does not change significantly. ``p_value``: of the more significant
+    one. ``window_s``: load of a window.
+    """
+
+    log_ratio: float
+    error: float
+    baseline: Rise | None
+    arm: Rise | None
+    p_value: float
+    window_s: float
 
     def exceeds(self, margin: float) -> bool:
-        """Return whether the longer warm-up changed the effect by more than the margin.
+        """Return whether it is significant, and larger than BIAS_SHARE_MAX of the margin."""
+        return self.p_value <= ALARM_OF_RISES and abs(self.log_ratio) > BIAS_SHARE_MAX * math.log1p(margin)
 
-        Without a test: the warm-up was extended because the effect depended on it, so the burden of proof is
-        reversed. With noisy blocks this costs further extensions.
-        """
-        return abs(self.after - self.before) > math.log1p(margin)
+    def is_precise(self, margin: float) -> bool:
+        """Return whether its error is at most BIAS_SHARE_MAX of the margin."""
+        return self.error <= BIAS_SHARE_MAX * math.log1p(margin)
+
+    def is_small_after(self, warm_up_s: float, margin: float) -> bool:
+        """Return whether a warm-up of this length is expected to leave little of it."""
+        mine, other = (
+            0.0 if rise is None else rise.log_shortfall(warm_up_s, self.window_s)
+            for rise in (self.arm, self.baseline)
+        )
+        return abs(mine - other) <= BIAS_SHARE_LEFT * math.log1p(margin)
 
 
-def warm_up_changes(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[WarmUpChange | None]:
-    """Return the change of the effect of each arm by the last extension of the warm-up.
+def warm_up_biases(plan: Study, arms: Sequence[Arm], trials: Sequence[Trial]) -> list[WarmUpBias | None]:
+    """Return the bias of the effect of each arm against the first, from blocks in which both trials count.
 
-    None for the first arm, without an extension, below EXTENDED_BLOCKS_MIN blocks since, and for an arm that
-    cannot be the reason of the extension: one of several, without a trend before it.
+    None for the first arm, with too few blocks, if neither rate changes significantly, if the arms do not run
+    together, and if their rate is fixed.
     """
-    by_block: dict[int, dict[int, Trial]] = {}
+    if not plan.schedule.is_together or plan.load_is_fixed or plan.searches_capacity:
+        return [None for _ in arms]
+    seen: dict[int, dict[int, Trial]] = {arm.arm: {} for arm in arms}
     for trial in trials:
-        if trial.status in (TrialStatus.OK, TrialStatus.SUPERSEDED) and trial.driver.warm_up is not None:
-            by_block.setdefault(trial.block, {})[trial.arm] = trial
-    return [_warm_up_change(arm.arm, by_block, is_only=len(arms) == 2) for arm in arms]
+        if trial.status is TrialStatus.OK and any(slice_rates(trial).per_s):
+            seen[trial.arm][trial.block] = trial
+    both = [sorted(seen[0].keys() & seen[arm.arm].keys()) for arm in arms[1:]]
+    return [
+        None,
+        *(
+            _warm_up_bias([seen[0][block] for block in blocks], [seen[arm.arm][block] for block in blocks])
+            for arm, blocks in zip(arms[1:], both, strict=True)
+        ),
+    ]
 
 
-def _warm_up_change(
-    arm: int, by_block: Mapping[int, Mapping[int, Trial]], *, is_only: bool
-) -> WarmUpChange | None:
-    stages: dict[int, list[float]] = {}
-    superseded: list[tuple[Observed, Observed]] = []
-    for of_arm in by_block.values():
-        if arm == 0 or not {0, arm} <= of_arm.keys():
-            continue
-        rates, other = slice_rates(of_arm[arm]), slice_rates(of_arm[0])
-        warm_up = of_arm[arm].driver.warm_up
-        if warm_up is None or not rates.per_s.sum() or not other.per_s.sum():
-            continue
-        ratio = math.log(float(rates.per_s.mean() / other.per_s.mean()))
-        stages.setdefault(warm_up.times, []).append(ratio)
-        if of_arm[arm].status is TrialStatus.SUPERSEDED:
-            superseded.append((rates, other))
-    if len(stages) < 2:
+def _warm_up_bias(baseline: Sequence[Trial], arm: Sequence[Trial]) -> WarmUpBias | None:
+    if len(baseline) < BIAS_BLOCKS_MIN:
         return None
-    *_, before, after = (stages[times] for times in sorted(stages))
-    if len(after) < EXTENDED_BLOCKS_MIN:
+    fits = [_fit_rise(of) for of in (baseline, arm)]
+    rises = [None if fit is None else fit.rise for fit in fits]
+    if rises == [None, None]:
         return None
-    if not is_only:
-        trend = effect_trend([mine for mine, _ in superseded], [base for _, base in superseded], CONFIDENCE)
-        if trend is None or trend.p_value is None or trend.p_value > SUSPICION:
-            return None
-    return WarmUpChange(float(np.mean(before)), float(np.mean(after)))
+    (whole_a, without_a), (whole_b, without_b) = (
+        (0.0, np.zeros(len(baseline))) if fit is None else (fit.shortfall, fit.without_each) for fit in fits
+    )
+    return WarmUpBias(
+        log_ratio=whole_b - whole_a,
+        error=math.sqrt((len(baseline) - 1) * float(np.var(without_b - without_a))),
+        baseline=rises[0],
+        arm=rises[1],
+        p_value=min(fit.p_value for fit in fits if fit is not None),
+        window_s=float(np.mean([_load_s(trial.measured) for trial in baseline])),
+    )
+
+
+@dataclass(frozen=True)
+class _RiseFit:
+    rise: Rise
+    p_value: float
+    shortfall: float
+    without_each: Floats
+
+
+def _fit_rise(trials: Sequence[Trial]) -> _RiseFit | None:
+    """Fit the rise of an arm's rates since the start of the warm-up; None if it is not significant."""
+    slices = [[piece for piece in trial.slices if piece.counted_s > 0] for trial in trials]
+    if min(map(len, slices)) < VALUES_MIN:
+        return None
+    span_s = float(np.mean([_load_s(pieces) for pieces in slices]))
+    constants_s = time_constants(span_s / max(map(len, slices)), span_s)
+    every = np.array([_moments_of(pieces, constants_s) for pieces in slices])
+    whole, n = every.sum(axis=0), len(every)
+    (best,), (share,), (shortfall,) = fit_exponential(whole[None] / n)
+    p_value = student(list(every[:, 1, best] / every[:, 0, best]), CONFIDENCE).p_value
+    if p_value is None or p_value > SUSPICION_OF_RISES:
+        return None
+    _, _, without_each = fit_exponential((whole - every) / (n - 1))
+    rise = Rise(float(share), float(constants_s[best]))
+    return _RiseFit(rise, p_value, float(shortfall), without_each)
+
+
+def _moments_of(pieces: Sequence[Slice], constants_s: Floats) -> Floats:
+    lengths_s = np.array([piece.closed_s - piece.opened_s for piece in pieces])
+    rates = np.array([_rate_of(piece) for piece in pieces])
+    in_window = np.array([piece.role is Role.MEASURE for piece in pieces])
+    return moments(np.cumsum(lengths_s) - lengths_s / 2, rates, in_window, constants_s)
+
+
+def _rate_of(piece: Slice) -> float:
+    return sum(counts.executed for counts in piece.kinds.values()) / piece.counted_s
+
+
+def _load_s(pieces: Sequence[Slice]) -> float:
+    return sum(piece.closed_s - piece.opened_s for piece in pieces)
 
 
 def _truncation_s(trials: Sequence[Observed]) -> float | None:
@@ -671,7 +764,7 @@ class SteadyState:
     warm_ups: WarmUps | None
     rate_trend: Trend | None
     effect_trend: Trend | None
-    warm_up_change: WarmUpChange | None = None
+    warm_up_bias: WarmUpBias | None = None
     steps: Sequence[LargestStep] = field(default_factory=list)
     tested: int = 0
     cycles: Cycles | None = None
@@ -702,7 +795,7 @@ def find_steady_state(
             warm_ups=warm_ups(arm, trials),
             rate_trend=trend_of_trials(list(seen[arm.arm].values()), plan.confidence),
             effect_trend=effect_trend,
-            warm_up_change=warm_up_change,
+            warm_up_bias=warm_up_bias,
             steps=[
                 one
                 for one in steps
@@ -715,10 +808,10 @@ def find_steady_state(
                 plan, [trial for trial in trials if trial.arm == arm.arm], series, telemetry
             ),
         )
-        for arm, effect_trend, warm_up_change in zip(
+        for arm, effect_trend, warm_up_bias in zip(
             arms,
             effect_trends(plan, arms, trials),
-            warm_up_changes(arms, trials),
+            warm_up_biases(plan, arms, trials),
             strict=True,
         )
     ]
@@ -741,12 +834,11 @@ def steady_state_caveats(plan: Study, found: Sequence[SteadyState], cases: int =
         if one is not None and is_trending:
             caveats.append(_changes(Code.EFFECT_TREND, of, one, found[0].arm.name))
     for of in found:
-        if of.warm_up_change is not None and of.warm_up_change.exceeds(plan.margin):
-            before, after = (
-                signed(percent_of(d), 1, "%") for d in (of.warm_up_change.before, of.warm_up_change.after)
-            )
-            names = {"arm": of.arm.name, "baseline": found[0].arm.name, "before": before, "after": after}
-            caveats.append(Caveat(Code.EFFECT_CHANGED_BY_WARM_UP, names))
+        bias = of.warm_up_bias
+        if bias is not None and bias.exceeds(plan.margin):
+            names = {"arm": of.arm.name, "baseline": found[0].arm.name}
+            bias_text = signed(percent_of(bias.log_ratio), 1, "%")
+            caveats.append(Caveat(Code.WARM_UP_BIAS, {**names, "bias": bias_text}))
     caveats += [_step_caveat(of) for of in found if of.steps]
     return caveats + [
         caveat

@@ -326,15 +326,26 @@ def times_of_warm_up(
 ) -> int:
     """Return the maximum of the warm-up of the next block as a multiple of the plan's; ``times``: so far.
 
-    It is extended if enough blocks for a verdict then fit. A fixed warm-up is the user's choice.
+    It is extended if enough blocks for a verdict then fit: to the first multiple after which arms that still
+    rise are expected to bias no effect, else to twice the time. A fixed warm-up is the user's choice.
     """
     if not found.is_trending or study.warmup_min_s is None:
         return times
     arms = 1 if study.schedule == "duet" else len(study.arms)
-    pass_s = budget.pass_s() + 2 * times * study.warmup_s * arms
-    blocks = sys.maxsize if blocks_left is None else blocks_left
-    fits = min(blocks, (budget.budget_s - budget.spent_s) / pass_s) >= VERDICT_BLOCKS_MIN
-    return 2 * times if fits else times
+    left = sys.maxsize if blocks_left is None else blocks_left
+    spare_s = (budget.budget_s - budget.spent_s) / VERDICT_BLOCKS_MIN - budget.pass_s()
+    most = int(spare_s / (study.warmup_s * arms))
+    if left < VERDICT_BLOCKS_MIN or most < 2 * times:
+        return times
+    biases = [of.bias for of in found.comparisons if of.bias and of.bias.exceeds(study.margin)]
+    if not biases:
+        return 2 * times
+    longer = (
+        n
+        for n in range(times + 1, most + 1)
+        if all(bias.is_small_after(n * study.warmup_s, study.margin) for bias in biases)
+    )
+    return next(longer, times)
 
 
 def _run_next(

@@ -86,14 +86,14 @@ class _ArmWarmUp:
 
 
 def with_longer_warm_up(study: Study, times: int) -> Study:
-    """Return the plan with a maximum of the warm-up that is a multiple, and a minimum of half of it.
+    """Return the plan with a warm-up of a multiple of the maximum.
 
-    The rates were steady too early, or not at all: otherwise the effect would not change afterwards.
+    The rates were steady too early, or not at all: otherwise the effect would not depend on the warm-up.
     """
     if times == 1:
         return study
     most_s = times * study.warmup_s
-    return study.model_copy(update={"warmup_s": most_s, "warmup_min_s": most_s / 2})
+    return study.model_copy(update={"warmup_s": most_s, "warmup_min_s": most_s})
 
 
 class WarmUp:

@@ -3,6 +3,7 @@
 - Test whether block ratios are autocorrelated. Intervals assume that they are independent.
 - Test whether block ratios are skewed. Intervals assume that their distribution is nearly symmetric.
 - End of the warm-up of a series by MSER, and a rule for whether the warm-up is over.
+- Exponential approach of series to their final level.
 - Slope per hour of a quantity over a long window, with an interval.
 """
 
@@ -247,6 +248,58 @@ def trend_errors(values: Sequence[float] | Floats) -> float:
     if error <= 1e-12 * abs(float(known.mean())):
         return 0.0 if abs(slope) <= 1e-9 * abs(float(known.mean())) else float(np.copysign(np.inf, slope))
     return slope / error
+
+
+# ----------------------------------------------------------------------
+# Exponential approach of series to their final level: y = level · (1 − share · exp(−t / constant)).
+#
+# All series have the same share and constant: that of a grid with the smallest sum of squares. For least
+# squares, ``moments`` of x = exp(−t / constant) and z = y / mean − 1 suffice, so that a fit without one of
+# the series (jackknife) costs little.
+# ----------------------------------------------------------------------
+
+CONSTANTS = 64
+CONSTANT_SPANS_MAX = 4.0
+"""Number of time constants in the grid, and the largest one as a multiple of the observed time. A slower rise
+is a line, and does not show how far it goes."""
+
+SHORTFALL_MAX = 0.99
+"""Limit of an extrapolated shortfall, so that it has a logarithm."""
+
+
+def time_constants(step_s: float, span_s: float) -> Floats:
+    """Return the grid of time constants for values every ``step_s`` over ``span_s``."""
+    grid: Floats = np.geomspace(step_s, CONSTANT_SPANS_MAX * span_s, CONSTANTS)
+    return grid
+
+
+def moments(at_s: Floats, values: Floats, in_window: npt.NDArray[np.bool_], constants_s: Floats) -> Floats:
+    """Return Σx², Σxz, Σz² about the means, the mean x, and that in the window, for each time constant."""
+    x = np.exp(-at_s[:, None] / constants_s)
+    z = values / values.mean() - 1
+    centered = x - x.mean(axis=0)
+    squares = (centered**2).sum(axis=0), z @ centered, np.full(len(constants_s), z @ z)
+    found: Floats = np.array([*squares, x.mean(axis=0), x[in_window].mean(axis=0)])
+    return found
+
+
+def fit_exponential(mean_moments: Floats) -> tuple[Floats, Floats, Floats]:
+    """Return position of the time constant, share, and log shortfall in the window, of each fit.
+
+    ``mean_moments``: means over the series of a fit, with the shape (fits, 5, time constants). The share is
+    negative if the rate falls. The log shortfall is ln(mean in the window / final level).
+    """
+    x_x, x_z, z_z, _, _ = mean_moments.transpose(1, 0, 2)
+    best = np.argmin(z_z - x_z**2 / x_x, axis=-1)
+    x_x, x_z, _, mean_x, window_x = np.take_along_axis(mean_moments, best[:, None, None], axis=-1)[..., 0].T
+    share = -x_z / (x_x - x_z * mean_x)
+    return best, share, log_shortfall(share * window_x)
+
+
+def log_shortfall(share: Floats) -> Floats:
+    """Return the logarithm of what is there if this share is missing."""
+    present: Floats = np.log1p(-np.minimum(SHORTFALL_MAX, share))
+    return present
 
 
 # ----------------------------------------------------------------------
