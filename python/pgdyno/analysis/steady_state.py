@@ -186,8 +186,9 @@ extended. Slow warm-ups are far more significant than that after a few blocks, a
 BIAS_BLOCKS_MIN = 3
 """Minimum number of blocks for the error of a bias."""
 
-BIAS_SHARE_MAX = 0.5
-"""A bias above this share of the margin prevents a verdict: an extrapolation corrects small biases only."""
+BIAS_SHARE_MAX, BIAS_ERRORS_MIN = 0.5, 0.3
+"""A bias above these shares of the margin and of its error prevents a verdict. An extrapolation corrects only
+smaller ones."""
 
 BIAS_SHARE_LEFT = 0.25
 """Share of the margin that may be left after an extended warm-up."""
@@ -370,7 +371,7 @@ class Rise:
     def log_shortfall(self, from_s: float, length_s: float) -> float:
         """Return the logarithm of the mean rate over a length of its load, as a share of the final rate."""
         decay = math.exp(-from_s / self.constant_s) * -math.expm1(-length_s / self.constant_s)
-        return float(log_shortfall(np.float64(self.share * decay * self.constant_s / length_s)))
+        return float(log_shortfall(np.array(self.share * decay * self.constant_s / length_s)))
 
 
 @dataclass(frozen=True)
@@ -390,8 +391,12 @@ class WarmUpBias:
     window_s: float
 
     def exceeds(self, margin: float) -> bool:
-        """Return whether it is significant, and larger than BIAS_SHARE_MAX of the margin."""
-        return self.p_value <= ALARM_OF_RISES and abs(self.log_ratio) > BIAS_SHARE_MAX * math.log1p(margin)
+        """Return whether a rise is significant and the bias larger than BIAS_SHARE_MAX of the margin.
+
+        A bias far below its error is no reason for a longer warm-up.
+        """
+        limit = max(BIAS_SHARE_MAX * math.log1p(margin), BIAS_ERRORS_MIN * self.error)
+        return self.p_value <= ALARM_OF_RISES and abs(self.log_ratio) > limit
 
     def is_precise(self, margin: float) -> bool:
         """Return whether its error is at most BIAS_SHARE_MAX of the margin."""
