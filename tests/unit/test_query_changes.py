@@ -22,7 +22,7 @@ PLAN = study_of(Synthetic()).plan
 
 
 def comparison(**changed: object) -> Comparison:
-    of = Comparison(ARMS[0], ARMS[1], (), (), (), (), (), {}, None, None, 0.02)
+    of = Comparison(ARMS[0], ARMS[1], (), (), (), (), (), {}, {}, None, None, 0.02)
     return replace(of, **changed)  # type: ignore[arg-type]
 
 

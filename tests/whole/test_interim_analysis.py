@@ -105,6 +105,18 @@ def test_a_failure_before_the_longest_warm_up_still_withholds_the_verdict() -> N
     assert comparison.failed == [2] and comparison.verdict is Verdict.UNDECIDED
 
 
+def test_a_failure_prevents_every_verdict_from_the_fifth_block_on() -> None:
+    failed = {(1, 1): TrialStatus.FAILED, (3, 1): TrialStatus.EXCLUDED, (2, 0): TrialStatus.INTERRUPTED}
+    for blocks, is_lost in ((4, False), (5, True)):
+        with Evidence(written_study(replace(STOPPING, blocks=blocks, statuses=failed))) as evidence:
+            found = interim_result(evidence, 0)
+        assert (found.is_lost, found.is_decided) == (is_lost, False)
+    (failures,) = found.comparisons[0].failures.values()
+    assert (failures.count, failures.n) == (2, 5)
+    with Evidence(written_study(STOPPING)) as evidence:
+        assert not interim_result(evidence, 0).is_lost
+
+
 def test_each_case_has_its_own_interim_analyses() -> None:
     clear = Synthetic(stops_on_verdict=True, slices=10, levels={"clients": "1"})
     noisy = Synthetic(stops_on_verdict=True, levels={"clients": "8"}, effects=(1.0, 1.03), noise=0.2)

@@ -60,7 +60,8 @@ class Found:
 
     is_decided: bool = False
     is_trending: bool = False
-    comparisons: Sequence[object] = ()
+    is_lost: bool = False
+    comparisons: Sequence[Any] = ()
 
 
 def undecided(_lab: Lab, _budget: Budget | None) -> InterimResult:
@@ -119,6 +120,31 @@ def test_a_case_that_fails_in_every_block_is_abandoned_and_the_others_continue(
     assert run_study(labs([5, 5]), undecided) is StudyEnd.FAILED
     assert [block for case, block in played.ran if case == 1] == [0, 1, 2]
     assert [block for case, block in played.ran if case == 0] == [0, 1, 2, 3, 4]
+
+
+def test_a_case_whose_verdict_is_prevented_by_a_failure_ends_and_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played, told = Played(monkeypatch), list[object]()
+    text = "18 failed in 1 of 5 blocks (95% CI [0.51%, 72%])"
+    failed = SimpleNamespace(failures={"18": None}, failures_text=text, blocks=range(4))
+
+    def look(lab: Lab, _budget: Budget | None) -> InterimResult:
+        ran = sum(case == lab.case for case, _ in played.ran)
+        return cast(InterimResult, Found(is_lost=lab.case == 1 and ran >= 5, comparisons=[failed]))
+
+    stopping = [replace(lab, watch=told.append) for lab in labs([7, 7])]
+    assert run_study(stopping, look) is StudyEnd.FAILED
+    assert [sum(case == of for case, _ in played.ran) for of in (0, 1)] == [7, 5]
+    warnings = [one for one in told if isinstance(one, Warned)]
+    assert warnings == [Warned(f"{text}: no further block can give a verdict")]
+
+
+def test_a_study_of_fixed_length_continues_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    played = Played(monkeypatch)
+    fixed = labs([7], stop="budget")
+    assert run_study(fixed, lambda *_: cast(InterimResult, Found(is_lost=True))) is StudyEnd.BLOCKS
+    assert len(played.ran) == 7
 
 
 def test_a_study_that_is_to_stop_at_a_failure_stops(monkeypatch: pytest.MonkeyPatch) -> None:

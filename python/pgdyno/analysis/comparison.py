@@ -20,13 +20,16 @@ import numpy as np
 from pgdyno.analysis.finding_fields import ArmName, Hidden, about, in_json
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import (
+    CONFIDENCE,
     LogRatioSummary,
     Method,
+    Proportion,
     bootstrap_interval,
     critical_value,
     method_of,
     one_sided_critical_value,
     percent_of,
+    proportion,
 )
 from pgdyno.analysis.steady_state import (
     ALARM_OF_RISES,
@@ -41,7 +44,7 @@ from pgdyno.analysis.telemetry.percentiles import MissedLimit
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.sizing import Schedule, is_duet_sound
-from pgdyno.units import Better, Estimate
+from pgdyno.units import Better, Estimate, bracketed, ci_text, counted, share_text
 
 # ----------------------------------------------------------------------
 # Verdicts from intervals and a margin, and the blocks that an undecided one needs.
@@ -372,12 +375,13 @@ class Comparison:
 
     In ``stalled`` blocks an arm completed nothing, so the ratio is undefined. In ``censored`` blocks only a
     lower bound of its value is known. In ``failed`` blocks the server of an arm failed, or a check of its
-    work. Omitting an arm's worst blocks would bias the effect in its favor, so a comparison with blocks
-    ``lost_by_an_arm`` has no decision, and a metric with censored values has no effect. ``is_trending``: the
-    effect changes within the windows, or is biased because the arms have not reached their final rates, so it
-    depends on the length of the warm-up: no decision, either. ``bias`` is that of the primary metric.
-    ``may_trend``: it may change, at a level that is too weak for this, but another block will tell.
-    ``unconfirmed`` names the arms that missed the latency limit at their capacity: no decision, either.
+    work: ``failures`` has the share of such blocks by name of the arm. Omitting an arm's worst blocks would
+    bias the effect in its favor, so a comparison with blocks ``lost_by_an_arm`` has no decision, and a metric
+    with censored values has no effect. ``is_trending``: the effect changes within the windows, or is biased
+    because the arms have not reached their final rates, so it depends on the length of the warm-up: no
+    decision, either. ``bias`` is that of the primary metric. ``may_trend``: it may change, at a level that is
+    too weak for this, but another block will tell. ``unconfirmed`` names the arms that missed the latency
+    limit at their capacity: no decision, either.
     """
 
     baseline: ArmName
@@ -387,6 +391,7 @@ class Comparison:
     stalled: Sequence[int]
     censored: Sequence[int]
     failed: Sequence[int]
+    failures: Hidden[Mapping[str, Proportion]]
     effects: Annotated[Mapping[str, Effect], about("By metric, or ``latency.KIND.QUANTILE``.")]
     primary: Hidden[Effect | None]
     decision: Decision | None
@@ -400,6 +405,15 @@ class Comparison:
     def lost_by_an_arm(self) -> list[int]:
         """Blocks without a ratio because of one of the two arms."""
         return sorted({*self.stalled, *self.censored, *self.failed})
+
+    @property
+    def failures_text(self) -> str:
+        """Return ``18 failed in 1 of 8 blocks (95% CI [0.32%, 53%])``; empty without failures."""
+        return " and ".join(
+            f"{arm} failed in {of.count} of {counted(of.n, 'block')} "
+            f"({ci_text(CONFIDENCE)} {bracketed(share_text(of.low), share_text(of.high))})"
+            for arm, of in self.failures.items()
+        )
 
     @property
     def is_held_back(self) -> bool:
@@ -469,6 +483,7 @@ def compare_arms(
             bias=biases[1 + i],
             dropped=_dropped(trials, arm.arm),
             failed=sorted({t.block for t in trials if t.arm in {0, arm.arm} and t.failed_by_itself}),
+            failures=_failures((arms[0], arm), trials),
             censored=censored[metrics[0].key][i],
             both_ok={block for block, of_arm in by_block.items() if {0, arm.arm} <= of_arm.keys()},
             effects=effects[i],
@@ -521,6 +536,7 @@ def _comparison(
     bias: WarmUpBias | None,
     dropped: Sequence[int],
     failed: Sequence[int],
+    failures: Mapping[str, Proportion],
     censored: Sequence[int],
     both_ok: set[int],
     effects: Mapping[str, Effect],
@@ -550,6 +566,7 @@ def _comparison(
         stalled=stalled,
         censored=censored,
         failed=failed,
+        failures=failures,
         effects=effects,
         primary=main,
         decision=decision,
@@ -592,6 +609,18 @@ def _censored(by_block: BlockTrials, arm: int, metric: Metric) -> list[int]:
         for block, of_arm in sorted(by_block.items())
         if {0, arm} <= of_arm.keys() and any(metric.bound(of_arm[one]) is not None for one in (0, arm))
     ]
+
+
+def _failures(arms: Iterable[Arm], trials: Sequence[Trial]) -> dict[str, Proportion]:
+    """Return the share of failed blocks by name of the arms that failed. Interrupted trials do not count."""
+    found = {}
+    for arm in arms:
+        own = [trial for trial in trials if trial.arm == arm.arm]
+        failed = {trial.block for trial in own if trial.failed_by_itself}
+        done = {trial.block for trial in own if trial.status is TrialStatus.OK}
+        if failed:
+            found[arm.name] = proportion(len(failed), len(failed | done))
+    return found
 
 
 def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:

@@ -327,7 +327,8 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
     if comparison.censored:
         found.append(Caveat(Code.MEDIAN_NOT_OBSERVED, {**names, "blocks": len(comparison.censored)}))
     if comparison.failed:
-        found.append(Caveat(Code.BLOCKS_LOST_BY_FAILURE, {**names, "blocks": len(comparison.failed)}))
+        failures = {"failures": comparison.failures_text}
+        found.append(Caveat(Code.BLOCKS_LOST_BY_FAILURE, {**names, **failures}))
     if len(comparison.blocks) < VERDICT_BLOCKS_MIN and not comparison.censored:
         found.append(
             Caveat(

@@ -367,10 +367,22 @@ class InterimResult:
     @property
     def is_decided(self) -> bool:
         """True if every comparison is decided, and no effect may change within the windows."""
-        return all(
-            comparison.verdict is not Verdict.UNDECIDED and not comparison.may_trend
-            for comparison in self.comparisons
+        return not self._undecided
+
+    @property
+    def is_lost(self) -> bool:
+        """True if failures of servers prevent each verdict that is missing.
+
+        As many blocks as a verdict needs also show how often an arm fails.
+        """
+        return bool(self._undecided) and all(
+            any(of.n >= VERDICT_BLOCKS_MIN for of in comparison.failures.values())
+            for comparison in self._undecided
         )
+
+    @property
+    def _undecided(self) -> list[Comparison]:
+        return [of for of in self.comparisons if of.verdict is Verdict.UNDECIDED or of.may_trend]
 
     @property
     def is_trending(self) -> bool:

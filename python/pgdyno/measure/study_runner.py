@@ -216,8 +216,8 @@ def run_study(
             if status is BlockStatus.DONE and block == 0 and _lengthen_slices(case, budget):
                 status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
-                case.decided = is_sequential and _is_decided(case, analyze, budget)
-            if status is BlockStatus.DONE and not (may_stop and case.decided):
+                case.decided = is_sequential and _is_decided(case, analyze, budget, may_stop=may_stop)
+            if status is BlockStatus.DONE and not (may_stop and case.decided) and not case.given_up:
                 status = _run_aa(case, block, budget, cases)
             if status is BlockStatus.INTERRUPTED:
                 requested = case.lab.interruption.requested
@@ -236,12 +236,19 @@ def _repeats(case: CaseProgress, cases: Sequence[CaseProgress], block: str) -> b
     return session is not None and session.repeats(case, cases, block)
 
 
-def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget) -> bool:
-    """Analyze a case after its block. Extend its warm-up if an effect changes within the windows."""
+def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget, *, may_stop: bool) -> bool:
+    """Analyze a case after its block. Extend its warm-up if an effect changes within the windows.
+
+    Give the case up if no verdict is possible any more.
+    """
     if case.left is not None:
         # Including superseded blocks, which no result counts.
         budget.blocks_left[case.lab.case] = case.left
     found = analyze(case.lab, budget)
+    if may_stop and found.is_lost and not case.given_up:
+        case.given_up = True
+        texts = dict.fromkeys(of.failures_text for of in found.comparisons if of.failures)
+        case.lab.watch(Warned(f"{'; '.join(texts)}: no further block can give a verdict"))
     times = times_of_warm_up(found, case.lab.study, case.lab.warm_up_times, budget, case.left)
     if times > case.lab.warm_up_times:
         case.lab = lab = replace(case.lab, warm_up_times=times)

@@ -285,11 +285,12 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
         f"an arm met {plan.capacity} at no rate" if plan.searches_capacity else "an arm completed nothing"
     )
     lost = {
-        "a server failed or did its work incorrectly": comparison.failed,
         stalled: comparison.stalled,
         "an arm was overloaded": comparison.censored,
     }
     reasons = [f"{words} in {counted(len(blocks), 'block')}" for words, blocks in lost.items() if blocks]
+    if comparison.failures:
+        reasons.insert(0, comparison.failures_text)
     if comparison.is_trending:
         reasons.append("the effect depends on the length of the warm-up")
     if comparison.unconfirmed:

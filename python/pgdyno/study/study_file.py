@@ -230,7 +230,8 @@ class Run(StudyTable):
     )
     on_failure: Annotated[plan.OnFailure, Option()] = Field(
         default="continue",
-        description="What to do after a failed trial. Three failed blocks in a row always stop the study.",
+        description="What to do after a failed trial. Three failed blocks in a row always stop the study, "
+        "and so does a failure that prevents the verdict, after five blocks.",
     )
     aa: Annotated[bool, Option(names=("--no-aa",))] = Field(
         default=True,
