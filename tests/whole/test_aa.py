@@ -282,17 +282,13 @@ def test_the_interval_excludes_one_in_twenty_equal_days() -> None:
 def test_equal_arms_are_beyond_the_floor_of_an_average_in_one_study_of_twenty(
     spreads: tuple[float, float], pooled: bool
 ) -> None:
-    rng, studies, blocks = np.random.default_rng(8), 2000, {"1": 9, "2": 12}
+    rng, studies, blocks = np.random.default_rng(8), 2000, 9
     over = 0
     for _ in range(studies):
-        noises = {
-            case: noise_of(list(rng.normal(0, sd, 7))) for case, sd in zip(blocks, spreads, strict=True)
-        }
-        if pooled:
-            noises["2"] = noises["1"]
-        floor = floor_of_average(noises, blocks, 0.95)
+        noises = [noise_of(list(rng.normal(0, sd, 7))) for sd in spreads]
+        floor = floor_of_average([noises[0]] * 2 if pooled else noises, blocks, 0.95)
         assert floor is not None
-        means = [rng.normal(0, sd, n).mean() for sd, n in zip(spreads, blocks.values(), strict=True)]
+        means = [rng.normal(0, sd, blocks).mean() for sd in spreads]
         over += abs(np.mean(means)) > floor
     low, high = scipy.stats.binom.interval(0.999, studies, 0.05)
     # Satterthwaite's approximation has an error of at most 0.01 with so few A/A blocks.
@@ -302,11 +298,11 @@ def test_equal_arms_are_beyond_the_floor_of_an_average_in_one_study_of_twenty(
 
 def test_the_floor_of_an_average_is_that_of_its_only_case_and_needs_that_of_each() -> None:
     one, few = noise_of([0.01, -0.02, 0.03, 0.0, 0.01, -0.03]), noise_of([0.01, -0.02])
-    assert floor_of_average({"1": one}, {"1": 8}, 0.95) == pytest.approx(one.floor(8))
+    assert floor_of_average([one], 8, 0.95) == pytest.approx(one.floor(8))
     # Two cases with the same A/A blocks equal one with twice the blocks.
-    assert floor_of_average({"1": one, "2": one}, {"1": 8, "2": 8}, 0.95) == pytest.approx(one.floor(16))
-    assert floor_of_average({"1": one, "2": few}, {"1": 8, "2": 8}, 0.95) is None
-    assert floor_of_average({}, {}, 0.95) is None
+    assert floor_of_average([one, one], 8, 0.95) == pytest.approx(one.floor(16))
+    assert floor_of_average([one, few], 8, 0.95) is None
+    assert floor_of_average([], 8, 0.95) is None
 
 
 @pytest.mark.parametrize(("size", "is_below"), [(0.12, True), (0.01, False)])

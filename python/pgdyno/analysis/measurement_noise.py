@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -48,11 +48,11 @@ from pgdyno.units import bracketed, share_text, signed, significant
 # because it does not depend on s. The noise floor of n blocks is therefore t · s / √n: identical arms show a
 # mean effect beyond it with probability 1 − confidence.
 #
-# The average is the mean over k cases of the mean of their n_c blocks (``combined``). For identical arms each
-# has mean 0 and the variance s_c² of the case's A/A blocks, so the average has the variance Σ s_c² / n_c /
-# k². This assumes that the blocks of a pass are independent. If they share a part of their noise, the true
-# floor is higher. The interval is based on passes and accounts for this. An effect must be beyond both, so
-# the floor can remove verdicts and never adds one.
+# The average is the mean over k cases of the mean of their n blocks (``combine``). For identical arms each
+# has mean 0 and the variance s_c² of the case's A/A blocks, so the average has the variance Σ s_c² / n / k².
+# This assumes that the blocks of a pass are independent. If they share a part of their noise, the true floor
+# is higher. The interval is based on passes and accounts for this. An effect must be beyond both, so the
+# floor can remove verdicts and never adds one.
 #
 # Cases with the same load and layout share their A/A blocks. For one such pool of m blocks, the average over
 # its error has exactly Student's distribution with m degrees of freedom. For several pools Satterthwaite's
@@ -328,21 +328,19 @@ def aa_log_ratios(evidence: Evidence, case: int) -> list[float]:
     return list(comparison.primary.log_ratios.values()) if comparison.primary else []
 
 
-def floor_of_average(
-    noises: Mapping[str, Noise], blocks: Mapping[str, int], confidence: float
-) -> float | None:
+def floor_of_average(noises: Sequence[Noise], blocks: int, confidence: float) -> float | None:
     """Return the noise floor of an average over cases as a log ratio.
 
-    ``noises`` and ``blocks`` are of each case in the average. None if the noise of a case is unknown, or
-    without a case.
+    ``noises`` are of each case in the average, and ``blocks`` is the number of its passes. None if the noise
+    of a case is unknown, or without a case.
     """
     variances: dict[object, float] = {}
     free: dict[object, int] = {}
-    for case, noise in noises.items():
-        if noise.sd is None or noise.n < FLOOR_BLOCKS_MIN or blocks[case] < 1:
+    for noise in noises:
+        if noise.sd is None or noise.n < FLOOR_BLOCKS_MIN:
             return None
         pool = (tuple(noise.log_ratios), tuple(noise.before))
-        variances[pool] = variances.get(pool, 0.0) + noise.sd**2 / blocks[case] / len(noises) ** 2
+        variances[pool] = variances.get(pool, 0.0) + noise.sd**2 / blocks / len(noises) ** 2
         free[pool] = noise.n
     whole = sum(variances.values())
     if not whole:

@@ -14,7 +14,7 @@ from pgdyno.analysis.case_findings import Findings, find_case
 from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
 from pgdyno.analysis.finding_fields import Hidden, in_json
 from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
-from pgdyno.analysis.statistics.averages import Combined, LogRatios, combine
+from pgdyno.analysis.statistics.averages import Combined, combine
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, method_of
 from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
@@ -185,17 +185,9 @@ def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
     ratios = {case: primary.log_ratios for case, primary in whole.items()}
     plan = cases[0].study.plan
     average = combine(ratios, plan.confidence, method_of(plan, cases[0].trials))
-    return OverCases(baseline, arm, found, average, _floor(cases, ratios, average))
-
-
-def _floor(
-    cases: Sequence[Findings], ratios: Mapping[str, LogRatios], average: Combined | None
-) -> float | None:
-    if average is None:
-        return None
-    noises = {of.study.case: of.noise for of in cases if of.study.case in average.names}
-    blocks = {case: len(ratios[case]) for case in noises}
-    return floor_of_average(noises, blocks, average.summary.confidence)
+    noises = [of.noise for of in cases if average and of.study.case in average.names]
+    floor = floor_of_average(noises, average.summary.n, average.summary.confidence) if average else None
+    return OverCases(baseline, arm, found, average, floor)
 
 
 def _of_case(findings: Findings, comparison: Comparison, metric: str) -> MetricVerdict:

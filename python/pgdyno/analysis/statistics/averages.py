@@ -6,22 +6,18 @@ geometric mean of ratios is the one that does not depend on the choice of the ba
 "How not to lie with statistics", CACM 1986).
 
 Block p of every case runs in the same pass over the cases. Drift affects all of them, so they are not
-independent, and the unit is the pass. If every case has every block, the interval is Student's on the blocks'
-means over the cases. If an interruption left some cases without a block, a mean over the others would depend
-on the missing ones. Therefore a block contributes its sum of deviations from its cases' means, each with its
-weight in the estimate. This is the cluster-robust variance of Liang and Zeger (Biometrika 1986) with the
-factor B / (B − 1). Without missing blocks this equals Student's interval.
+independent, and the unit is the pass: the interval is that of the passes' means. Only complete passes count.
+With the others, the estimate would depend on the cases that they reached, or the degrees of freedom would not
+be those of every case: a 95% interval then covered 90% if one of four cases had two of eight blocks.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
-import numpy as np
-
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, with_error
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, summarize
 from pgdyno.units import Better, Estimate
 
 LogRatios = Mapping[int, float]
@@ -33,7 +29,7 @@ class Combined:
     """Average over cases or statements. ``names`` are averaged.
 
     ``left_out`` are not: they have too few blocks while others have more. ``summary.n`` is the number of
-    blocks.
+    complete passes.
     """
 
     names: Sequence[str]
@@ -46,40 +42,21 @@ class Combined:
         return self.summary.p_value
 
     def percent(self, better: Better) -> Estimate:
-        """Return (B − A) / A in percent; its n is the number of blocks."""
+        """Return (B − A) / A in percent; its n is the number of complete passes."""
         return self.summary.percent(better)
 
 
 def combine(ratios: Mapping[str, LogRatios], confidence: float, method: Method) -> Combined | None:
-    """Return the average over cases or statements by name; None without a block.
+    """Return the average over cases or statements by name; None without a complete pass.
 
     A case with a single block has no SD, so it is omitted if another has two. If all have a single block, the
     estimate has no interval.
     """
     least = 2 if any(len(d) > 1 for d in ratios.values()) else 1
     counted = {name: d for name, d in ratios.items() if len(d) >= least}
-    if not counted:
+    passes = sorted(set.intersection(*map(set, counted.values()))) if counted else []
+    if not passes:
         return None
-    means = {name: float(np.mean(list(d.values()))) for name, d in counted.items()}
-    parts: dict[int, float] = {}
-    for name, d in counted.items():
-        for block, ratio in d.items():
-            share = 1 / (len(counted) * len(d))
-            parts[block] = parts.get(block, 0.0) + share * (ratio - means[name])
-    return Combined(
-        names=list(counted),
-        left_out=[name for name in ratios if name not in counted],
-        summary=with_error(
-            float(np.mean(list(means.values()))),
-            _sd(list(parts.values())) if least > 1 else None,
-            len(parts),
-            confidence,
-            method,
-        ),
-    )
-
-
-def _sd(parts: Sequence[float]) -> float:
-    """Return the SD for which the standard error is √(n / (n − 1) Σ part²)."""
-    n = len(parts)
-    return n * math.sqrt(sum(part**2 for part in parts) / (n - 1))
+    means = [fmean(d[block] for d in counted.values()) for block in passes]
+    left_out = [name for name in ratios if name not in counted]
+    return Combined(list(counted), left_out, summarize(means, confidence, method))
