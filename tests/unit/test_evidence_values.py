@@ -20,7 +20,7 @@ from pgdyno.caveats import Caveat, Code, wordings
 from pgdyno.errors import EvidenceError
 from pgdyno.measure.engine_runs import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.results import codec
-from pgdyno.results.codec import mask_passwords, masked_json
+from pgdyno.results.password_masking import mask_passwords, masked_json
 from pgdyno.results.records import (
     Block,
     CapacitySearch,

@@ -16,9 +16,10 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import FetchError
-from pgdyno.server import build_store
-from pgdyno.server.build_store import Download, PackageSource, Store, run_client, unpack
+from pgdyno.server import package_sources
+from pgdyno.server.build_store import Store
 from pgdyno.server.builds import Version, parse_version_spec
+from pgdyno.server.package_sources import Download, PackageSource, run_client, unpack
 
 
 def write_build(folder: Path, version: str) -> None:
@@ -180,7 +181,7 @@ def test_package_versions_are_read_as_postgresql_versions() -> None:
         "15.0.0-alpha.99",
         "15.0.0",
     ]
-    found = build_store.newest_npm_packages([*packages, "x"])
+    found = package_sources.newest_npm_packages([*packages, "x"])
     assert {str(version): package for version, package in found.items()} == {
         "18.4": "18.4.0-beta.17",
         "16.1": "16.1.1-beta.2",
@@ -192,10 +193,10 @@ def test_an_archive_must_have_the_published_checksum(tmp_path: Path) -> None:
     archive = tmp_path / "a.tgz"
     archive.write_bytes(b"content")
     right = base64.b64encode(hashlib.sha512(b"content").digest()).decode()
-    build_store.check_integrity(archive, f"sha512-{right}")
+    package_sources.check_integrity(archive, f"sha512-{right}")
     for wrong in (f"sha512-{right[::-1]}", f"sha1-{right}", ""):
         with pytest.raises(FetchError):
-            build_store.check_integrity(archive, wrong)
+            package_sources.check_integrity(archive, wrong)
 
 
 def test_a_build_of_a_source_that_was_removed_is_still_found(tmp_path: Path) -> None:
@@ -228,13 +229,13 @@ def test_listed_symbolic_links_are_created_and_stay_inside(tmp_path: Path) -> No
     (native / "lib" / "libpq.so.5.18").write_text("library")
     listing = native / "pg-symlinks.json"
     listing.write_text(json.dumps([{"source": "native/lib/libpq.so.5.18", "target": "native/lib/libpq.so"}]))
-    build_store.make_symlinks(tmp_path)
+    package_sources.make_symlinks(tmp_path)
     assert (native / "lib" / "libpq.so").readlink() == Path("libpq.so.5.18")
     inside, evils = "native/lib/x", ("../../outside", f"{tmp_path.parent}/outside")
     for source, target in [*((evil, inside) for evil in evils), *((inside, evil) for evil in evils)]:
         listing.write_text(json.dumps([{"source": source, "target": target}]))
         with pytest.raises(FetchError, match="leaves the package"):
-            build_store.make_symlinks(tmp_path)
+            package_sources.make_symlinks(tmp_path)
 
 
 def write_tar(path: Path, name: str, link: str | None = None, kind: bytes = tarfile.REGTYPE) -> Path:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from pgdyno import __version__
 from pgdyno.cli.options import option_of_fields
 from pgdyno.errors import PgdynoError, UsageError, plain_message
-from pgdyno.results.codec import MASK, mask_passwords
+from pgdyno.results.password_masking import MASK, mask_passwords
 from pgdyno.server.connections import NoAnswer
 from pgdyno.server.directories import state_directory
 

@@ -1,6 +1,5 @@
 """The one conversion between records and rows of a results file: masked, packed, and read back.
 
-- Masking of passwords in everything that is written to a results file.
 - Packing of large values in a results file: zlib streams of plain layouts, readable from any language.
 - Tables of records: their columns, ``insert``, ``update`` and ``select``.
 - The definition of a table in SQL, for ``schema.sql``.
@@ -34,70 +33,13 @@ from typing import (
     get_origin,
     get_type_hints,
 )
-from urllib.parse import unquote
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
 from pgdyno.errors import EvidenceError
-from pgdyno.study.arm_spec import SECRET_WORDS
-
-# ----------------------------------------------------------------------
-# Masking of passwords in everything that is written to a results file.
-#
-# This is the last safeguard: code that handles a connection string masks it, too.
-# ----------------------------------------------------------------------
-
-MASK = "***"
-
-# postgresql://user:secret@host: libpq ends the password at the first @ and accepts every character except a
-# slash before it. In a word with several @ everything up to the last one is masked.
-_URI_PASSWORD = re.compile(r"(\bpostgres(?:ql)?://[^\s:/@]*:)[^/@]*(?:@[^\s/@]*)*(@)", re.IGNORECASE)
-# password=secret, password = 'se\'cret', password=se\ cret, PGPASSWORD=secret; also as a URI's parameter.
-_KEY_PASSWORD = re.compile(
-    rf"((?<![A-Za-z_])(?:PG)?(?:{'|'.join(SECRET_WORDS)})\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s&\\]|\\.)+)",
-    re.IGNORECASE | re.DOTALL,
-)
-# The keywords of a URI may be percent-encoded, too.
-_PARAMETER = re.compile(r"([?&])([^=&\s]*%[^=&\s]*)=([^&\s]*)")
-
-
-def mask_passwords(text: str) -> str:
-    """Return the text with ``***`` in place of every password in a connection string or URI."""
-    if "=" not in text and "://" not in text:
-        return text
-    text = _URI_PASSWORD.sub(rf"\g<1>{MASK}\g<2>", text)
-    return _PARAMETER.sub(_without_secret, _KEY_PASSWORD.sub(rf"\g<1>{MASK}", text))
-
-
-def _without_secret(parameter: re.Match[str]) -> str:
-    before, word, value = parameter.groups()
-    return f"{before}{word}={MASK if unquote(word).lower() in SECRET_WORDS else value}"
-
-
-def masked_json(value: Any) -> str:
-    """Return one line of JSON with masked strings.
-
-    Raises TypeError for values that JSON cannot represent, and ValueError for NaN.
-    """
-    return json.dumps(_masked(value), allow_nan=False, ensure_ascii=False)
-
-
-def _masked(value: Any) -> Any:
-    if value is None or isinstance(value, int | float):
-        return value
-    if isinstance(value, str):
-        return mask_passwords(value)
-    if isinstance(value, Mapping):
-        return {
-            str(key): MASK if str(key).lower() in SECRET_WORDS else _masked(item)
-            for key, item in value.items()
-        }
-    if isinstance(value, list | tuple):
-        return [_masked(item) for item in value]
-    return value
-
+from pgdyno.results.password_masking import mask_passwords, masked, masked_json
 
 # ----------------------------------------------------------------------
 # Packing of large values in a results file: zlib streams of plain layouts, readable from any language.
@@ -148,10 +90,10 @@ def pack_text(text: str) -> bytes:
     if head_end and tail_start and head_end.end() < tail_start.end():
         # Masking is slow (60 MB: 10 s), and a cut between entries divides no password.
         parts = [text[: head_end.end()], text[tail_start.end() :]]
-    masked = [mask_passwords(part).encode("utf-8", "replace") for part in parts]
-    data = masked[0]
+    encoded = [mask_passwords(part).encode("utf-8", "replace") for part in parts]
+    data = encoded[0]
     if len(parts) > 1 or len(data) > LOG_BYTES_MAX:
-        head, tail = masked[0][:half], masked[-1][-half:]
+        head, tail = encoded[0][:half], encoded[-1][-half:]
         omitted = len(text.encode("utf-8", "replace")) - len(head) - len(tail)
         data = head + f"\n[pgdyno: {omitted} bytes omitted here]\n".encode() + tail
     return zlib.compress(data, 6)
@@ -222,7 +164,7 @@ POINTS = Packing(
 )
 LOG = Packing(pack_text, lambda blob, _: unpack_text(blob))
 COUNTERS = Packing(pack_json, lambda blob, _: unpack_json(blob))
-READINGS = Packing(lambda rows: pack_json(_masked(rows)), COUNTERS.unpack)
+READINGS = Packing(lambda rows: pack_json(masked(rows)), COUNTERS.unpack)
 
 
 @dataclass(frozen=True)
@@ -287,7 +229,7 @@ def _insert(
     connection: Connection, kind: type, table: Table, record: object, owner: Iterable[object]
 ) -> None:
     shape = _shape(kind, table)
-    row = dict(zip(shape.owner, map(_masked, owner), strict=True))
+    row = dict(zip(shape.owner, map(masked, owner), strict=True))
     row |= {field.column: field.encoded(getattr(record, field.name)) for field in shape.fields}
     marks = ", ".join("?" * len(row))
     connection.execute(f"INSERT INTO {table.name} ({', '.join(row)}) VALUES ({marks})", [*row.values()])
@@ -440,7 +382,7 @@ def _field(column: Column, field: Field[Any], hint: Any) -> _Field:
     is_nullable = is_optional and (is_scalar or column.packing is not None)
     name = column.name or field.name
     values: Sequence[object] = column.values or ()
-    encode: Callable[[Any], Any] = _masked
+    encode: Callable[[Any], Any] = masked
     decode: Callable[[Any, Row], Any] | None = None
     if column.packing is not None:
         of, encode, decode = "BLOB", column.packing.pack, column.packing.unpack

@@ -31,7 +31,8 @@ from typing import Self
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.results import results_file
-from pgdyno.results.codec import Record, insert, masked_json, select, update
+from pgdyno.results.codec import Record, insert, select, update
+from pgdyno.results.password_masking import masked_json
 from pgdyno.results.records import (
     Arm,
     Block,

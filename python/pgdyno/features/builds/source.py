@@ -25,10 +25,10 @@ from pathlib import Path
 
 from pgdyno.errors import BuildError, FetchError, ServerError, UsageError, in_one_line
 from pgdyno.interruption import stopping
-from pgdyno.server.build_store import unpack
 from pgdyno.server.builds import MARK, Build, VersionSpec, check_major, output_of, read_build
 from pgdyno.server.cache_directory import Leftovers
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free, open_to_all, publish
+from pgdyno.server.package_sources import unpack
 from pgdyno.server.processes import end_tree, launch_tree
 from pgdyno.study.arm_spec import BUILD_OPTIONS, GIT_PREFIX, PATH_AT_REF
 
