@@ -248,7 +248,7 @@ def windows_of(share: float, constant_s: float) -> float:
 @pytest.mark.parametrize(("a_s", "b_s"), [(2.0, 3.0), (3.0, 6.0), (5.0, 10.0), (10.0, 20.0), (5.0, 5.0)])
 def test_the_bias_of_arms_that_still_rise_is_extrapolated(a_s: float, b_s: float) -> None:
     study, arms = make_study(schedule="slices"), [arm(0, "A"), arm(1, "B")]
-    trials = [rising(n, of, 0.5, constant_s) for n in range(4) for of, constant_s in enumerate((a_s, b_s))]
+    trials = [rising(n, of, 0.5, constant_s) for n in range(5) for of, constant_s in enumerate((a_s, b_s))]
     first, bias = warm_up_biases(study, arms, trials)
     assert first is None and bias is not None
     expected = np.log(windows_of(0.5, b_s) / windows_of(0.5, a_s))
@@ -262,6 +262,6 @@ def test_steady_arms_and_a_fixed_rate_have_no_bias_by_the_warm_up() -> None:
     steady = [rising(n, of, 0.0, 1.0, noise=0.06) for n in range(10) for of in (0, 1)]
     assert warm_up_biases(make_study(schedule="slices"), arms, steady) == [None, None]
     slow = [rising(n, of, 0.5, 5.0 + 5.0 * of) for n in range(10) for of in (0, 1)]
-    assert warm_up_biases(make_study(schedule="slices"), arms, slow[:4]) == [None, None], "too few blocks"
+    assert warm_up_biases(make_study(schedule="slices"), arms, slow[:8]) == [None, None], "too few blocks"
     for fields in ({"schedule": "blocks"}, {"schedule": "slices", "rate": {"per_s": 100}}):
         assert warm_up_biases(make_study(**fields), arms, slow) == [None, None]

@@ -379,7 +379,7 @@ class Comparison:
     bias the effect in its favor, so a comparison with blocks ``lost_by_an_arm`` has no decision, and a metric
     with censored values has no effect. ``is_trending``: the effect changes within the windows, or is biased
     because the arms have not reached their final rates, so it depends on the length of the warm-up: no
-    decision, either. ``bias`` is that of the primary metric. ``may_trend``: it may change, at a level that is
+    decision, either. ``bias`` is set if it is the reason. ``may_trend``: it may change, at a level that is
     too weak for this, but another block will tell. ``unconfirmed`` names the arms that missed the latency
     limit at their capacity: no decision, either.
     """
@@ -544,20 +544,17 @@ def _comparison(
     plan: Study,
 ) -> Comparison:
     main = effects.get(primary.key)
-    is_trending = is_trending or (bias is not None and bias.exceeds(plan.margin))
     # With a censored block no ratio is computed, so whether another block has one is not known.
     stalled = [] if censored else sorted(both_ok - (main.log_ratios.keys() if main else set()))
-    decision = None
-    if main and not stalled and not failed and not is_trending:
+    decision, is_biased = None, False
+    if main and not stalled and not failed:
         decision = decide(main.summary, primary.better, plan.margin, plan.confidence)
-        if (
-            bias is not None
-            and decision.verdict is not Verdict.UNDECIDED
-            and not _holds_at_final_rates(decision.verdict, main.summary, bias, primary.better, plan)
-        ):
+        if bias is not None and not _holds_at_final_rates(decision, main.summary, bias, primary.better, plan):
             may_trend = True
+            is_biased = bias.exceeds(plan.margin)
             if bias.p_value <= ALARM_OF_RISES:
                 decision = replace(decision, verdict=Verdict.UNDECIDED, blocks_needed=1)
+    is_trending = is_trending or is_biased
     return Comparison(
         baseline=baseline,
         arm=arm,
@@ -569,26 +566,32 @@ def _comparison(
         failures=failures,
         effects=effects,
         primary=main,
-        decision=decision,
+        decision=None if is_trending else decision,
         margin=plan.margin,
         is_trending=is_trending,
         may_trend=may_trend,
-        bias=bias,
+        bias=bias if is_biased else None,
     )
 
 
 def _holds_at_final_rates(
-    verdict: Verdict, summary: LogRatioSummary, bias: WarmUpBias, better: Better, plan: Study
+    decision: Decision, summary: LogRatioSummary, bias: WarmUpBias, better: Better, plan: Study
 ) -> bool:
-    """Return whether an effect without its bias by the warm-up has the same verdict.
+    """Return whether the effect without its bias by the warm-up has the same verdict.
 
-    Either with the error of the bias, or, if that is small, without what exceeds the error of the bias.
+    With a large bias only a difference holds, and only if its interval is beyond what the bias can explain.
+    A small bias is subtracted with its error, or, if that is small, without what exceeds the error.
     """
-    assert summary.sd is not None
-    n, errors = summary.n, [(bias.log_ratio, bias.error)]
+    n, verdict, is_large = summary.n, decision.verdict, bias.exceeds(plan.margin)
+    if summary.sd is None or summary.low is None or summary.high is None or verdict is Verdict.UNDECIDED:
+        return not is_large
+    if is_large:
+        nearest = min(abs(summary.low), abs(summary.high))
+        return verdict is not Verdict.SAME and nearest > bias.limit(math.copysign(1.0, summary.mean))
+    shifts = [(bias.log_ratio, bias.error)]
     if bias.is_precise(plan.margin):
         beyond = max(0.0, abs(bias.log_ratio) - bias.error)
-        errors.append((math.copysign(beyond, bias.log_ratio), 0.0))
+        shifts.append((math.copysign(beyond, bias.log_ratio), 0.0))
     found = (
         intervals.with_error(
             summary.mean - shift,
@@ -597,7 +600,7 @@ def _holds_at_final_rates(
             summary.confidence,
             summary.method,
         )
-        for shift, error in errors
+        for shift, error in shifts
     )
     return any(decide(one, better, plan.margin, plan.confidence).verdict is verdict for one in found)
 

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pgdyno.analysis.comparison import TAIL_SD_MAX, Comparison
+from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.series import autocorrelation, is_autocorrelated, is_skewed, skewness, tested
 from pgdyno.analysis.telemetry.metrics import LATENCY
 from pgdyno.caveats import Caveat, Code, Parameter
@@ -329,6 +330,9 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
     if comparison.failed:
         failures = {"failures": comparison.failures_text}
         found.append(Caveat(Code.BLOCKS_LOST_BY_FAILURE, {**names, **failures}))
+    if comparison.bias is not None:
+        bias = signed(percent_of(comparison.bias.log_ratio), 1, "%")
+        found.append(Caveat(Code.WARM_UP_BIAS, {**names, "bias": bias}))
     if len(comparison.blocks) < VERDICT_BLOCKS_MIN and not comparison.censored:
         found.append(
             Caveat(

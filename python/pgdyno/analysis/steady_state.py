@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.finding_fields import ArmName, about
-from pgdyno.analysis.statistics.intervals import percent_of, student
+from pgdyno.analysis.statistics.intervals import student
 from pgdyno.analysis.statistics.series import (
     SPAN_S_MIN,
     Slope,
@@ -34,7 +34,7 @@ from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.results.records import Arm, SampleSeries, Slice, Trial, TrialStatus, WarmUpEnd
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import CONFIDENCE, Schedule
 from pgdyno.units import (
@@ -183,12 +183,12 @@ SUSPICION_OF_RISES, ALARM_OF_RISES = 0.05, 0.001
 stop on a verdict that differs at the final rates. At the second, there is no such verdict, and the warm-up is
 extended. Slow warm-ups are far more significant than that after a few blocks, and steady arms hardly ever."""
 
-BIAS_BLOCKS_MIN = 3
-"""Minimum number of blocks for the error of a bias."""
-
 BIAS_SHARE_MAX, BIAS_ERRORS_MIN = 0.5, 0.3
-"""A bias above these shares of the margin and of its error prevents a verdict. An extrapolation corrects only
-smaller ones."""
+"""A bias above these shares of the margin and of its error is large. An extrapolation corrects smaller
+ones."""
+
+KNOWN_CONSTANT_SHARE_MAX = 0.4
+"""Maximum time constant of a rise whose end is known, as a share of the observed load."""
 
 BIAS_SHARE_LEFT = 0.25
 """Share of the margin that may be left after an extended warm-up."""
@@ -380,7 +380,7 @@ class WarmUpBias:
 
     ``log_ratio`` is the effect in the windows minus that at the final rates, with its standard error. The
     rises are None for an arm whose rate does not change significantly. ``p_value``: of the more significant
-    one. ``window_s``: load of a window.
+    one. ``window_s``: load of a window; ``load_s``: with its warm-up.
     """
 
     log_ratio: float
@@ -389,6 +389,7 @@ class WarmUpBias:
     arm: Rise | None
     p_value: float
     window_s: float
+    load_s: float
 
     def exceeds(self, margin: float) -> bool:
         """Return whether a rise is significant and the bias larger than BIAS_SHARE_MAX of the margin.
@@ -397,6 +398,19 @@ class WarmUpBias:
         """
         limit = max(BIAS_SHARE_MAX * math.log1p(margin), BIAS_ERRORS_MIN * self.error)
         return self.p_value <= ALARM_OF_RISES and abs(self.log_ratio) > limit
+
+    def limit(self, sign: float) -> float:
+        """Return how much of an effect in this direction the bias can explain, as a log ratio.
+
+        It is the bias plus as much again, or plus two standard errors. A rise that is slow compared with the
+        observed load shows only its beginning. Then it is twice the sum of the shortfalls of both arms.
+        """
+        rises = [rise for rise in (self.baseline, self.arm) if rise is not None]
+        if any(rise.constant_s > KNOWN_CONSTANT_SHARE_MAX * self.load_s for rise in rises):
+            before_s = self.load_s - self.window_s
+            return 2 * sum(abs(rise.log_shortfall(before_s, self.window_s)) for rise in rises)
+        bias = sign * self.log_ratio
+        return bias + max(abs(bias), 2 * self.error)
 
     def is_precise(self, margin: float) -> bool:
         """Return whether its error is at most BIAS_SHARE_MAX of the margin."""
@@ -434,7 +448,7 @@ def warm_up_biases(plan: Study, arms: Sequence[Arm], trials: Sequence[Trial]) ->
 
 
 def _warm_up_bias(baseline: Sequence[Trial], arm: Sequence[Trial]) -> WarmUpBias | None:
-    if len(baseline) < BIAS_BLOCKS_MIN:
+    if len(baseline) < VERDICT_BLOCKS_MIN:
         return None
     fits = [_fit_rise(of) for of in (baseline, arm)]
     rises = [None if fit is None else fit.rise for fit in fits]
@@ -450,6 +464,7 @@ def _warm_up_bias(baseline: Sequence[Trial], arm: Sequence[Trial]) -> WarmUpBias
         arm=rises[1],
         p_value=min(fit.p_value for fit in fits if fit is not None),
         window_s=float(np.mean([_load_s(trial.measured) for trial in baseline])),
+        load_s=float(np.mean([_load_s(trial.slices) for trial in baseline])),
     )
 
 
@@ -838,12 +853,6 @@ def steady_state_caveats(plan: Study, found: Sequence[SteadyState], cases: int =
     for of, one, is_trending in zip(found, effects, trending(effects, plan.margin, cases), strict=True):
         if one is not None and is_trending:
             caveats.append(_changes(Code.EFFECT_TREND, of, one, found[0].arm.name))
-    for of in found:
-        bias = of.warm_up_bias
-        if bias is not None and bias.exceeds(plan.margin):
-            names = {"arm": of.arm.name, "baseline": found[0].arm.name}
-            bias_text = signed(percent_of(bias.log_ratio), 1, "%")
-            caveats.append(Caveat(Code.WARM_UP_BIAS, {**names, "bias": bias_text}))
     caveats += [_step_caveat(of) for of in found if of.steps]
     return caveats + [
         caveat

@@ -344,7 +344,7 @@ def times_of_warm_up(
     most = int(spare_s / (study.warmup_s * arms))
     if left < VERDICT_BLOCKS_MIN or most < 2 * times:
         return times
-    biases = [of.bias for of in found.comparisons if of.bias and of.bias.exceeds(study.margin)]
+    biases = [of.bias for of in found.comparisons if of.bias]
     if not biases:
         return 2 * times
     longer = (

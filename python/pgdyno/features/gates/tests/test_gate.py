@@ -156,7 +156,7 @@ def on_hosts(path: Path, *studies: Synthetic | Sequence[Synthetic]) -> list[Path
         ),
         (WARMING_UP, "faster", 1),
         (WARMING_UP, "undecided", 3),
-        (replace(WARMING_UP, cold=(0.3, 0.3)), "faster", 3),
+        (replace(WARMING_UP, cold=(0.3, 0.3), slices=10), "faster", 3),
         (MISSED, "slower", 1),
         (MISSED, "undecided", 3),
         (replace(MISSED, latencies=(1.0, 1.0)), "slower", 0),
