@@ -101,6 +101,7 @@ def synthesise(path: Path, directory: Path, trials: int, window_s: int) -> None:
         _write_trial(writer, directory, window_s, rng)
         writer.finish_study(StudyEnd.BLOCKS, CREATED_UNIX_S + 1)
     _copy_first(path, trials, rng)
+    results_file.store_bytes_digest(path)
 
 
 def _study(blocks: int, window_s: int) -> StudyRecord:
