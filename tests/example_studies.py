@@ -72,6 +72,9 @@ repeats = 3
 drop = [{factor = "clients", levels = [8]}]
 """
 
+CORE_STUDY_FILE = STUDY_FILE.partition("[fit]")[0]
+"""Without the table of a feature."""
+
 MISTAKES = {
     "toml": ('title = "a study"', "title = "),
     "toml at the end": ("drop = [{factor", "drop = [["),

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from example_studies import STUDY_FILE, read_study
+from example_studies import CORE_STUDY_FILE, read_study
 from pgdyno.errors import UsageError
 from pgdyno.server.builds import Version
 from pgdyno.server.settings import (
@@ -726,4 +726,4 @@ def test_a_missing_settings_file_of_a_study_is_an_error_with_its_key(tmp_path: P
 
 
 def test_a_study_without_settings_files_is_stored_as_it_is() -> None:
-    assert text_with_files(STUDY_FILE, read_study(STUDY_FILE, "s.toml")) == STUDY_FILE
+    assert text_with_files(CORE_STUDY_FILE, read_study(CORE_STUDY_FILE, "s.toml")) == CORE_STUDY_FILE

@@ -12,15 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from example_studies import STUDY_FILE as WITH_FIT
-from example_studies import read_study
+from example_studies import CORE_STUDY_FILE, read_study
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study.cases import cases_of, seed_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import examine_text
 from pgdyno.workloads.pgbench.parameters import LIST, scripts_of
-
-STUDY_FILE = WITH_FIT.partition("[fit]")[0]  # the table of a feature
 
 FACTORS: dict[str, list[Any]] = {
     "server": ["12", "13", "18.1"],
@@ -243,7 +240,7 @@ def test_a_password_has_no_place_in_a_file() -> None:
 
 
 def test_a_file_goes_through_json_and_back() -> None:
-    file = read_study(STUDY_FILE, "x.toml")
+    file = read_study(CORE_STUDY_FILE, "x.toml")
     assert StudyFile.of(json.loads(file.model_dump_json(by_alias=True))) == file
 
 
@@ -266,7 +263,7 @@ LITERALS = [
 
 @pytest.mark.parametrize("literal", LITERALS)
 def test_any_value_is_accepted_or_an_error_and_never_a_crash(literal: str) -> None:
-    lines = STUDY_FILE.splitlines()
+    lines = CORE_STUDY_FILE.splitlines()
     for n, line in enumerate(lines):
         key, equals, _ = line.partition(" = ")
         if equals:
