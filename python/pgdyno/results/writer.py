@@ -23,7 +23,7 @@ import re
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -244,7 +244,9 @@ class Writer:
         try:
             if self._settle_in_one_file():
                 self._connection.close()
-                results_file.store_bytes_digest(self._path)
+                with suppress(EvidenceError):  # a file that was damaged meanwhile gets no digest
+                    results_file.open_for_reading(self._path).close()
+                    results_file.store_bytes_digest(self._path)
         finally:
             self._connection.close()
             self._lock.release()
