@@ -36,6 +36,7 @@ pytestmark = pytest.mark.server
 SETTINGS = {
     "shared_preload_libraries": "pg_stat_statements",
     "autovacuum": "off",  # these tests count only their own work
+    "checkpoint_timeout": "1h",
     "max_replication_slots": "2",
     "fsync": "off",  # each test has its own database; no test measures durability
 }
@@ -66,8 +67,12 @@ def major(server: Server) -> int:
 
 @pytest.fixture
 def database(server: Server, major: int) -> str:
-    """A database per test: sessions of an earlier one may report their statistics after it has ended."""
+    """A database per test. Before it, the sessions of earlier ones end: they report statistics of the whole
+    server, such as pg_stat_io, at the latest then.
+    """
+    others = "select 1 - count(*) from pg_stat_activity where backend_type = 'client backend'"
     with server.connect() as connection:
+        until(lambda: scalar(connection, others), 0)
         number = len(connection.execute("select from pg_database").fetchall())
         connection.execute(f"create database test_{number}")
         if major >= 15:
@@ -240,6 +245,7 @@ def test_entries_beyond_the_limit_are_summed(
     for number in range(5):
         work.execute(f"create table t{number} as select generate_series(1, {10**number}) as a")
         work.execute(f"analyze t{number}")
+    work.execute("select pg_stat_force_next_flush()")  # the counts do not change between two readings
     until(lambda: sum(row["analyze_count"] for row in rows_of(read_probe(probe, "relations"))), 5)
     whole = {name: rows_of(read_probe(probe, name)) for name in ("statements", "relations")}
     monkeypatch.setattr(probe_server, "ROWS_MAX", 2)

@@ -16,7 +16,7 @@ import pgdyno.server.engine
 from pgdyno.errors import EngineError, Interrupted
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import DRAIN_TIMEOUT_S
-from pgdyno.server import processes
+from pgdyno.server import child, processes
 from pgdyno.server.directories import OURSELVES
 from pgdyno.server.engine import Engine, find_engine
 from pgdyno.server.processes import end_tree, launch_tree, run_tool
@@ -66,7 +66,14 @@ def test_what_a_program_leaves_has_ended_before_its_status_is_known(end: str, st
         left.end()
 
 
-def test_a_program_is_asked_to_end_and_its_output_is_kept(tmp_path: Path) -> None:
+def test_a_program_is_asked_to_end_and_its_output_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient = tmp_path / "child.py"  # a machine that stalls may take longer than GRACE_S
+    text = Path(child.__file__).read_text()
+    patient.write_text(text.replace(f"GRACE_S = {child.GRACE_S}", f"GRACE_S = {END_S}"))
+    assert patient.read_text() != text
+    monkeypatch.setattr(child, "__file__", str(patient))
     ready, output = tmp_path / "ready", tmp_path / "output"
     os.mkfifo(ready)
     script = f"trap 'echo bye; exit 7' TERM; sleep 600 & echo > {ready}; wait"
