@@ -554,9 +554,7 @@ def form_of(path: Path) -> Form:
 
 
 def _files(path: Path, form: Form) -> Iterator[Path]:
-    """Yield the files of a source in order, also those behind symbolic links and those that scripts name by
-    an absolute path.
-    """
+    """Yield the files of a source in order, also those behind symbolic links and those that scripts name."""
     found = [path] if path.is_file() else _tree(path)
     known = set(found)
     for file in found:
@@ -578,7 +576,7 @@ def _tree(path: Path) -> list[Path]:
 
 
 def _files_named_in(path: Path, *, is_unpacked: bool) -> Iterator[Path]:
-    """Yield the files that a script reads by an absolute path. Large files are no scripts.
+    """Yield the files that a script reads. Large files are no scripts.
 
     ``is_unpacked``: pgdyno unpacks the script for psql. Raises DatasetError if it cannot.
     """
@@ -588,22 +586,37 @@ def _files_named_in(path: Path, *, is_unpacked: bool) -> Iterator[Path]:
     text = _first_bytes(lines, SCRIPT_BYTES_MAX + 1) if is_unpacked else path.read_bytes()
     if len(text) > SCRIPT_BYTES_MAX:
         return
-    for found in _NAMED_FILE.finditer(text):
-        quoted = found[1].startswith(b"'")
-        name = os.fsdecode(found[1][1:-1].replace(b"''", b"'") if quoted else found[1])
-        if Path(name).is_file():
-            yield Path(name)
+    here = path.parent
+    for found in _COMMAND.finditer(text):
+        name = _unquoted(found[2])
+        if found[1].lower() == b"cd":
+            here /= name
+        else:
+            yield from (file for file in dict.fromkeys((path.parent / name, here / name)) if file.is_file())
+    for found in _NAMED_IN_SQL.finditer(text):
+        if (file := Path(_unquoted(found[1]))).is_file():
+            yield file
+
+
+def _unquoted(name: bytes) -> str:
+    """Return the name of a file that a script contains, perhaps in quotes."""
+    return os.fsdecode(name[1:-1].replace(b"''", b"'") if name.startswith(b"'") else name)
 
 
 SCRIPT_BYTES_MAX = 64 << 20
 """Largest file, unpacked, that is searched for names of other files."""
 
-_NAMED_FILE = re.compile(
-    rb"(?:^[ \t]*\\(?:i|ir|include|include_relative|lo_import)[ \t]+|\bcopy\b[^;]{0,2000}?\bfrom\s+)"
-    rb"('/(?:[^']|'')*'|/\S+)",
+_COMMAND = re.compile(
+    rb"^[ \t]*\\(cd|i|ir|include|include_relative|lo_import|copy\b.*?\bfrom)[ \t]+('(?:[^']|'')*'|\S+)",
     re.IGNORECASE | re.MULTILINE,
 )
-"""A file that psql or the server reads by an absolute path."""
+"""A file that psql reads, or the directory to which it changes."""
+
+_NAMED_IN_SQL = re.compile(
+    rb"\b(?:copy\b[^;]{0,2000}?\bfrom\s+|(?:lo_import|pg_read_(?:binary_)?file)\s*\(\s*)('/(?:[^']|'')*'|/\S+)",
+    re.IGNORECASE,
+)
+"""A file that the server reads."""
 
 
 def _digest(path: Path, form: Form, files: Sequence[Path], check: Callable[[], None]) -> str:

@@ -81,27 +81,32 @@ def test_a_changed_file_has_another_digest_and_a_moved_one_the_same(tmp_path: Pa
     assert before.shape() != examined(OwnData(source=str(file), analyze=False)).shape()
 
 
-def test_files_behind_links_and_absolute_paths_belong_to_the_content(tmp_path: Path) -> None:
-    source, far = tmp_path / "source", tmp_path / "far"
-    for folder in (source, far, far / "below"):
+def test_files_behind_links_and_those_that_scripts_name_belong_to_the_content(tmp_path: Path) -> None:
+    source, far, aside = (tmp_path / name for name in ("source", "far", "aside"))
+    for folder in (source, far, far / "below", aside, aside / "below"):
         folder.mkdir()
-    named = {name: tmp_path / f"{name} of 'mine'" for name in ("i", "ir", "copy", "server", "nested")}
+    names = ("i", "ir", "copy", "server", "nested", "object")
+    named = {name: tmp_path / f"{name} of 'mine'" for name in names}
     quoted = {name: f"'{str(path).replace(chr(39), chr(39) * 2)}'" for name, path in named.items()}
     (source / "load.sql").write_text(
         f"\\i {quoted['i']}\n  \\ir {quoted['ir']}\n\\copy t from {quoted['copy']} csv\n"
-        f"COPY t (a,\nb) FROM {quoted['server']};\n"
+        f"COPY t (a,\nb) FROM {quoted['server']};\nSELECT lo_import( {quoted['object']});\n"
+        f"\\cd '{aside}'\n\\cd below\n\\copy t (a, b) from rows.csv csv\n"
     )
     for path in named.values():
         path.write_text("1")
-    named["i"].write_text(f"\\i {quoted['nested']}\n")
-    (far / "below" / "rows.csv").write_text("1")
+    named["i"].write_text(f"\\i {quoted['nested']}\n\\ir beside\n")
+    relative = [tmp_path / "beside", aside / "below" / "rows.csv", far / "below" / "rows.csv"]
+    for path in relative:
+        path.write_text("1")
     (far / "up").symlink_to(far)
     (source / "link").symlink_to(far)
     digests = {examined(OwnData(source=str(source))).digest}
-    for path in (named["nested"], named["ir"], named["copy"], named["server"], far / "below" / "rows.csv"):
+    changed = [path for name, path in named.items() if name != "i"] + relative
+    for path in changed:
         path.write_text("2")
         digests.add(examined(OwnData(source=str(source))).digest)
-    assert len(digests) == 6
+    assert len(digests) == 1 + len(changed)
 
 
 PACKERS: Mapping[str, Callable[[Path, bytes], None]] = {
