@@ -182,6 +182,7 @@ def test_no_cut_of_a_long_log_divides_a_password(shift: int) -> None:
         ("password=it's user=u", "password=*** user=u"),
         ("PGPASSWORD=secret pgdyno", "PGPASSWORD=*** pgdyno"),
         ("scram_client_key=secret", "scram_client_key=***"),
+        ("/tmp/postgresql:/u:secret@host/db", "/tmp/postgresql:/u:***@host/db"),
     ],
 )
 def test_passwords_are_masked(text: str, masked: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from pgdyno.cli.features import commands
-from pgdyno.cli.main import app
+from pgdyno.cli.main import app, run_command
 
 
 @pytest.mark.parametrize("name", commands())
@@ -95,3 +95,13 @@ def test_a_password_in_a_connection_string_is_refused_because_ps_shows_it(
     assert "must not contain a password" in message
     assert "~/.pgpass" in message
     assert "hunter2" not in message
+
+
+@pytest.mark.parametrize("command", ["settings {}", "servers path {}", "doctor {}", "report {}", "run {}"])
+@pytest.mark.parametrize("dsn", ["postgresql://ann:hunter2@h/d", "host=h password=hunter2"])
+def test_an_error_does_not_repeat_the_password_of_a_misplaced_connection_string(
+    command: str, dsn: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command([word.format(dsn) for word in command.split()]) in (1, 2)
+    message = capsys.readouterr().err
+    assert message.startswith("pgdyno: ") and "***" in message and "hunter2" not in message

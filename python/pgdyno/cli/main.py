@@ -161,7 +161,7 @@ def _status(arguments: Sequence[str]) -> int:
     except TyperException as error:
         return _explain(error)
     except PgdynoError as error:
-        say(f"pgdyno: {error}")
+        _complain(str(error))
         return error.exit_status
     except KeyboardInterrupt:
         say("pgdyno: aborted; the results file keeps all completed measurements")
@@ -172,7 +172,7 @@ def _status(arguments: Sequence[str]) -> int:
         if error.filename is None:  # output of typer itself, such as --help
             without_output()
         place = f"{error.filename}: " if error.filename else ""
-        say(f"pgdyno: {place}{error.strerror or error}")
+        _complain(f"{place}{error.strerror or error}")
         return PgdynoError.exit_status
     except MemoryError:
         say("pgdyno: out of memory: free memory, or reduce --clients or the data size")
@@ -183,7 +183,7 @@ def _status(arguments: Sequence[str]) -> int:
         ours = as_pgdyno_error(error)
         if ours is None:
             raise
-        say(f"pgdyno: {ours}")
+        _complain(str(ours))
         return ours.exit_status
 
 
@@ -196,5 +196,12 @@ def _explain(error: TyperException) -> int:
         say(words)
     else:
         text = plain_message(words).rstrip(".")
-        say(f"pgdyno: {text}; see {path} --help")
+        _complain(f"{text}; see {path} --help")
     return error.exit_code
+
+
+def _complain(message: str) -> None:
+    """Print an error. It may quote a connection string that was given where none belongs."""
+    from pgdyno.results.password_masking import mask_passwords  # noqa: PLC0415 - only for errors
+
+    say(f"pgdyno: {mask_passwords(message)}")

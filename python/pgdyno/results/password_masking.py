@@ -16,8 +16,8 @@ from pgdyno.study.arm_spec import SECRET_WORDS
 MASK = "***"
 
 # postgresql://user:secret@host: libpq ends the password at the first @ and accepts every character except a
-# slash before it. In a word with several @ everything up to the last one is masked.
-_URI_PASSWORD = re.compile(r"(\bpostgres(?:ql)?://[^\s:/@]*:)[^/@]*(?:@[^\s/@]*)*(@)", re.IGNORECASE)
+# slash before it. In a word with several @ everything up to the last one is masked. A path has one slash.
+_URI_PASSWORD = re.compile(r"(\bpostgres(?:ql)?://?[^\s:/@]*:)[^/@]*(?:@[^\s/@]*)*(@)", re.IGNORECASE)
 # password=secret, password = 'se\'cret', password=se\ cret, PGPASSWORD=secret; also as a URI's parameter.
 _KEY_PASSWORD = re.compile(
     rf"((?<![A-Za-z_])(?:PG)?(?:{'|'.join(SECRET_WORDS)})\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s&\\]|\\.)+)",
@@ -29,7 +29,7 @@ _PARAMETER = re.compile(r"([?&])([^=&\s]*%[^=&\s]*)=([^&\s]*)")
 
 def mask_passwords(text: str) -> str:
     """Return the text with ``***`` in place of every password in a connection string or URI."""
-    if "=" not in text and "://" not in text:
+    if "=" not in text and ":/" not in text:
         return text
     text = _URI_PASSWORD.sub(rf"\g<1>{MASK}\g<2>", text)
     return _PARAMETER.sub(_without_secret, _KEY_PASSWORD.sub(rf"\g<1>{MASK}", text))
