@@ -29,10 +29,13 @@ _PARAMETER = re.compile(r"([?&])([^=&\s]*%[^=&\s]*)=([^&\s]*)")
 
 def mask_passwords(text: str) -> str:
     """Return the text with ``***`` in place of every password in a connection string or URI."""
-    if "=" not in text and ":/" not in text:
-        return text
-    text = _URI_PASSWORD.sub(rf"\g<1>{MASK}\g<2>", text)
-    return _PARAMETER.sub(_without_secret, _KEY_PASSWORD.sub(rf"\g<1>{MASK}", text))
+    # The expressions take 0.3 s for a MiB of a server log, and these tests next to nothing.
+    folded = text.casefold()
+    if ":/" in folded:
+        text = _URI_PASSWORD.sub(rf"\g<1>{MASK}\g<2>", text)
+    if any(word in folded for word in SECRET_WORDS):
+        text = _KEY_PASSWORD.sub(rf"\g<1>{MASK}", text)
+    return _PARAMETER.sub(_without_secret, text) if "%" in text else text
 
 
 def _without_secret(parameter: re.Match[str]) -> str:
