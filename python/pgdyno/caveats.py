@@ -94,7 +94,6 @@ class Code(StrEnum):
     SKEWED_BLOCKS = "skewed-blocks"
     UNDER_NOISE_FLOOR = "under-noise-floor"
     AA_DIFFERS = "aa-differs"
-    HOSTS_DISAGREE = "hosts-disagree"
 
 
 class Severity(StrEnum):

@@ -33,7 +33,6 @@ import numpy.typing as npt
 from pgdyno.analysis.finding_fields import in_json
 from pgdyno.analysis.statistics.averages import LogRatios, combine
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, summarize, with_error
-from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.units import Better, Estimate
 
 HALVINGS = 200
@@ -196,12 +195,3 @@ def _hartung_knapp(means: Floats, weights: Floats, mean: float, *, floored: bool
         return None
     q = float(np.sum(weights * (means - mean) ** 2)) / freedom
     return math.sqrt((max(1.0, q) if floored else q) / float(np.sum(weights)))
-
-
-def sign_caveats(pooled: Pooled, *, arm: str, baseline: str, metric: str) -> list[Caveat]:
-    """Return a caveat if the hosts' signs differ. ``metric`` is a word, for example throughput."""
-    if not pooled.signs_differ:
-        return []
-    shown = (f"{of.summary.percent(Better.NEITHER).signed_text} on {of.host}" for of in pooled.hosts)
-    names: dict[str, Parameter] = {"arm": arm, "baseline": baseline, "metric": metric}
-    return [Caveat(Code.HOSTS_DISAGREE, {**names, "hosts": ", ".join(shown)})]

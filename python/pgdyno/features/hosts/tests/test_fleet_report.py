@@ -12,6 +12,7 @@ from synthetic_study import Synthetic
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError
+from pgdyno.features.hosts.findings import Code
 from pgdyno.features.hosts.fleet_record import (
     FleetRecord,
     HostState,
@@ -21,7 +22,6 @@ from pgdyno.features.hosts.fleet_record import (
     write_fleet,
 )
 from pgdyno.features.hosts.sections import read_fleet_report
-from pgdyno.features.hosts.unusual_hosts import Code
 
 
 def fleet_of(folder: Path, *works: HostWork) -> Path:

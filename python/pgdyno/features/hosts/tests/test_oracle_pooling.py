@@ -14,6 +14,7 @@ from scipy import optimize, stats
 
 from pgdyno.analysis.statistics.averages import combine
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, student
+from pgdyno.features.hosts.findings import sign_caveats
 from pgdyno.features.hosts.pooling import (
     WHOLE,
     HostEffect,
@@ -22,7 +23,6 @@ from pgdyno.features.hosts.pooling import (
     paule_mandel,
     pool,
     pool_groups,
-    sign_caveats,
 )
 from pgdyno.units import Better
 

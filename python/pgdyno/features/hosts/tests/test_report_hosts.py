@@ -22,7 +22,6 @@ from pgdyno.analysis.statistics.averages import combine
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.study_findings import AVERAGE, StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
-from pgdyno.caveats import Code as CoreCode
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.hosts.findings import Code, find_hosts
 from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_same_machine
@@ -70,7 +69,7 @@ def test_the_two_hosts_of_the_2022_study_are_undecided(tmp_path: Path) -> None:
     (headline,) = built.headlines
     assert headline.verdict is Verdict.UNDECIDED and headline.more
     assert "+0.5%" in headline.claim and "[−38%, +64%]" in plain(headline.basis)
-    assert built.caveats[0].code == CoreCode.HOSTS_DISAGREE
+    assert built.caveats[0].code == Code.HOSTS_DISAGREE
 
 
 def test_pooling_equal_hosts_changes_only_the_interval(tmp_path: Path) -> None:
@@ -83,7 +82,7 @@ def test_pooling_equal_hosts_changes_only_the_interval(tmp_path: Path) -> None:
     assert over.pooled.tau == 0 and over.pooled.i2 == 0
     assert "τ = 0" in variation_sentence(over.pooled)
     assert [of.summary.percent(Better.MORE) for of in over.pooled.hosts] == [alone.percent] * 2
-    assert CoreCode.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
+    assert Code.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
 
 
 def test_a_host_with_a_dispersed_tail_percentile_is_not_pooled(tmp_path: Path) -> None:
