@@ -45,7 +45,7 @@ from pgdyno.server.snapshots import Snapshot, restore, take
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import PlannedSlice, Role
-from pgdyno.study.sizing import Schedule
+from pgdyno.study.sizing import SHARED_MEMORY_SHARE_MAX, Schedule
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_size, parse_size_bytes
 
@@ -92,10 +92,6 @@ def _of_builds(study: Study, wanted: Mapping[int, ArmRequest]) -> dict[int, tupl
 
 SPARE_CONNECTIONS = 10
 """Connections in addition to the clients: for checks and probes, and three reserved for superusers."""
-
-SHARED_MEMORY_SHARE_MAX = 0.6
-"""Maximum share of memory for the shared buffers of all servers that run at the same time. Backends and the
-page cache need the remainder; without it a measurement is not realistic."""
 
 
 @dataclass(frozen=True)

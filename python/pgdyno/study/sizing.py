@@ -65,6 +65,10 @@ shorter blocks."""
 WHOLE_WINDOW_S = 60.0
 """Length of a window with the schedules blocks and sequential, which are for effects that take minutes."""
 
+SHARED_MEMORY_SHARE_MAX = 0.6
+"""Maximum share of memory for the shared buffers of all servers that run at the same time. Backends and the
+page cache need the remainder; without it a measurement is not realistic."""
+
 DISCARD_S = 0.05
 """Discarded start of a measured slice, in which the clients are still synchronized."""
 

@@ -43,6 +43,7 @@ from pgdyno.study.plan import Study
 from pgdyno.study.sizing import (
     BLOCKS_TARGET,
     PER_GENERATOR,
+    SHARED_MEMORY_SHARE_MAX,
     SLICE_S,
     WINDOW_S,
     MachineSize,
@@ -632,9 +633,6 @@ def _fit_levels(
     why += if_merged if len(mapped.levels) < len(before) else ""
     return with_levels(file, name, mapped), [FitChange(f"factors.{name}", then, now, why)]
 
-
-SHARED_MEMORY_SHARE_MAX = 0.6
-"""Maximum share of memory for the shared buffers of servers that run at the same time."""
 
 MEMORY_SHARE_MAX = 0.9
 """Maximum share of memory for shared buffers and data of servers that run at the same time. Each server then
