@@ -68,7 +68,7 @@ class Writer:
         self._connection = connection
         self._lock = lock
         with results_file.translated(path):
-            self._ledger = ChecksumUpdater(connection)
+            self._checksums = ChecksumUpdater(connection)
 
     @classmethod
     def create(
@@ -277,11 +277,11 @@ class Writer:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with results_file.translated(self._path), self._ledger.kept():
+        with results_file.translated(self._path), self._checksums.kept():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
-                self._ledger.store()
+                self._checksums.store()
                 self._connection.execute("COMMIT")
             except BaseException:
                 if self._connection.in_transaction:
