@@ -578,9 +578,6 @@ class ClientOptions(ModelOptions, model=Drive, fields="pacing rate arrivals retr
 
     def driving(self, workload: WorkloadParameters, clients: int) -> Driving:
         """Return how the clients drive an arm. Raises UsageError, ValidationError."""
-        if "arrivals" in self.given and "rate" not in self.given:
-            arrivals = self.given["arrivals"]
-            raise UsageError(f"--arrivals {arrivals} requires --rate: add --rate, or remove --arrivals")
         fields = driving_fields({**self.given, "clients": clients})
         return Driving.model_validate({**fields, "workload": workload})
 

@@ -322,7 +322,10 @@ def placed(
 def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
     """Return the load of one arm. Raises StudyFileError."""
     values = {name: level.value for name, level in levels.items()}
-    drive = driving_fields({name: values.get(name, value) for name, value in file.drive})
+    try:
+        drive = driving_fields({name: values.get(name, value) for name, value in file.drive})
+    except UsageError as error:
+        raise StudyFileError((), file.as_keys(str(error))) from None
     if "clients" not in drive:
         raise StudyFileError(("drive",), "clients is missing: set it here or as a factor")
     given = {**file.workload, **{name: value for name, value in values.items() if is_parameter(name)}}

@@ -22,7 +22,7 @@ from pydantic import (
     TypeAdapter,
 )
 
-from pgdyno.errors import StudyFileError
+from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.study import plan
 from pgdyno.study.sizing import (
@@ -77,11 +77,16 @@ class Source(StudyTable):
 
 
 def driving_fields(drive: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of ``Driving`` for values of ``Drive``, without those that are None."""
+    """Return the fields of ``Driving`` for values of ``Drive``, without those that are None.
+
+    Raises UsageError for an arrival process without a rate.
+    """
     fields = {name: value for name, value in drive.items() if value is not None}
     arrivals = fields.pop("arrivals", None)
     if "rate" in fields:
         fields["rate"] = {"per_s": fields["rate"]} | ({"arrivals": arrivals} if arrivals else {})
+    elif arrivals is not None:
+        raise UsageError(f"--arrivals={arrivals} requires --rate: add --rate, or remove --arrivals")
     if "retries" in fields:
         fields["retries_max"] = fields.pop("retries")
     return fields
