@@ -32,7 +32,7 @@ from bench.tpcc import load_specification
 from pgdyno.features.cluster.ray import ClockOffset
 from pgdyno.features.drivers import group as drivers_group
 from pgdyno.features.drivers.group import DriverGroup, NodeUsage, own_usage
-from pgdyno.features.drivers.pool import gather_s
+from pgdyno.features.drivers.nodes import gather_s
 from pgdyno.measure.warm_up import INTERVALS_PER_S
 from pgdyno.server.engine import Event
 from pgdyno.study.sizing import MachineSize, default_slice_s

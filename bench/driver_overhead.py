@@ -21,7 +21,7 @@ from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
 from bench.slices import pgbench_server
 from pgdyno.features.cluster.ray import RayCluster
-from pgdyno.features.drivers.pool import DriverPool
+from pgdyno.features.drivers.nodes import DriverNodes
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import StartEngine, drive_specification, run_drive, start_local
 from pgdyno.server.engine import Event, find_engine
@@ -116,9 +116,9 @@ def _on_a_node(server: Server, sizes: Sizes) -> Driven:
         time.sleep(SETTLE_S)
         begun_s = time.monotonic()
         with RayCluster(cluster.address) as ray_cluster:
-            pool = DriverPool(ray_cluster, DriversPlan(n=1))
-            with contextlib.closing(pool):
-                return _drive(server, sizes, lambda asked: pool.start(1, asked), begun_s)
+            drivers = DriverNodes(ray_cluster, DriversPlan(n=1))
+            with contextlib.closing(drivers):
+                return _drive(server, sizes, lambda asked: drivers.start(1, asked), begun_s)
     finally:
         cluster.shutdown()
 

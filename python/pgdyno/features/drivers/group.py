@@ -2,7 +2,7 @@
 
 - Division of one drive among engines on several nodes. Pure.
 - Histograms of several engines. Pure.
-- Evidence about the nodes of load generators: counters of a node, and its record in the results file.
+- Facts about the nodes of load generators: counters of a node, and its record in the results file.
 - Merge of the events of several engines that execute one drive: the events of one engine. Pure.
 - One drive by engines on several nodes, with the interface of one ``Engine``.
 """
@@ -155,7 +155,7 @@ def quantile_ns(bins: Histogram, quantile: float) -> int:
 
 
 # ----------------------------------------------------------------------
-# Evidence about the nodes of load generators: counters of a node, and its record in the results file.
+# Facts about the nodes of load generators: counters of a node, and its record in the results file.
 # ----------------------------------------------------------------------
 
 LOOPBACK = "lo"
@@ -193,7 +193,7 @@ def _segments(text: str) -> tuple[int, int]:
     return int(found["OutSegs"]), int(found["RetransSegs"])
 
 
-def node_evidence(
+def node_facts(
     name: str,
     events: Sequence[Event],
     usages: Sequence[NodeUsage],
@@ -760,9 +760,9 @@ class DriverGroup:
         return _failure(event["stage"], f"load generator {name}: {event['message']}", event["target"])
 
     def _with_nodes(self, result: Event) -> Event:
-        """Add the evidence of each node to the facts about the driver."""
+        """Add each node to the facts about the driver."""
         nodes = [
-            node_evidence(
+            node_facts(
                 link.name,
                 self._of_engine[place],
                 self._usages[place],

@@ -10,7 +10,7 @@ from functools import partial
 
 from pgdyno.caveats import Caveat, Parameter
 from pgdyno.errors import FleetError, in_one_line
-from pgdyno.features.drivers.pool import DriverPool, open_pool
+from pgdyno.features.drivers.nodes import DriverNodes, open_nodes
 from pgdyno.measure.progress import Warned
 from pgdyno.measure.trial import MeasuredCase, Session
 from pgdyno.results.records import DriverFacts
@@ -45,13 +45,15 @@ CEILING_SHARE_MAX = 0.5
 @contextlib.contextmanager
 def open_session(study: Study) -> Iterator[Session | None]:
     """Connect to the load generators of a study, if it has any. Raises UsageError, FleetError."""
-    with open_pool(study) as pool:
-        yield session_of(pool) if pool else None
+    with open_nodes(study) as drivers:
+        yield session_of(drivers) if drivers else None
 
 
-def session_of(pool: DriverPool) -> Session:
+def session_of(drivers: DriverNodes) -> Session:
     """Return the session with these load generators."""
-    return Session(lambda seed: partial(pool.start, seed), partial(repeat_void_block, pool), node_caveats)
+    return Session(
+        lambda seed: partial(drivers.start, seed), partial(repeat_void_block, drivers), node_caveats
+    )
 
 
 def node_caveats(trial: int, arm: str, driver: DriverFacts) -> Iterator[Caveat]:
@@ -77,7 +79,7 @@ def node_caveats(trial: int, arm: str, driver: DriverFacts) -> Iterator[Caveat]:
 
 
 def repeat_void_block(
-    pool: DriverPool, case: MeasuredCase, cases: Sequence[MeasuredCase], block: str
+    drivers: DriverNodes, case: MeasuredCase, cases: Sequence[MeasuredCase], block: str
 ) -> bool:
     """Return whether to repeat a block that ended because a load generator was lost or lagged.
 
@@ -91,18 +93,18 @@ def repeat_void_block(
     if lab.interruption.requested:
         return False
     try:
-        gone = pool.note_loss()
+        gone = drivers.note_loss()
     except FleetError as error:
         lab.watch(Warned(f"{in_one_line(error)}: start the cluster again and resume the study"))
         return False
     if case.given_up:
         return False
     lost = f"lost {', '.join(gone)}; " if gone else ""
-    if pool.n_left >= pool.n:
+    if drivers.n_left >= drivers.n:
         lab.watch(Warned(f"{lost}{block} is void and is repeated"))
         return True
-    left = f"{counted(pool.n_left, 'node')} of {pool.n} left"
-    if pool.plan.on_node_loss == "stop" or not pool.n_left:
+    left = f"{counted(drivers.n_left, 'node')} of {drivers.n} left"
+    if drivers.plan.on_node_loss == "stop" or not drivers.n_left:
         lab.watch(
             Warned(
                 f"{lost}{left}: start nodes again and resume the study, or use --on-node-loss continue "
@@ -110,14 +112,16 @@ def repeat_void_block(
             )
         )
         return False
-    if problem := next(filter(None, (one.lab.study.generators_problem(pool.n_left) for one in cases)), ""):
+    if problem := next(filter(None, (one.lab.study.generators_problem(drivers.n_left) for one in cases)), ""):
         lab.watch(Warned(f"{lost}{left}, but {problem}. Start nodes again and resume the study"))
         return False
-    lab.watch(Warned(f"{lost}{left}: the study starts again with {counted(pool.n_left, 'load generator')}"))
-    pool.n = pool.n_left
+    lab.watch(
+        Warned(f"{lost}{left}: the study starts again with {counted(drivers.n_left, 'load generator')}")
+    )
+    drivers.n = drivers.n_left
     for one in cases:
-        _start_again(one, pool.n)
-        names: dict[str, Parameter] = {"nodes": ", ".join(pool.lost), "left": pool.n}
+        _start_again(one, drivers.n)
+        names: dict[str, Parameter] = {"nodes": ", ".join(drivers.lost), "left": drivers.n}
         one.lab.writer.add_caveat(Caveat(Code.DRIVER_NODE_LOST, names), one.lab.case)
     return True
 

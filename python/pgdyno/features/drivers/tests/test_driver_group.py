@@ -14,7 +14,7 @@ from pgdyno.errors import EngineError, FleetError
 from pgdyno.features.cluster.ray import GUARD_S, ClockOffset
 from pgdyno.features.drivers import group as drivers_group
 from pgdyno.features.drivers.group import LATE, NODE_LOST, OPEN_S_PER_NODE, DriverGroup, NodeUsage, own_usage
-from pgdyno.features.drivers.pool import DriverActor, gather_s, loss, rounds_of
+from pgdyno.features.drivers.nodes import DriverActor, gather_s, loss, rounds_of
 from pgdyno.server.engine import Event
 
 AHEAD_NS = 5_000_000_000

@@ -122,7 +122,7 @@ def test_engines_together_have_the_arrivals_of_one(play: Play) -> None:
 
 
 @pytest.mark.long  # ON_TIME
-def test_each_node_has_its_evidence(play: Play) -> None:
+def test_each_node_has_its_record(play: Play) -> None:
     run, _, _ = play(2, [limited(0, Role.MEASURE, 20), limited(1, Role.MEASURE, 20)])
     assert run.result is not None
     nodes = facts_from(DriverFacts, run.result.driver).nodes

@@ -16,7 +16,7 @@ import pytest
 from pgdyno.errors import FleetError, UsageError
 from pgdyno.features.cluster.ray import RayCluster
 from pgdyno.features.drivers.group import NODE_LOST
-from pgdyno.features.drivers.pool import DriverPool
+from pgdyno.features.drivers.nodes import DriverNodes
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, run_drive
 from pgdyno.results.records import DriverFacts, facts_from
@@ -80,7 +80,7 @@ Play = Callable[..., tuple[EngineRun, list[tuple[Any, ...]]]]
 @pytest.fixture
 def play(server: Server, driving: Driving) -> Play:
     def play(
-        pool: DriverPool | None,
+        drivers: DriverNodes | None,
         slices: list[PlannedSlice],
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> tuple[EngineRun, list[tuple[Any, ...]]]:
@@ -88,7 +88,7 @@ def play(server: Server, driving: Driving) -> Play:
             connection.execute("TRUNCATE sent")
             targets = [("a", f"{server.conninfo()} password={SECRET}")]
             asked = drive_specification(driving, 1, slices, targets, interval_s=0.2)
-            more: dict[str, Any] = {} if pool is None else {"start": lambda one: pool.start(7, one)}
+            more: dict[str, Any] = {} if drivers is None else {"start": lambda one: drivers.start(7, one)}
             run = run_drive(asked, Interruption(), on_event, **more)
             return run, connection.execute("SELECT client, x FROM sent ORDER BY 1, 2").fetchall()
 
@@ -101,21 +101,21 @@ LIMITED = [PlannedSlice(0, role, 60.0, 0, transactions=10) for role in (Role.WAR
 def test_nodes_send_the_transactions_of_one_engine_and_no_password_reaches_ray(
     nodes: Nodes, ray_cluster: RayCluster, play: Play
 ) -> None:
-    pool = DriverPool(ray_cluster, DriversPlan(n=2))
-    with contextlib.closing(pool):
+    drivers = DriverNodes(ray_cluster, DriversPlan(n=2))
+    with contextlib.closing(drivers):
         _, expected = play(None, LIMITED)
-        run, rows = play(pool, LIMITED)
+        run, rows = play(drivers, LIMITED)
         assert run.complete
         assert (len(rows), rows) == (120, expected)
         assert run.result is not None
         found = facts_from(DriverFacts, run.result.driver).nodes
         assert found is not None
-        assert [node.name for node in found] == pool.names_of(7), "random, but the same for a seed"
+        assert [node.name for node in found] == drivers.names_of(7), "random, but the same for a seed"
         assert all(node.ceiling_per_s and node.busy_share is not None for node in found)
         assert all(node.clock_spread_s < 1 for node in found)
-        assert len({tuple(pool.names_of(seed)) for seed in range(50)}) == 6
+        assert len({tuple(drivers.names_of(seed)) for seed in range(50)}) == 6
         with pytest.raises(FleetError, match="generates load for another study"):
-            play(DriverPool(ray_cluster, DriversPlan(n=3)), LIMITED)
+            play(DriverNodes(ray_cluster, DriversPlan(n=3)), LIMITED)
     holding = [path for path in nodes.session.rglob("*") if path.is_file() and not path.is_symlink()]
     assert len(holding) > 10
     assert not [path for path in holding if SECRET.encode() in path.read_bytes()]
@@ -125,15 +125,15 @@ def test_nodes_send_the_transactions_of_one_engine_and_no_password_reaches_ray(
 
 def test_requests_that_the_cluster_cannot_fulfill_are_refused(ray_cluster: RayCluster) -> None:
     with pytest.raises(UsageError, match="needs as many nodes, and the cluster has 3 live nodes"):
-        DriverPool(ray_cluster, DriversPlan(n=4))
+        DriverNodes(ray_cluster, DriversPlan(n=4))
     with pytest.raises(UsageError, match="no live node 'n9'; its nodes: n1, n2, n3"):
-        DriverPool(ray_cluster, DriversPlan(n=1, nodes=("n9",)))
+        DriverNodes(ray_cluster, DriversPlan(n=1, nodes=("n9",)))
 
 
 def test_a_lost_node_ends_the_drive_and_the_others_remain(
     nodes: Nodes, ray_cluster: RayCluster, play: Play
 ) -> None:
-    pool = DriverPool(ray_cluster, DriversPlan(n=3))
+    drivers = DriverNodes(ray_cluster, DriversPlan(n=3))
     killed = []
 
     def kill_one(event: Event) -> None:
@@ -141,12 +141,12 @@ def test_a_lost_node_ends_the_drive_and_the_others_remain(
             killed.append("n2")
             nodes.kill("n2")
 
-    with contextlib.closing(pool):
-        run, _ = play(pool, [PlannedSlice(0, Role.MEASURE, 600.0, 0)], kill_one)
+    with contextlib.closing(drivers):
+        run, _ = play(drivers, [PlannedSlice(0, Role.MEASURE, 600.0, 0)], kill_one)
         assert run.failure is not None and run.failure.stage == NODE_LOST
         assert "n2" in run.failure.message
-        assert pool.note_loss() == ["n2"]
-        assert pool.n_left == 2
-        pool.n = pool.n_left
-        again, rows = play(pool, LIMITED)
+        assert drivers.note_loss() == ["n2"]
+        assert drivers.n_left == 2
+        drivers.n = drivers.n_left
+        again, rows = play(drivers, LIMITED)
         assert again.complete and len(rows) == 120

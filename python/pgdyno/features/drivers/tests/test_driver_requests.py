@@ -18,8 +18,8 @@ from example_studies import make_file, make_study
 from pgdyno.caveats import Caveat
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.cluster.ray import NodeFacts, own_facts
+from pgdyno.features.drivers.nodes import DriverNodes
 from pgdyno.features.drivers.options import DriverOptions, parse_drivers
-from pgdyno.features.drivers.pool import DriverPool
 from pgdyno.features.drivers.section import driver_node_summaries
 from pgdyno.features.drivers.session import Code, node_caveats, session_of
 from pgdyno.measure.trial import Lab
@@ -69,9 +69,9 @@ def test_a_study_file_names_drivers() -> None:
         study(0)
 
 
-def pool(boot_id: str) -> DriverPool:
-    """Return a pool with one node on a machine."""
-    made = DriverPool.__new__(DriverPool)
+def drivers(boot_id: str) -> DriverNodes:
+    """Return load generators on one node of a machine."""
+    made = DriverNodes.__new__(DriverNodes)
     made._facts = {"n1": NodeFacts("3", "0", "e", boot_id, 2)}
     return made
 
@@ -79,9 +79,9 @@ def pool(boot_id: str) -> DriverPool:
 @pytest.mark.parametrize("dsn", [None, "dbname=a", "host=localhost", "host=/tmp", "postgresql://127.0.0.1/a"])
 def test_a_server_on_this_machine_is_not_driven_from_another_one(dsn: str | None) -> None:
     with pytest.raises(UsageError, match="the load generator on n1 cannot reach 17"):
-        pool("another machine").require_reachable([("17", dsn)])
-    pool(own_facts().boot_id).require_reachable([("17", dsn)])
-    pool("another machine").require_reachable([("17", "host=db1 dbname=a")])
+        drivers("another machine").require_reachable([("17", dsn)])
+    drivers(own_facts().boot_id).require_reachable([("17", dsn)])
+    drivers("another machine").require_reachable([("17", "host=db1 dbname=a")])
 
 
 @dataclass

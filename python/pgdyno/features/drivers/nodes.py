@@ -257,8 +257,8 @@ LOCAL_HOSTS = ("localhost", "127.", "::1", "/", "@")
 Member = TypeVar("Member")
 
 
-class DriverPool:
-    """Nodes with load generators. Use ``open_pool``.
+class DriverNodes:
+    """Nodes with load generators. Use ``open_nodes``.
 
     ``n``: generators per block. ``lost``: names of the nodes that were lost so far.
     """
@@ -368,7 +368,7 @@ class DriverPool:
 
 
 @contextlib.contextmanager
-def open_pool(study: Study) -> Iterator[DriverPool | None]:
+def open_nodes(study: Study) -> Iterator[DriverNodes | None]:
     """Connect to the load generators of a study; None if it has none.
 
     Raises UsageError, FleetError.
@@ -378,12 +378,12 @@ def open_pool(study: Study) -> Iterator[DriverPool | None]:
         yield None
         return
     with RayCluster(plan.address or LOCAL) as cluster:
-        pool = DriverPool(cluster, plan)
-        pool.require_reachable([(arm.name, arm.server if arm.is_dsn else None) for arm in study.arms])
+        drivers = DriverNodes(cluster, plan)
+        drivers.require_reachable([(arm.name, arm.server if arm.is_dsn else None) for arm in study.arms])
         try:
-            yield pool
+            yield drivers
         finally:
-            pool.close()
+            drivers.close()
 
 
 def rounds_of(members: Sequence[Member]) -> list[Sequence[Member]]:
