@@ -179,8 +179,8 @@ class WorkloadGroup(ABC):
         """Return whether the values choose the workload, if no other one is named."""
         return False
 
-    def history(self) -> Mapping[str, Any]:
-        """Return the parameters of any workload about the history of its data. Raises UsageError."""
+    def aging(self) -> Mapping[str, Any]:
+        """Return the parameters of any workload about aging and upgrade of its data. Raises UsageError."""
         return {}
 
     def of_arm(self, load: Mapping[str, str]) -> Self:

@@ -132,14 +132,14 @@ class WorkloadOptions(OptionGroups):
         return {name: value for group in self.of_workloads for name, value in group.values().items()}
 
     def parameters(self, default_size: DefaultSize) -> WorkloadParameters:
-        """Return the parameters as ``chosen_parameters`` does, with the history of the data."""
+        """Return the parameters as ``chosen_parameters`` does, with aging and upgrade of the data."""
         which = self.which
         implied = [group.KIND for group in self.of_workloads if group.is_kind_implied()]
         if implied and which.workload == DEFAULT_WORKLOAD:
             which = replace(which, workload=implied[0])
         loaded = chosen_parameters(which, *self.of_workloads, default_size=default_size)
-        history = {name: value for group in self.of_workloads for name, value in group.history().items()}
-        return type(loaded).model_validate({**dict(loaded), **history}) if history else loaded
+        aging = {name: value for group in self.of_workloads for name, value in group.aging().items()}
+        return type(loaded).model_validate({**dict(loaded), **aging}) if aging else loaded
 
     def of_arm(self, load: Mapping[str, str]) -> WorkloadOptions:
         """Return the options with dialect, deviations and data of an arm. Raises UsageError."""

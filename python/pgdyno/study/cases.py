@@ -374,7 +374,7 @@ def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
 
 
 def _data(workload: WorkloadParameters) -> dict[str, int | str]:
-    return {**workload.shape(), **workload.history()}
+    return {**workload.shape(), **workload.aging()}
 
 
 def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, Any]:

@@ -307,7 +307,7 @@ class Study(Driving):
     @model_validator(mode="after")
     def _running_servers_have_no_history(self) -> Self:
         for index, arm in enumerate(self.arms):
-            if arm.is_dsn and self.driving(index).workload.history():
+            if arm.is_dsn and self.driving(index).workload.aging():
                 raise ValueError(
                     f"age and pg_upgrade require servers that pgdyno starts (got {arm.name}, a running "
                     "server): name a version or a directory"

@@ -93,7 +93,7 @@ AGE_MAX = 10**9
 class WorkloadParameters(BaseModel):
     """A workload with its parameters. ``kind`` is its name in options and in the engine.
 
-    The data have a history: they are loaded, aged, and upgraded, in this order (ADR 22).
+    The data are loaded, aged, and upgraded, in this order (ADR 22).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -181,7 +181,7 @@ class WorkloadParameters(BaseModel):
         """Return the workload with the data as they are loaded."""
         return self.before_upgrade().model_copy(update={"age": 0})
 
-    def history(self) -> Mapping[str, int | str]:
+    def aging(self) -> Mapping[str, int | str]:
         """Return what happened to the data after the load; empty for freshly loaded data."""
         upgraded: dict[str, int | str] = {}
         if self.is_upgraded:
@@ -189,8 +189,8 @@ class WorkloadParameters(BaseModel):
         return {**upgraded, **({"age": self.age} if self.age else {})}
 
     @property
-    def history_text(self) -> str:
-        """The history of the data, as the end of their name; empty for freshly loaded data."""
+    def aging_text(self) -> str:
+        """Aging and upgrade of the data, as the end of their name; empty for freshly loaded data."""
         aged = f", aged by {counted(self.age, 'transaction')}" if self.age else ""
         upgraded = f", upgraded from {self.upgrade_from}" if self.is_upgraded else ""
         without = " without ANALYZE" if self.is_upgraded and not self.upgrade_analyze else ""
@@ -295,8 +295,8 @@ class WorkloadParameters(BaseModel):
 
     @property
     def data_name(self) -> str:
-        """The name of the data with their size and history: ``tpcc, 4 warehouses``."""
-        return f"{self.kind}, {self.size}{self.history_text}"
+        """The name of the data with their size and aging: ``tpcc, 4 warehouses``."""
+        return f"{self.kind}, {self.size}{self.aging_text}"
 
     @property
     def name(self) -> str:

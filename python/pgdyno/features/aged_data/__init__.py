@@ -7,5 +7,5 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("own_data", "own_data_checks"),
-    data=("history:DATA",),
+    data=("aging:DATA",),
 )

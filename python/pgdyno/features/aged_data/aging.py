@@ -1,4 +1,4 @@
-"""History of the data of an arm: loaded, aged by transactions, upgraded by pg_upgrade, in this order.
+"""Data of an arm that are loaded, aged by transactions, and upgraded by pg_upgrade, in this order.
 
 Each step makes a dataset from the dataset before it, in the cache with a key of its own (ADR 22).
 """
@@ -47,9 +47,9 @@ AGE_CLIENTS = 8
 """Clients that age data: the same on every machine, because concurrency changes the order of rows."""
 
 
-def has_history(parameters: WorkloadParameters) -> bool:
+def is_aged(parameters: WorkloadParameters) -> bool:
     """Return whether the data are aged or upgraded."""
-    return bool(parameters.history())
+    return bool(parameters.aging())
 
 
 def more_builds(
@@ -218,4 +218,4 @@ def _run_transactions(
 OUTCOMES = ("ok", "rolled_back", "failed")
 DEAD_ROWS = "SELECT coalesce(sum(n_dead_tup), 0)::bigint FROM pg_stat_user_tables"
 
-DATA = DataKind(has_history, key, make, more_builds)
+DATA = DataKind(is_aged, key, make, more_builds)

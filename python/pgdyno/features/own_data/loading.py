@@ -323,7 +323,7 @@ _MESSAGE = re.compile(r"psql:(?P<file>.*?):(?P<line>\d+): (?P<text>(?:ERROR|FATA
 
 def is_loaded_here(parameters: WorkloadParameters) -> bool:
     """Return whether the data are those of the user, as they were."""
-    return own_data_of(parameters) is not None and not parameters.history()
+    return own_data_of(parameters) is not None and not parameters.aging()
 
 
 def key(build: Build, parameters: WorkloadParameters, init: InitOptions, _: Sequence[Build]) -> DatasetKey:

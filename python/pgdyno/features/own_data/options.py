@@ -23,7 +23,7 @@ SWITCHES = {"on": True, "true": True, "yes": True, "off": False, "false": False,
 
 @dataclass(frozen=True)
 class OwnDataOptions(WorkloadGroup):
-    """Options of data of the user, for pgbench scripts, and of the history of any data."""
+    """Options of data of the user, for pgbench scripts, and of aging and upgrade of any data."""
 
     KIND = "pgbench"
     IN_COMPARISONS_ONLY = True
@@ -98,8 +98,8 @@ class OwnDataOptions(WorkloadGroup):
         """Return whether data of the user are named."""
         return self.source is not None
 
-    def history(self) -> dict[str, Any]:
-        """Return the parameters of any workload about the history of its data. Raises UsageError."""
+    def aging(self) -> dict[str, Any]:
+        """Return the parameters of any workload about aging and upgrade of its data. Raises UsageError."""
         found: dict[str, Any] = {} if self.age is None else {"age": self.age}
         if self.upgrade_from is not None:
             found |= {"upgrade_from": self.upgrade_from, "upgrade_analyze": not self.no_analyze}

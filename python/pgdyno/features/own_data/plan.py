@@ -176,7 +176,7 @@ class OwnDataParameters(PgbenchParameters):
     @property
     def data_name(self) -> str:
         """The name of the data with their size."""
-        return super().data_name if self.data is None else f"{self.size}{self.history_text}"
+        return super().data_name if self.data is None else f"{self.size}{self.aging_text}"
 
     @property
     def unit_bytes(self) -> float:

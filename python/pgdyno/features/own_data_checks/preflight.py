@@ -357,7 +357,7 @@ def own_data_caveats(study: Study, index: int, facts: Mapping[str, object]) -> I
     """Yield the caveats of the data of one arm from the facts of its dataset."""
     workload = study.driving(index).workload
     own = own_data_of(workload)
-    data = f"{workload.data_name if own is None else own.label}{workload.history_text if own else ''}"
+    data = f"{workload.data_name if own is None else own.label}{workload.aging_text if own else ''}"
     if n_tables := facts.get("without_statistics"):
         tables = counted(int(str(n_tables)), "table")
         yield Caveat(Code.DATA_WITHOUT_STATISTICS, {"data": data, "tables": tables})

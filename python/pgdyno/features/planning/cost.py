@@ -92,7 +92,7 @@ def units_at(units: int, factor: float) -> int:
 def data_of(parameters: WorkloadParameters, server: str = "") -> Data:
     """Return the data that a workload has on a server."""
     shape = {name: value for name, value in parameters.shape().items() if name != parameters.SIZE}
-    key = json.dumps([server, parameters.kind, {**shape, **parameters.history()}], sort_keys=True)
+    key = json.dumps([server, parameters.kind, {**shape, **parameters.aging()}], sort_keys=True)
     return Data(key, parameters.kind, parameters.units, parameters.unit_bytes)
 
 

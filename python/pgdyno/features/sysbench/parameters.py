@@ -294,7 +294,7 @@ class SysbenchParameters(WorkloadParameters):
     @property
     def name(self) -> str:
         """The name with script and size."""
-        return f"{self.kind} {self.script.name}, {self.size}{self.history_text}"
+        return f"{self.kind} {self.script.name}, {self.size}{self.aging_text}"
 
     @property
     def units(self) -> int:

@@ -239,7 +239,7 @@ class PgbenchParameters(WorkloadParameters):
         """The name with scripts, or their number if there are many, and size."""
         n = len(self.scripts)
         scripts = " + ".join(script.name for script in self.scripts) if n <= NAMED_MAX else f"{n} scripts"
-        return f"{self.kind} {scripts}, {self.size}{self.history_text}"
+        return f"{self.kind} {scripts}, {self.size}{self.aging_text}"
 
     @property
     def unit_bytes(self) -> float:

@@ -53,15 +53,15 @@ class Downloads:
         return self.found
 
 
-def test_an_arm_has_data_of_its_own_history() -> None:
+def test_an_arm_has_data_of_its_own() -> None:
     arm = parse_arm("18,data=pg_upgrade:17,analyze=off,age=500,work_mem=8MB")
     assert arm.load == {"data": "pg_upgrade:17", "analyze": "off", "age": "500"}
     assert arm.settings == {"work_mem": "8MB"}
     options = OwnDataOptions(data=["shop.dump"], age=100).of_arm(arm.load)
-    assert options.history() == {"age": 500, "upgrade_from": "17", "upgrade_analyze": False}
+    assert options.aging() == {"age": 500, "upgrade_from": "17", "upgrade_analyze": False}
     assert options.values()["data"] == {"source": "shop.dump", "analyze": False}
     every = OwnDataOptions(data=["pg_upgrade:17"])
-    assert (every.source, every.history()) == (None, {"upgrade_from": "17", "upgrade_analyze": True})
+    assert (every.source, every.aging()) == (None, {"upgrade_from": "17", "upgrade_analyze": True})
 
 
 WRONG: Mapping[str, tuple[OwnDataOptions, dict[str, str]]] = {
@@ -80,7 +80,7 @@ def test_wrong_options_are_refused(message: str) -> None:
     options, load = WRONG[message]
     with pytest.raises(UsageError, match=message):
         own = options.of_arm(load)
-        own.values(), own.history()
+        own.values(), own.aging()
 
 
 def test_parameters_of_freshly_loaded_data_are_stored_as_before() -> None:
@@ -93,7 +93,7 @@ def test_parameters_of_freshly_loaded_data_are_stored_as_before() -> None:
         PgbenchParameters(scale=1, scripts=(Script(name="select-only"),), age=5)
 
 
-def test_each_step_of_a_history_has_a_key_of_its_own(tmp_path: Path) -> None:
+def test_each_step_of_aging_has_a_key_of_its_own(tmp_path: Path) -> None:
     old, new = build(tmp_path, "17.1"), build(tmp_path, "18.1")
     fresh = TpccParameters(warehouses=1)
     init = InitOptions()
