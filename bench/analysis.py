@@ -20,7 +20,7 @@ import numpy as np
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, limited
 from pgdyno.measure.host_counters import HostCounters
-from pgdyno.measure.server_probes import CHUNK_S, RUNNING, SERIES
+from pgdyno.measure.sampler import CHUNK_S, RUNNING, SERIES
 from pgdyno.results import results_file
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import (

@@ -14,7 +14,7 @@ from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
 from pgdyno.measure.engine_runs import slice_from
 from pgdyno.measure.host_counters import HostCounters
-from pgdyno.measure.server_probes import Sampler, Target, sample, sample_waits
+from pgdyno.measure.sampler import Sampler, Target, sample, sample_waits
 from pgdyno.server.engine import Engine, Event
 
 CLIENTS = (8, 64)

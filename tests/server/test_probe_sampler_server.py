@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from pgdyno.measure.host_counters import HostCounters
-from pgdyno.measure.server_probes import Chunk, Sampler, SeriesEnd, Target
+from pgdyno.measure.sampler import Chunk, Sampler, SeriesEnd, Target
 from pgdyno.server.processes import Cluster, Connection, Server
 
 pytestmark = pytest.mark.server
@@ -27,7 +27,7 @@ PATIENCE_S = 60.0
 @pytest.fixture(autouse=True)
 def _samples_end_before_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
     """No sample is cut when a machine stalls."""
-    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", PATIENCE_S)
+    monkeypatch.setattr("pgdyno.measure.sampler.GRACE_S", PATIENCE_S)
 
 
 class Watched:
@@ -154,7 +154,7 @@ def test_a_restarted_server_ends_its_series_with_a_reason_and_starts_a_new_one(
 def test_stopping_cuts_a_query_that_does_not_end(
     running_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", 0.0)
+    monkeypatch.setattr("pgdyno.measure.sampler.GRACE_S", 0.0)
     entered: queue.SimpleQueue[bool] = queue.SimpleQueue()
 
     def hang(connection: Connection) -> Mapping[str, float]:
@@ -176,8 +176,8 @@ def test_stopping_cuts_a_query_that_does_not_end(
 
 
 def test_stopping_does_not_wait_for_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", 0.0)
-    monkeypatch.setattr("pgdyno.measure.server_probes.CUT_S", 0.0)
+    monkeypatch.setattr("pgdyno.measure.sampler.GRACE_S", 0.0)
+    monkeypatch.setattr("pgdyno.measure.sampler.CUT_S", 0.0)
     entered = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]

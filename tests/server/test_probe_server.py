@@ -14,18 +14,8 @@ from server_of_major import build_of
 
 from pgdyno.measure import server_probes as probe_server
 from pgdyno.measure.host_counters import scheduled
-from pgdyno.measure.server_probes import (
-    COUNTERS,
-    GAUGES,
-    PROBES,
-    SERIES,
-    STATTUPLE_TIMEOUT_S,
-    ProbeReading,
-    find_clients,
-    read_probe,
-    sample,
-    sample_waits,
-)
+from pgdyno.measure.sampler import COUNTERS, GAUGES, SERIES, sample, sample_waits
+from pgdyno.measure.server_probes import PROBES, STATTUPLE_TIMEOUT_S, ProbeReading, find_clients, read_probe
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, Connection, Server

@@ -15,7 +15,7 @@ from server_of_major import build_of
 
 from pgdyno.errors import ServerError
 from pgdyno.measure.arms import BuildArm, Placement
-from pgdyno.measure.server_probes import Sampler, Target, sample, sample_waits
+from pgdyno.measure.sampler import Sampler, Target, sample, sample_waits
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, Connection, LiveDirectory, Server
@@ -177,7 +177,7 @@ def test_the_oldest_and_the_newest_version_are_prewarmed_crashed_and_sampled(
     server_dir: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pgdyno.measure.server_probes.GRACE_S", 60.0)  # keeps samples if a machine stalls
+    monkeypatch.setattr("pgdyno.measure.sampler.GRACE_S", 60.0)  # keeps samples if a machine stalls
     with arm_on(empty_cluster_of(build_of(Cache.open(), major)), server_dir) as arm:
         with arm.connect() as connection:
             connection.execute("create table t as select 1 as n from generate_series(1, 20000); checkpoint")

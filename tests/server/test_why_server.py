@@ -14,7 +14,7 @@ from pgdyno.cli.report import read_report
 from pgdyno.features.dips.findings import Event, events_of, find_dips, rates_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import drive_specification, interval_from, run_drive
-from pgdyno.measure.server_probes import Sampler, Target, monotonic_of, sample, sample_waits
+from pgdyno.measure.sampler import Sampler, Target, monotonic_of, sample, sample_waits
 from pgdyno.report.answer import Report
 from pgdyno.results.reader import concatenated
 from pgdyno.results.records import Executed, Interval, SampleSeries, StudyEnd

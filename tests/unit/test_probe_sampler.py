@@ -16,9 +16,8 @@ from psycopg.pq import DiagnosticField
 from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
-from pgdyno.measure import server_probes
 from pgdyno.measure.host_counters import ServerCpu
-from pgdyno.measure.server_probes import (
+from pgdyno.measure.sampler import (
     CHUNK_S,
     POINTS_MAX,
     WAITS_PER_TICK,
@@ -111,7 +110,7 @@ def test_the_cpu_time_of_a_server_does_not_decrease_when_a_process_ends(
     moments = iter(
         [ServerCpu(0.013, 0.0, 0.0, 9), ServerCpu(0.004, 0.0, 0.0, 19), ServerCpu(0.5, 0.0, 0.0, 19)]
     )
-    monkeypatch.setattr(server_probes, "server_cpu", lambda _: next(moments))
+    monkeypatch.setattr("pgdyno.measure.sampler.server_cpu", lambda _: next(moments))
     (chunk,) = of(run(Time(2.5), Target(0, connect, postmaster_pid=lambda: 7)), "host")
     assert column(chunk, "server_cpu_s") == [0.013, 0.013, 0.5]
 
@@ -324,7 +323,7 @@ def test_connections_are_closed_at_the_end_and_no_query_may_hang() -> None:
 
 
 def test_an_undrained_queue_ends_the_sampler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server_probes, "CHUNKS_MAX", 4)
+    monkeypatch.setattr("pgdyno.measure.sampler.CHUNKS_MAX", 4)
     time = Time(1e9)
     chunks = run(time, Target(0, connect, counting()))
     assert chunks[-1].reason == "the sampler failed: RuntimeError: 4 chunks were not drained"

@@ -6,13 +6,8 @@ from typing import get_args
 
 import pytest
 
-from pgdyno.measure import server_probes
-from pgdyno.measure.server_probes import (
-    PROBES,
-    for_major,
-    statement,
-    statements_major,
-)
+from pgdyno.measure.sampler import COUNTERS, GAUGES, SERIES
+from pgdyno.measure.server_probes import PROBES, for_major, statement, statements_major
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR
 from pgdyno.study.sizing import ProbeName
 
@@ -67,8 +62,8 @@ def test_every_file_is_used() -> None:
 
 def test_the_series_are_the_columns_of_the_newest_version() -> None:
     columns = set(re.findall(r"^    .*\bAS (\w+),?$", statement("sample", NEWEST_MAJOR), re.MULTILINE))
-    assert set(server_probes.SERIES) <= columns
-    assert not server_probes.COUNTERS & server_probes.GAUGES
+    assert set(SERIES) <= columns
+    assert not COUNTERS & GAUGES
 
 
 @pytest.mark.parametrize(
@@ -84,5 +79,5 @@ def test_a_study_may_ask_for_every_probe() -> None:
 
 def test_the_page_describes_every_probe_and_every_column_of_the_series() -> None:
     page = (Path(__file__).parents[2] / "docs" / "reference" / "telemetry.md").read_text()
-    assert not [name for name in (*PROBES, *server_probes.SERIES) if f"`{name}`" not in page]
+    assert not [name for name in (*PROBES, *SERIES) if f"`{name}`" not in page]
     assert not [name for name in PROBES if f"\n| `{name}` | " not in page]

@@ -20,22 +20,18 @@ from pgdyno.errors import ServerError, in_one_line
 from pgdyno.hooks import Hooks
 from pgdyno.measure.arms import Connection, LabArm, brief_session
 from pgdyno.measure.host_counters import HostCounters, ServerCpu, scheduled, server_cpu
-from pgdyno.measure.server_probes import (
-    EXTENSIONS,
-    PROBES,
+from pgdyno.measure.sampler import (
     Chunk,
     Cost,
-    Row,
     Sampler,
     SeriesEnd,
     Target,
-    find_clients,
     monotonic_of,
-    read_probe,
     sample,
     sample_waits,
     step_for,
 )
+from pgdyno.measure.server_probes import EXTENSIONS, PROBES, Row, find_clients, read_probe
 from pgdyno.measure.trial import Lab, RunningTrial
 from pgdyno.results.records import Moment, SampleSeries, StoredReading
 from pgdyno.study.sizing import Absence

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pgdyno.analysis.statistics.series import VALUES_MIN, is_steady, mser_of_mean
-from pgdyno.measure.server_probes import step_for
+from pgdyno.measure.sampler import step_for
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Interval, TrialStatus, WarmUpEnd
 from pgdyno.server.engine import Event
