@@ -39,7 +39,7 @@ from pgdyno.analysis.telemetry.metrics import (
     latency_metric,
     split_key,
 )
-from pgdyno.errors import UsageError
+from pgdyno.errors import CONDITION_MET, INCONCLUSIVE, PgdynoError, UsageError
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import Better
@@ -70,6 +70,15 @@ class GateOutcome(StrEnum):
     NOT_EVALUABLE = "not-evaluable"
     INCONCLUSIVE = "inconclusive"
     PASSED = "passed"
+
+
+EXIT_STATUSES = {
+    GateOutcome.FAILED: CONDITION_MET,
+    GateOutcome.NOT_EVALUABLE: PgdynoError.exit_status,
+    GateOutcome.INCONCLUSIVE: INCONCLUSIVE,
+    GateOutcome.PASSED: 0,
+}
+"""Exit status of each outcome."""
 
 
 class Reason(StrEnum):

@@ -14,19 +14,11 @@ import typer
 
 from pgdyno.cli.console import descriptor_of, require_regular, say, write_through
 from pgdyno.cli.options import StudyOptions
-from pgdyno.errors import CONDITION_MET, INCONCLUSIVE, PgdynoError, UsageError, naming
+from pgdyno.errors import PgdynoError, UsageError, naming
 
 if TYPE_CHECKING:  # only --fail-if and --summary import the analysis before a study
     from pgdyno.features.gates.conditions import Gate, GateCondition
     from pgdyno.report.document import FileReport, Judgement
-
-EXIT_STATUSES = {
-    "failed": CONDITION_MET,
-    "not-evaluable": PgdynoError.exit_status,
-    "inconclusive": INCONCLUSIVE,
-    "passed": 0,
-}
-"""Exit status of each ``GateOutcome``."""
 
 AUTO = "auto"
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -131,7 +123,7 @@ def _status(found: Gate | None, quiet: bool) -> int:
     """Return the exit status. Raises PgdynoError for conditions that cannot be evaluated."""
     if found is None:
         return 0
-    from pgdyno.features.gates.conditions import GateOutcome  # noqa: PLC0415
+    from pgdyno.features.gates.conditions import EXIT_STATUSES, GateOutcome  # noqa: PLC0415
     from pgdyno.features.gates.section import outcome, reasons  # noqa: PLC0415
 
     is_not_evaluable = found.outcome is GateOutcome.NOT_EVALUABLE

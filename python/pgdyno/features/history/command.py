@@ -13,8 +13,7 @@ from pgdyno.cli import options
 from pgdyno.cli.console import out, require_writable_page, say, write_out, write_text
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError, naming
-from pgdyno.features.gates.conditions import GateOutcome, parse_condition
-from pgdyno.features.gates.options import EXIT_STATUSES
+from pgdyno.features.gates.conditions import EXIT_STATUSES, GateOutcome, parse_condition
 from pgdyno.features.history.changes import group_files, histories
 from pgdyno.features.history.report import (
     NEWEST_FILES,

@@ -24,6 +24,7 @@ from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_report
 from pgdyno.features.gates.conditions import (
+    EXIT_STATUSES,
     Gate,
     GateCondition,
     GateOutcome,
@@ -33,7 +34,6 @@ from pgdyno.features.gates.conditions import (
     gate,
     parse_condition,
 )
-from pgdyno.features.gates.options import EXIT_STATUSES
 from pgdyno.features.gates.section import outcome, reasons, to_summary
 from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.measure import study_runner
