@@ -5,7 +5,7 @@
 The pages are docs/reference/cli.md, caveats.md, metrics.md and study-file.md, and two tables of
 workload-tpcc.md. The schemas are
 studies/study.schema.json, docs/reference/report-schema.json, and the tables of the results file in
-python/pgdyno/results/schema.sql.
+python/pgdyno/results/generated_schema.sql.
 tests/whole/test_docs.py fails if a page is out of date.
 """
 
@@ -465,8 +465,8 @@ RECORDS_END = "-- End of the tables.\n"
 
 
 def results_schema() -> str:
-    """Return schema.sql with the tables of the records between their marks."""
-    text = (PACKAGE / "results" / "schema.sql").read_text(encoding="utf-8")
+    """Return generated_schema.sql with the tables of the records between their marks."""
+    text = (PACKAGE / "results" / "generated_schema.sql").read_text(encoding="utf-8")
     before, _, rest = text.partition(RECORDS_BEGIN)
     after = rest.partition(RECORDS_END)[2]
     tables = "\n".join(map(definition, (*records.TABLES, *crash_records.TABLES)))
@@ -481,7 +481,7 @@ PAGES = {
     "reference/study-file.md": study_page,
     "reference/report-schema.json": report_schema,
     "../studies/study.schema.json": study_schema,
-    "../python/pgdyno/results/schema.sql": results_schema,
+    "../python/pgdyno/results/generated_schema.sql": results_schema,
 }
 
 

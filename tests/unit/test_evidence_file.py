@@ -626,7 +626,7 @@ def test_the_checksums_kept_row_by_row_are_those_of_the_rows(tmp_path: Path) -> 
 
 
 def test_a_digest_is_as_documented() -> None:
-    """The bytes as documented in docs/reference/results-file.md and schema.sql, made by hand."""
+    """The bytes as documented in docs/reference/results-file.md and generated_schema.sql, made by hand."""
     values = b"integer 1 1" + b"null 0 " + b"real 8 " + struct.pack("<d", 0.5)
     values += b"text 2 \xc3\xa4" + b"blob 1 \0"
     digest = hashlib.blake2b(values, digest_size=8).digest()
@@ -710,7 +710,7 @@ CHANGES = {
 
 
 def test_every_table_has_a_change_that_is_tried() -> None:
-    schema = (Path(results_file.__file__).parent / "schema.sql").read_text()
+    schema = (Path(results_file.__file__).parent / "generated_schema.sql").read_text()
     tables = re.findall(r"^CREATE TABLE (\w+)", schema, re.MULTILINE)
     assert set(CHANGES) == {*tables, "sqlite_schema"}
 

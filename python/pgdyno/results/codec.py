@@ -2,7 +2,7 @@
 
 - Packing of large values in a results file: zlib streams of plain layouts, readable from any language.
 - Tables of records: their columns, ``insert``, ``update`` and ``select``.
-- The definition of a table in SQL, for ``schema.sql``.
+- The definition of a table in SQL, for ``generated_schema.sql``.
 """
 
 from __future__ import annotations
@@ -419,7 +419,7 @@ def _is_json(hint: Any) -> bool:
 
 
 # ----------------------------------------------------------------------
-# The definition of a table in SQL, for ``schema.sql``.
+# The definition of a table in SQL, for ``generated_schema.sql``.
 # ----------------------------------------------------------------------
 
 

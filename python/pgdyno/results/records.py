@@ -258,8 +258,8 @@ def _codec(kind: type[Any]) -> TypeAdapter[Any]:
 # ----------------------------------------------------------------------
 # Records: a class with a ``TABLE`` is a table, and its fields are the columns.
 #
-# The unit is the end of a column's name (``schema.sql``). Times of slices and intervals are seconds since the
-# trial's epoch (the start of the driver's run).
+# The unit is the end of a column's name (``generated_schema.sql``). Times of slices and intervals are seconds
+# since the trial's epoch (the start of the driver's run).
 # ----------------------------------------------------------------------
 
 _OF_CASE = "case_id INTEGER NOT NULL REFERENCES study_case"

@@ -426,7 +426,7 @@ def create(path: Path) -> None:
 
 
 def _schema() -> str:
-    return files(__package__).joinpath("schema.sql").read_text("utf-8")
+    return files(__package__).joinpath("generated_schema.sql").read_text("utf-8")
 
 
 def open_for_reading(path: Path, *, verify: bool = True) -> sqlite3.Connection:
