@@ -63,7 +63,7 @@ See [Arms and servers](arms.md) for the arguments of `compare`.
 | 0 | Completed, whatever the verdict is, unless `--fail-if` is given |
 | 1 | Failed, or a condition of `check` is false |
 | 2 | Invalid command line; standard error has one line with the reason |
-| 3 | A condition of `--fail-if` is met ([Gates](gates.md)); all results were measured and written |
+| 3 | A condition of a [gate](../../python/pgdyno/features/gates/README.md) is met; all results are written |
 | 4 | Inconclusive: a condition of `--fail-if` is neither met nor ruled out, or `bisect` confirmed no commit |
 | 70 | Internal error; one line names it and the file with its traceback |
 | 130, 143, 129 | Stopped by Ctrl-C, SIGTERM, SIGHUP; the results file contains all measurements |

@@ -275,7 +275,7 @@ def test_a_page_has_several_names(page: str, capsys: pytest.CaptureFixture[str])
 
 def test_without_a_page_all_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["docs"]) == 0
-    assert "reference/gates: " in capsys.readouterr().out
+    assert "features/gates: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("page", ["nothing", "noise#nothing", ""])

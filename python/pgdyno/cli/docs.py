@@ -28,7 +28,7 @@ def docs(
 
     \b
       pgdyno docs
-      pgdyno docs reference/gates
+      pgdyno docs features/gates
       pgdyno docs explanation/noise#hidden-aa-blocks
     """
     package = Path(pgdyno.__file__).parent
