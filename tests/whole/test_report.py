@@ -495,8 +495,8 @@ def test_a_file_of_several_cases_matches_the_schema() -> None:
     assert len(found["study"]["cases"]) == 4 and next(iter(found["sentences"]["clients 8"])) == "answer"
 
 
-def test_the_new_paths_of_the_decision_record_exist() -> None:
-    (page,) = (ROOT / "docs" / "adr").glob("*-findings-are-the-json.md")
+def test_the_new_paths_for_those_of_version_2_exist() -> None:
+    page = ROOT / "docs" / "reference" / "json-and-csv.md"
     paths = re.findall(r"^\| `[^|]+` \| `([^|`]+)`", page.read_text("utf-8"), re.MULTILINE)
     assert len(paths) > 30
     assert not [path for path in paths if not exists(path.replace("[]", ".[]").split("."), the_schema())]
