@@ -177,7 +177,7 @@ class DumpFilter:
     is_part: bool = False
     created: set[Relation] = field(default_factory=set)
     emptied: list[str] = field(default_factory=list)
-    """Foreign tables, which are empty local tables now."""
+    """Foreign tables, which are empty local tables now, and tables of jobs."""
     left_out: list[str] = field(default_factory=list)
     """Foreign keys that were left out."""
     last: list[bytes] = field(default_factory=list)
@@ -200,7 +200,9 @@ class DumpFilter:
         text = piece.decode(errors="surrogateescape")
         if _REMOTE.match(text) or ((found := _SET.match(text)) and found[1].lower() in self.unknown):
             return None
-        if (found := _COPY.match(text) or _INSERT.match(text)) and _relation(found[1]) in JOBS:
+        if (found := _COPY.match(text) or _INSERT.match(text)) and (of := _relation(found[1])) in JOBS:
+            if (name := ".".join(of)) not in self.emptied:
+                self.emptied.append(name)
             return None
         if self.is_part and (found := _KEY.match(text)) and _relation(found[3]) not in self.created:
             self.left_out.append(f"{unquoted(found[2])} of {'.'.join(_relation(found[1]))}")

@@ -20,7 +20,7 @@ import psycopg
 from psycopg import sql
 
 from pgdyno.errors import DatasetError, UsageError, in_one_line
-from pgdyno.features.dumps.dump import DISABLE_DBLINK, DumpFacts, DumpFilter, scan
+from pgdyno.features.dumps.dump import DISABLE_DBLINK, JOBS, DumpFacts, DumpFilter, scan
 from pgdyno.features.dumps.origin import OriginFacts, Role, count_rows, differences
 from pgdyno.features.own_data.plan import OwnData
 from pgdyno.features.own_data.source import (
@@ -85,6 +85,10 @@ FOREIGN_TABLES_TO_LOCAL = _SQL.joinpath("foreign_tables_to_local.sql").read_byte
 FOREIGN_TABLES = (
     "SELECT format('%s.%s', nspname, relname) FROM pg_class JOIN pg_namespace AS n ON n.oid = relnamespace"
     " WHERE relkind = 'f' ORDER BY 1"
+)
+TABLES_OF_JOBS = (
+    "SELECT schemaname || '.' || tablename FROM pg_tables"
+    f" WHERE (schemaname, tablename) IN ({', '.join(map(str, sorted(JOBS)))}) ORDER BY 1"
 )
 CALLERS_OF_DBLINK = _SQL.joinpath("callers_of_dblink.sql").read_text()
 HAS_DBLINK = "SELECT extname FROM pg_extension WHERE extname = 'dblink'"
@@ -219,18 +223,24 @@ def disarm(server: Server, connection: Connection) -> list[str]:
 
 def _without_remote_objects(server: Server, databases: list[str]) -> list[str]:
     """Make foreign tables local and empty, and remove foreign servers, jobs, and the effect of dblink."""
-    emptied, callers = [], []
+    emptied, jobs, callers = [], [], []
     for database in databases:
         with server.connect(database) as connection:
             emptied += _column(connection, FOREIGN_TABLES)
+            tables = _column(connection, TABLES_OF_JOBS)
+            jobs += [name for name in tables if value_of(connection, f"SELECT 1 FROM {name} LIMIT 1")]
             connection.execute(FOREIGN_TABLES_TO_LOCAL)
             if _column(connection, HAS_DBLINK):
                 connection.execute(DISABLE_DBLINK)
                 callers += _column(connection, CALLERS_OF_DBLINK)
             for name in SECRETS:
                 connection.execute(f"VACUUM FULL {name}".encode())
-    tables, functions = "foreign tables are empty local tables", "dblink returns no row to its callers"
-    return [f"{text}: {', '.join(of)}" for text, of in ((tables, emptied), (functions, callers)) if of]
+    changes = {
+        "foreign tables are empty local tables": emptied,
+        "tables of jobs are empty": jobs,
+        "dblink returns no row to its callers": callers,
+    }
+    return [f"{text}: {', '.join(of)}" for text, of in changes.items() if of]
 
 
 def database_of(data: OwnData, connection: Connection) -> str:

@@ -89,6 +89,14 @@ def test_nothing_that_reaches_another_server_is_loaded_and_all_else_stays(kind: 
     assert found == (text if expected == "=" else expected)
 
 
+def test_tables_of_jobs_are_named_once_as_empty() -> None:
+    rows = b"COPY cron.job_run_details FROM stdin;\n\\.\n"
+    text = b"INSERT INTO cron.job VALUES (1);\nINSERT INTO cron.job VALUES (2);\n" + rows
+    jobs = DumpFilter()
+    assert b"".join(jobs.changed(text.splitlines(keepends=True))).strip() == b""
+    assert jobs.emptied == ["cron.job", "cron.job_run_details"]
+
+
 def test_event_triggers_are_created_last() -> None:
     text = b"CREATE EVENT TRIGGER e ON x\n EXECUTE FUNCTION f();\nREFRESH MATERIALIZED VIEW m;\n"
     assert filtered(text).split() == text.split()[-4:] + text.split()[:-4]

@@ -295,6 +295,9 @@ CREATE FOREIGN TABLE remote (
     id int OPTIONS (column_name 'id') NOT NULL, options text DEFAULT 'SERVER OPTIONS ('
 )
     SERVER "far away" OPTIONS (table_name 'local');
+CREATE SCHEMA cron;
+CREATE TABLE cron.job (command text);
+INSERT INTO cron.job VALUES ('SELECT 1');
 CREATE TABLE parted (id int) PARTITION BY RANGE (id);
 CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (0) TO (10);
 CREATE FOREIGN TABLE parted_2 PARTITION OF parted FOR VALUES FROM (10) TO (20) SERVER "far away";
@@ -347,7 +350,7 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
         "roles were created without login: boss, clerk, owner_of_rows",
         "superusers among them: boss",
         "empty tables (foreign tables and others) and views that depend on them: "
-        "public.above_remote, public.parted_2, public.remote",
+        "cron.job, public.above_remote, public.parted_2, public.remote",
         "dblink returns no row to its callers: public.linked",
         "rows of materialized views, or of views that depend on them: "
         "public.above_stale (990 instead of 1,000 rows), public.linked (0 instead of 1 rows), "
@@ -359,6 +362,7 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
             "SELECT count(*) FROM of_clerk": 990,
             "SELECT secure_count()": 990,
             "SELECT count(*) FROM parted": 1,
+            "SELECT count(*) FROM cron.job": 0,
             "SELECT count(*) FROM pg_foreign_server": 0,
             "SELECT count(*) FROM pg_user_mapping": 0,
             "SELECT relkind::text FROM pg_class WHERE relname = 'remote'": "r",
@@ -489,12 +493,14 @@ def test_a_backup_has_local_tables_in_place_of_foreign_ones_and_no_dblink(
     data_dir = server_dir / "data"
     assert loaded(data, build, account, data_dir)["changes"] == [
         "foreign tables are empty local tables: public.parted_2, public.remote",
+        "tables of jobs are empty: cron.job",
         "dblink returns no row to its callers: public.linked",
     ]
     with opened(build, account, data_dir, "odd") as connection:
         expected = {
             "SELECT count(*) FROM remote": 0,
             "SELECT count(*) FROM above_remote": 0,
+            "SELECT count(*) FROM cron.job": 0,
             "SELECT count(*) FROM pg_foreign_server": 0,
             "SELECT count(*) FROM pg_user_mapping": 0,
             "SELECT count(*) FROM parted": 1,
