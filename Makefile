@@ -75,6 +75,7 @@ check: setup ## format, lint, types
 
 wheel: .venv/installed ## build the wheel of this platform, engine included, into target/wheel
 	@rm -rf target/wheel
+	@echo "Compiling the engine with link-time optimization: this takes longer than make setup"
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir target/wheel .
 
 wheel-demo: wheel ## install the wheel in a bare environment and run its demo there, with cargo off the PATH

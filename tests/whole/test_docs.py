@@ -256,6 +256,15 @@ def test_the_readme_names_commands_that_exist() -> None:
     assert {"compare"} <= set(re.findall(r"(?:\$ |bin/)pgdyno ([a-z]+)", readme)) <= commands
 
 
+def test_a_recipe_that_compiles_without_output_says_so_first() -> None:
+    recipes = re.findall(r"^\S[^:\n]*:[^=].*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    silent = [text for text in recipes if re.search(r"(cargo build|pip wheel).*--quiet", text)]
+    assert len(silent) == 2
+    for text in silent:
+        before, _, _ = text.partition("--quiet")
+        assert re.search(r'@echo "Compiling the engine.*: this takes ', before)
+
+
 LINKS = sorted({of.link for of in wordings().values() if of.link})
 
 
