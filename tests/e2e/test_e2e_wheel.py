@@ -142,6 +142,14 @@ def test_the_installed_engine_is_a_release_build_of_this_version(bare: Path, tmp
     assert (engine["version"], engine["profile"]) == (__version__, "release")
 
 
+def test_a_script_catches_errors_in_the_sysbench_of_a_wheel(bare: Path, tmp_path: Path) -> None:
+    """Its profile is another one than that of the tests in Rust."""
+    event = "function event() assert(not pcall(sysbench.rand.uniform, 'x', 1)) end"
+    (tmp_path / "caught.lua").write_text(event)
+    command = (bare / "pgdyno-sysbench", "caught.lua", "--events=1", "run")
+    assert "Threads fairness:" in run(*command, **outside(tmp_path))
+
+
 def test_the_engine_of_a_wheel_is_found_outside_the_directory_of_python(bare: Path, tmp_path: Path) -> None:
     # As with `pip install --user`: Python is elsewhere and uses the same packages.
     packages = run(bare / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
