@@ -14,7 +14,9 @@ from pgdyno.server.processes import Server
 from pgdyno.study.schedule import Role
 
 SMALL = (*PGBENCH, "--clients", "2", "--blocks", "1")
-SLICE_S, LONGEST_S = 0.1, 1.0
+SLICE_S, SHORTEST_S, LONGEST_S = 0.1, 0.4, 1.0
+"""Length of a slice, and bounds of the warm-up of the custom script."""
+
 DRIVE = ("--clients", "2", "--rate", "50", "--warmup", "0s", "--window", "3s", "--json", "--quiet")
 """Longer than a pause of the machine."""
 
@@ -56,12 +58,22 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     assert "loading" not in again.err
 
 
-def test_a_custom_script_on_three_arms_gets_the_real_scale_and_a_warm_up_of_equal_length(
+def test_a_custom_script_on_three_arms_gets_the_real_scale_and_one_end_of_its_warm_ups(
     program: Program, server: str, tmp_path: Path
 ) -> None:
     own, evidence = tmp_path / "own.sql", tmp_path / "e.sqlite"
     own.write_text("SELECT 1 / (:scale - 2 + 1);\n")  # fails unless :scale is at least 2
-    options = (*SLICES, "--scale", "2", "-f", own, "--warmup", "0.4s..1s", "--evidence", evidence)
+    options = (
+        *SLICES,
+        "--scale",
+        "2",
+        "-f",
+        own,
+        "--warmup",
+        f"{SHORTEST_S}s..{LONGEST_S}s",
+        "--evidence",
+        evidence,
+    )
     ended = program.succeed("compare", *SMALL, *options, server, server, f"{server},work_mem=8MB")
     assert ":scale was set to the scale of the data, 2" in ended.err
     assert "warm-up 400 ms to 1 s" in ended.err
@@ -83,12 +95,10 @@ def test_a_custom_script_on_three_arms_gets_the_real_scale_and_a_warm_up_of_equa
     assert looks > 0
     assert f"This was so in {3 * by_evidence} of 3 trials" in document["sentences"][""]["method"][0]
     assert {of["warm_ups"]["ended_steady"] for of in found["steady_states"]} == {by_evidence}
-    (whole,) = {
-        sum(s.role is Role.WARM_UP and s.closed_s - s.opened_s > 0.9 * SLICE_S for s in trial.slices)
-        for trial in trials
-    }
-    assert by_evidence or whole == pytest.approx(LONGEST_S / SLICE_S, abs=1)
-    assert whole * SLICE_S * 1.1 >= LONGEST_S / 3
+    # The driver hears of the end in a later slice, so that one arm may have more slices than another.
+    assert all(end.driven_s >= SHORTEST_S for trial in trials if (end := trial.driver.warm_up))
+    warm_ups = [sum(piece.role is Role.WARM_UP for piece in trial.slices) for trial in trials]
+    assert by_evidence or warm_ups == [LONGEST_S / SLICE_S] * 3
     assert [len(trial.measured) for trial in trials] == [4, 4, 4]
 
 
