@@ -40,13 +40,21 @@ def test_options_of_pgbench_with_the_same_meaning_are_accepted(requests: list[Re
     assert [script.name for script in workload.scripts] == ["select-only", "simple-update"]
 
 
-@pytest.mark.parametrize("words", [["-T", "60"], ["-T60"], ["--time", "5m"], ["--time=60"]])
-def test_the_time_of_a_run_names_the_options_of_ours(
-    words: list[str], requests: list[Request], capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        *((words, "--window 60s") for words in ("-T 60", "-T60", "--time 5m", "--time=60")),
+        *((words, "--minutes 5") for words in ("-T 60", "--time=60")),
+        ("--max-tries=3", "--retries"),
+        ("--random-seed 5", "--seed"),
+        *((words, "remove it") for words in ("-i", "-n", "-v", "--no-vacuum", "-P 5", "-P5", "--progress=5")),
+    ],
+)
+def test_options_with_another_meaning_name_ours(
+    words: str, named: str, requests: list[Request], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run_command(["compare", "17", "18", *words]) == 2
-    said = capsys.readouterr().err
-    assert "--window 60s" in said and "--minutes 5" in said and not requests
+    assert run_command(["compare", "17", "18", *words.split()]) == 2
+    assert named in capsys.readouterr().err and not requests
 
 
 def test_options_of_a_script_of_sysbench_are_left_alone() -> None:

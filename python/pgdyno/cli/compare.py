@@ -68,10 +68,16 @@ SCRIPTS = {
 }
 """Options of pgbench that are built-in scripts."""
 
-RUN_TIME = (
-    "{given} is the time of one run of pgbench: use --window 60s for the measurement per arm and block, or "
-    "--minutes 5 for the whole comparison"
-)
+OURS = {
+    "-T, --time": "is the time of one run of pgbench: use --window 60s for the measurement per arm and "
+    "block, or --minutes 5 for the whole comparison",
+    "--max-tries": "counts the first attempt: use --retries, which does not",
+    "--random-seed": "is an option of pgbench: use --seed",
+    "-i, --initialize": "is not needed, because data are loaded once: remove it",
+    "-n, --no-vacuum, -v, --vacuum-all": "is not needed, because blocks restore vacuumed data: remove it",
+    "-P, --progress": "is not needed, because progress is always shown: remove it",
+}
+"""Options of pgbench with another meaning, and what to use in their place."""
 
 
 class CompareCommand(TyperCommand):
@@ -83,14 +89,15 @@ class CompareCommand(TyperCommand):
 
 
 def with_our_spellings(args: Sequence[str]) -> list[str]:
-    """Return the arguments with built-in scripts as ``--builtin``. Raises UsageError for ``-T``."""
+    """Return the arguments with built-in scripts as ``--builtin``. Raises UsageError for those of OURS."""
+    refused = {one: why for spellings, why in OURS.items() for one in spellings.split(", ")}
     own = args.index("--") if "--" in args else len(args)
     found: list[str] = []
     for arg in args[:own]:
         if arg in SCRIPTS:
             found += ["--builtin", SCRIPTS[arg]]
-        elif arg.startswith("-T") or arg.partition("=")[0] == "--time":
-            raise UsageError(RUN_TIME.format(given="--time" if arg.startswith("--") else "-T"))
+        elif why := refused.get(given := arg.partition("=")[0] if arg.startswith("--") else arg[:2]):
+            raise UsageError(f"{given} {why}")
         else:
             found.append(arg)
     return [*found, *args[own:]]
