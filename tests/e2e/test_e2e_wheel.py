@@ -130,6 +130,8 @@ def test_the_wheel_is_for_this_platform_and_contains_every_program(wheel: Path) 
         (["pgdyno-sysbench", "--version"], "sysbench 1.0.20"),
         (["pgdyno", "pgbench", "--version"], "pgdyno"),
         (["pgdyno", "study", "list"], "moppel-2019-pgbench-11-vs-12"),
+        (["pgdyno", "docs", "noise"], "# Noise"),
+        (["pgdyno", "docs", "features/crash"], "# "),
     ],
     ids=" ".join,
 )

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-import threading
+import queue
+import signal
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -14,14 +19,14 @@ from pgdyno.cli.report import read_report
 from pgdyno.features.dips.findings import Event, events_of, find_dips, rates_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import drive_specification, interval_from, run_drive
-from pgdyno.measure.sampler import Sampler, Target, monotonic_of, sample, sample_waits
+from pgdyno.measure.sampler import Sample, Sampler, Target, monotonic_of, sample, sample_waits
 from pgdyno.report.answer import Report
 from pgdyno.results.reader import concatenated
 from pgdyno.results.records import Executed, Interval, SampleSeries, StudyEnd
 from pgdyno.server.builds import Build
 from pgdyno.server.engine import Event as Said
-from pgdyno.server.processes import Server
-from pgdyno.study.plan import Driving
+from pgdyno.server.processes import Connection, Server
+from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
@@ -90,18 +95,16 @@ def test_kernel_times_and_wait_samples_are_those_of_the_arms_own_slices(slept: R
     assert any(sleeping[1]) and max(sleeping[1]) <= CLIENTS
 
 
-INTERVAL_S = 0.15
-INTERVALS = 200
-PLANTED = {16: "", **dict.fromkeys((50, 83, 116, 150, 183), "CHECKPOINT; ")}
-"""Interval of the locks, and the statement while the lock is held.
+INTERVAL_S = 0.25
+RATE_PER_S = 120.0
+POINTS = 24
+"""Number of intervals with transactions before each lock, and after the last one."""
 
-They are frequent enough to exclude chance even if a checkpoint takes long, as on a busy machine.
+PLANTED = ("", *["CHECKPOINT"] * 5)
+"""Statements while each lock is held. Each lock is in a part of the series that counts as a trial: a single
+part has too few points to name a cause.
 """
-HELD_S = 0.5
-PARTS = 6
-"""Parts of the series that count as trials, each with a lock. A single one has too few points to name a
-cause.
-"""
+PATIENCE_S = 60.0
 
 
 @pytest.mark.long
@@ -110,71 +113,139 @@ def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
 ) -> None:
     """On a fast disk a checkpoint alone may not stop any client: here each runs while a lock stops all.
 
-    Long, because it needs half a minute of a machine that does not stall. test_throughput_dips.py has the
-    statistics, and test_probe_server.py the samples of locks and checkpoints.
+    Long, because it takes most of a minute. test_throughput_dips.py has the statistics, and
+    test_probe_server.py the samples of locks and checkpoints.
     """
     with running_server.connect() as connection:
         connection.execute("create database planted")
     with running_server.connect("planted") as connection:
         connection.execute("create table pgbench_accounts as select 1 as aid, 0 as abalance")
-        connection.execute(
-            "checkpoint"
-        )  # completes the server's own checkpoint, and delays the next one by minutes
-    seen, series = driven(running_server, "planted")
+        # Completes the server's own checkpoint, and delays the next one by minutes.
+        connection.execute("checkpoint")
+    seen, series, cuts = driven(running_server, "planted")
+    events = events_of(series, {}, CLIENTS)
     roles, from_s, to_s, n = zip(
-        *((one.role, one.from_s, one.to_s, sum(c.executed for c in one.kinds.values())) for one in seen),
-        strict=True,
+        *((one.role, one.from_s, one.to_s, executed_in(one)) for one in seen), strict=True
     )
     measured = [role is Role.MEASURE for role in roles]
-    events = events_of(series, {}, CLIENTS)
-    parts = zip(*(np.array_split(np.array(one), PARTS) for one in (measured, from_s, to_s, n)), strict=True)
+    parts = zip(*(np.split(np.array(one), cuts) for one in (measured, from_s, to_s, n)), strict=True)
     rates = {block: rates_of(Executed(*part)) for block, part in enumerate(parts)}
     trials = [ok_trial(trial=block) for block in rates]
     found = find_dips(trials, rates, dict.fromkeys(rates, events))[0]
-    causes = {one.event for one in found.coincidences if one.is_cause}
-    assert {Event.LOCKS, Event.CHECKPOINT} <= causes, found
-    assert len(found.of(Event.LOCKS)) >= len(PLANTED)
-    assert len(found.of(Event.CHECKPOINT)) >= len(PLANTED) - 1
-    lone = min(found.of(Event.LOCKS), key=lambda dip: dip.from_s)
+    dips_of = {event: dips for event, _, dips in found.groups}
+    assert len(dips_of[Event.LOCKS]) >= len(PLANTED)
+    assert len(dips_of[Event.CHECKPOINT]) >= len(PLANTED) - 1
+    lone = min(dips_of[Event.LOCKS], key=lambda dip: dip.from_s)
     assert Event.CHECKPOINT not in lone.causes
 
 
-def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, SampleSeries]]:
-    """Events of the driver during the causes, and the samples."""
-    seen: list[Interval] = []
-    planted: list[threading.Thread] = []
-    samplers: list[Sampler] = []
+def executed_in(interval: Interval) -> int:
+    return sum(counts.executed for counts in interval.kinds.values())
 
-    def plant(also: str) -> None:
-        with server.connect(database) as connection:
-            connection.execute(
-                f"BEGIN; LOCK TABLE pgbench_accounts; {also}SELECT pg_sleep({HELD_S}); COMMIT".encode()
-            )
+
+@dataclass
+class Planter:
+    """Holds each lock until an interval and the samples of it show that it stops the clients.
+
+    So a lock is seen however long a process is stopped, and lasts no longer than necessary.
+    """
+
+    server: Server
+    database: str
+    zero_s: float = 0.0
+    intervals: queue.SimpleQueue[Interval] = field(default_factory=queue.SimpleQueue)
+    samples: queue.SimpleQueue[tuple[float, Mapping[str, float]]] = field(default_factory=queue.SimpleQueue)
+    waits: queue.SimpleQueue[tuple[float, Mapping[str, float]]] = field(default_factory=queue.SimpleQueue)
+    read: int = 0  # number of intervals
+    cuts: list[int] = field(default_factory=list)  # number of intervals before each part but the first
+
+    def plant(self) -> None:
+        with self.server.connect(self.database) as connection:
+            for number, statement in enumerate(PLANTED):
+                if number:
+                    self.see_transactions()
+                    self.cuts.append(self.read)
+                self.see_transactions()
+                connection.execute("BEGIN; LOCK TABLE pgbench_accounts")
+                self.see_no_transaction()
+                if statement:
+                    before = self.next(self.samples)["num_requested"]
+                    connection.execute(statement.encode())
+                    while self.next(self.samples)["num_requested"] == before:
+                        pass
+                for _ in range(2):
+                    while not any(name.startswith("Lock/") for name in self.next(self.waits)):
+                        pass
+                self.see_no_transaction()
+                connection.execute("COMMIT")
+            self.see_transactions()
+
+    def see_transactions(self) -> None:
+        missing = POINTS // 2
+        while missing:
+            missing -= executed_in(self.next_interval()) > 0
+
+    def see_no_transaction(self) -> None:
+        """Wait for a whole interval from now on without a transaction."""
+        now_s = self.now_s()
+        while (one := self.next_interval()).from_s < now_s or executed_in(one):
+            pass
+
+    def next_interval(self) -> Interval:
+        self.read += 1
+        return self.intervals.get(timeout=PATIENCE_S)
+
+    def next(self, samples: queue.SimpleQueue[tuple[float, Mapping[str, float]]]) -> Mapping[str, float]:
+        """Return the next sample that begins from now on."""
+        now_s = self.now_s()
+        while (found := samples.get(timeout=PATIENCE_S))[0] < now_s:
+            pass
+        return found[1]
+
+    def now_s(self) -> float:
+        return time.monotonic() - self.zero_s
+
+    def told(self, samples: queue.SimpleQueue[tuple[float, Mapping[str, float]]], take: Sample) -> Sample:
+        def taken(connection: Connection) -> Mapping[str, float]:
+            begun_s = self.now_s()
+            samples.put((begun_s, found := take(connection)))
+            return found
+
+        return taken
+
+
+def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, SampleSeries], list[int]]:
+    """Events of the driver during the causes, the samples, and the first intervals of parts but the first."""
+    seen: list[Interval] = []
+    samplers: list[Sampler] = []
+    planter = Planter(server, database)
 
     def on_event(event: Said) -> None:
         if event["event"] == "started":
-            zero_s = monotonic_of(event["epoch_unix_ns"] / 1e9)
-            target = Target(0, lambda: server.connect(database), sample, sample_waits, each_look=True)
-            samplers.append(Sampler([target], dict, zero_s, step_s=INTERVAL_S))
+            planter.zero_s = monotonic_of(event["epoch_unix_ns"] / 1e9)
+            server_sample = planter.told(planter.samples, sample)
+            waits_sample = planter.told(planter.waits, sample_waits)
+            target = Target(0, lambda: server.connect(database), server_sample, waits_sample, each_look=True)
+            samplers.append(Sampler([target], dict, planter.zero_s, step_s=INTERVAL_S))
             samplers[0].start()
         if event["event"] == "interval":
             seen.append(interval_from(event))
-            if len(seen) in PLANTED:
-                planted.append(threading.Thread(target=plant, args=[PLANTED[len(seen)]]))
-                planted[-1].start()
+            planter.intervals.put(seen[-1])
+        if planted.done() and not interruption.requested:
+            signal.raise_signal(signal.SIGINT)
 
-    slices = [PlannedSlice(0, "measure", INTERVALS * INTERVAL_S, 0)]
+    driving = reading().model_copy(update={"rate": Rate(per_s=RATE_PER_S, arrivals="constant")})
+    slices = [PlannedSlice(0, "measure", 600.0, 0)]
     specification = drive_specification(
-        reading(), 1, slices, [("planted", server.conninfo(database))], interval_s=INTERVAL_S
+        driving, 1, slices, [("planted", server.conninfo(database))], interval_s=INTERVAL_S
     )
-    with Interruption() as interruption:
-        run = run_drive(specification, interruption, on_event)
-    for thread in planted:
-        thread.join()
+    with ThreadPoolExecutor(1) as pool, Interruption() as interruption:
+        planted = pool.submit(planter.plant)
+        assert run_drive(specification, interruption, on_event).result is not None
+        planted.result()
     samplers[0].stop()
-    assert run.complete
     chunks: dict[str, list[SampleSeries]] = {}
     for chunk in samplers[0].drain():
         assert not chunk.reason
         chunks.setdefault(chunk.probe, []).append(SampleSeries(chunk.probe, chunk.columns, chunk.points))
-    return seen, {probe: concatenated(probe, of) for probe, of in chunks.items()}
+    return seen, {probe: concatenated(probe, of) for probe, of in chunks.items()}, planter.cuts
