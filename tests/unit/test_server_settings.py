@@ -620,6 +620,7 @@ def test_what_pgdyno_sets_or_reaches_other_systems_is_skipped_with_the_reason(tm
         *("archive_command", "restore_command", "primary_conninfo", "archive_library", "archive_mode"),
         *("archive_cleanup_command", "recovery_end_command", "ssl", "ssl_cert_file", "ssl_key_file"),
         *("synchronous_standby_names", "lc_messages", "stats_temp_directory", "client_encoding"),
+        *("dynamic_library_path", "extension_control_path"),
     )
     files = read(tmp_path, "\n".join(f"{name} = 'x'" for name in names) + "\nwork_mem = 4MB")
     found = request(["x.conf"], {}, of_files(), files=files)

@@ -454,9 +454,8 @@ _NOT_FROM_FILES: Mapping[str, str] = {
     "standby_slot_names": _WAITS,
     **dict.fromkeys(("client_encoding", "application_name"), _CLIENT),
     **dict.fromkeys(("lc_messages", "lc_monetary", "lc_numeric", "lc_time"), _PLACES),
-    **dict.fromkeys(
-        ("stats_temp_directory", "temp_tablespaces", "default_tablespace", "dynamic_library_path"), _PLACES
-    ),
+    **dict.fromkeys(("stats_temp_directory", "temp_tablespaces", "default_tablespace"), _PLACES),
+    **dict.fromkeys(("dynamic_library_path", "extension_control_path"), _PLACES),
 }
 """Settings that an arm has from the command line only, with the reason. A settings file was made for another
 machine, whose archive, standbys and directories a measurement must not reach."""
