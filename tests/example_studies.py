@@ -110,6 +110,7 @@ MISTAKES = {
     "parameter's value": ('protocol = "prepared"', 'protocol = "prepare"'),
     "parameter of the other": ('kind = "pgbench"\nprotocol = "prepared"', 'kind = "tpcc"'),
     "level": ("clients = [1, 8, 20]", "clients = [\n  1,\n  0,\n  20]"),
+    "a cluster without load generators": ("[drive]", '[fleet]\naddress = "10.0.0.1:6379"\n[drive]'),
     "arrivals without a rate": ("[drive]", '[drive]\narrivals = "constant"'),
     "level's value": ("clients = [1, 8, 20]", "clients = [1,\n 8,\n 9000]"),
     "level's type": ("scale = [1, 2]", 'scale = [1, "2"]'),

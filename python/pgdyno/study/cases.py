@@ -200,8 +200,12 @@ def _case(file: StudyFile, case: Levels, arms: list[Levels], cases: int) -> Case
 
 
 def _drivers(file: StudyFile) -> dict[str, Any] | None:
-    """Return the load generators on other nodes."""
+    """Return the load generators on other nodes. Raises StudyFileError."""
     fleet = file.fleet
+    try:
+        fleet.require_drivers()
+    except UsageError as error:
+        raise StudyFileError((), file.as_keys(str(error))) from None
     if fleet.drivers is None:
         return None
     names = () if isinstance(fleet.drivers, int) else fleet.drivers

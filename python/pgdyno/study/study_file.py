@@ -1,5 +1,9 @@
 """Model of a study file: arms, cases, measurement, tables of features.
 
+- Tables of the source, the load, the measurement, load generators and initdb.
+- Names of keys and options, for messages.
+- Tables of features, and the study file with all of its tables.
+
 docs/reference/study-file.md is generated from the descriptions. ``study/cases.py`` derives the cases, and
 ``study/study_file_reader.py`` parses the text and reports errors with the path of the key.
 """
@@ -279,6 +283,12 @@ class Fleet(StudyTable):
         "with them.",
     )
 
+    def require_drivers(self) -> None:
+        """Raise UsageError for a cluster, or a rule for its nodes, without load generators on it."""
+        if self.drivers is None and (self.address or self.on_node_loss != "stop"):
+            option = "--cluster" if self.address else "--on-node-loss"
+            raise UsageError(f"{option} requires --drivers: add it, or remove {option}")
+
     @property
     def n(self) -> int:
         """Number of load generators, including that of this machine."""
@@ -312,6 +322,7 @@ OTHER_NAMES = {
     "the minimum of --warmup": "--warmup-min",
     "its maximum": "--warmup",
     "--minutes": "--budget",
+    "--cluster": "--address",
     "--blocks": "--repeats",
 }
 """Options whose key has another name, as they are written in messages."""

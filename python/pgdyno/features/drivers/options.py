@@ -42,18 +42,10 @@ class DriverOptions(StudyOptions):
 
     def plan(self, in_file: DriversPlan | None = None) -> DriversPlan | None:
         """Return the drivers of a study, also those of its file; None: this machine. Raises UsageError."""
-        if self.drivers is not None:
-            found = parse_drivers(self.drivers)
-        elif in_file is not None:
-            found = in_file
-        elif (option := self._first()) is not None:
-            raise UsageError(f"{option} requires --drivers: add it, or remove {option}")
-        else:
+        every = {"address": self.cluster, "on_node_loss": self.on_node_loss}
+        given = {key: value for key, value in every.items() if value is not None}
+        found = in_file if self.drivers is None else parse_drivers(self.drivers)
+        if found is None:
+            Fleet.model_validate(given).require_drivers()
             return None
-        given = {"address": self.cluster, "on_node_loss": self.on_node_loss}
-        return found.model_copy(update={key: value for key, value in given.items() if value is not None})
-
-    def _first(self) -> str | None:
-        if self.cluster is not None:
-            return f"--cluster {self.cluster}"
-        return None if self.on_node_loss is None else f"--on-node-loss {self.on_node_loss}"
+        return found.model_copy(update=given)

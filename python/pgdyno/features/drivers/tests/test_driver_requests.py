@@ -46,7 +46,7 @@ def test_drivers_are_a_number_or_names_of_nodes() -> None:
 
 def test_options_of_the_cluster_need_drivers_on_the_command_line_or_in_the_study() -> None:
     assert DriverOptions().plan() is None
-    with pytest.raises(UsageError, match="--on-node-loss continue requires --drivers"):
+    with pytest.raises(UsageError, match="--on-node-loss requires --drivers"):
         DriverOptions(on_node_loss="continue").plan()
     in_file = DriversPlan(n=2, address="a:1")
     assert DriverOptions(on_node_loss="continue").plan(in_file) == DriversPlan(
