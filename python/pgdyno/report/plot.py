@@ -1,4 +1,4 @@
-"""Charts as SVG.
+"""Charts as SVG, made without a chart library: a page needs neither scripts nor a network.
 
 - SVG for the charts: scales, ticks and elements. All text and attributes are escaped here.
 - Charts: axes with ticks and labels, marks, and a legend.

@@ -16,7 +16,8 @@ The interval is Hartung's and Knapp's (Statistics in Medicine 2001; Sidik and Jo
 k − 1 degrees of freedom on the weighted variance of the hosts, because the normal interval is far too narrow
 with few hosts. If the hosts agree better than random draws would, this variance is almost 0 and the interval
 much too narrow. So its factor q is at least 1 (Röver, Knapp and Friede, BMC Med. Res. Methodol. 2015), and
-the interval is never narrower than the fixed-effect one.
+the interval is never narrower than the fixed-effect one. No library of the project has these methods, and
+statsmodels would bring pandas for forty lines.
 
 Two hosts give an interval of 12.7 standard errors on each side.
 """
