@@ -1,6 +1,8 @@
-"""Arms on running servers: each trial uses a copy of a database that pgdyno has loaded.
+"""Running servers: arms on them, and the output of ``pgdyno cache --dsn``.
 
-With ``--into-existing`` the trials use the database of the DSN: nothing is created or restored.
+- Arms on running servers: each trial uses a copy of a database that pgdyno has loaded. With
+  ``--into-existing`` the trials use the database of the DSN: nothing is created or restored.
+- Output of ``pgdyno cache --dsn``: the databases of pgdyno on a running server.
 """
 
 from __future__ import annotations
@@ -10,19 +12,22 @@ import hashlib
 import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
 import psycopg
+from rich.table import Table
+from rich.text import Text
 
 from pgdyno.caveats import Caveat
+from pgdyno.cli.console import out, print_json, say
 from pgdyno.errors import DatasetError, DiskFullError, ServerError, UsageError
-from pgdyno.features.running_server.databases import list_databases, prune_databases
 from pgdyno.features.running_server.remote import (
     INCOMPLETE,
     PRISTINE,
     Description,
+    OwnDatabase,
     Remote,
     TrialCopy,
     connections_max,
@@ -43,8 +48,12 @@ from pgdyno.server.processes import Connection
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.units import format_size
+from pgdyno.units import counted, format_size
 from pgdyno.workloads.workload import workload_of
+
+# ----------------------------------------------------------------------
+# Arms on running servers.
+# ----------------------------------------------------------------------
 
 
 class Code(StrEnum):
@@ -338,6 +347,45 @@ def dataset_database_name(parameters: WorkloadParameters) -> str:
     facts = [dict(parameters.shape()), DATASET_SEED, workload_of(parameters).format]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     return database_name(parameters.kind, parameters.label.partition("-")[0], digest[:12])
+
+
+# ----------------------------------------------------------------------
+# Output of ``pgdyno cache --dsn``: the databases of pgdyno on a running server.
+# ----------------------------------------------------------------------
+
+
+def list_databases(dsn: str, as_json: bool) -> None:
+    """Print the databases. Raises ConnectError."""
+    _print_databases(Remote(Dsn(dsn)).describe_databases(), "", as_json)
+
+
+def prune_databases(dsn: str, dry_run: bool, as_json: bool) -> None:
+    """Drop the unused databases of studies, unless ``dry_run``, and print them. Raises ConnectError,
+    DatasetError.
+    """
+    remote = Remote(Dsn(dsn))
+    databases = remote.describe_databases() if dry_run else remote.prune()
+    free = [of for of in databases if of.is_of_study and not of.in_use]
+    _print_databases(free, " would be dropped" if dry_run else " dropped", as_json)
+
+
+def _print_databases(found: Sequence[OwnDatabase], verb: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"databases": [asdict(of) for of in found]})
+        return
+    size = format_size(sum(of.size_bytes for of in found))
+    say(f"{counted(len(found), 'database')}{verb}, {size}")
+    table = Table("name", "purpose", "size", "", box=None)
+    for of in found:
+        # Text: no markup in names and comments, which others can set.
+        cells = (of.name, of.purpose, format_size(of.size_bytes), _state(of))
+        table.add_row(*map(Text, cells))
+    if found:
+        out.print(table)
+
+
+def _state(of: OwnDatabase) -> str:
+    return "in use" if of.in_use else "" if of.is_of_study else "kept: not of a study"
 
 
 RUNNING_SERVERS = RunningServers(
