@@ -40,7 +40,6 @@ from pgdyno.study.values import SearchStep, capacity, parse_limit
 
 Whole = Annotated[int, Field(ge=0, lt=2**63)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)

@@ -305,7 +305,7 @@ class Study(Driving):
         return self
 
     @model_validator(mode="after")
-    def _running_servers_have_no_history(self) -> Self:
+    def _running_servers_have_no_aging(self) -> Self:
         for index, arm in enumerate(self.arms):
             if arm.is_dsn and self.driving(index).workload.aging():
                 raise ValueError(
