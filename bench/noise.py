@@ -58,12 +58,17 @@ def one_sided_outliers(rng: np.random.Generator, paths: int, blocks: int) -> Flo
     return rng.normal(0, SD, (paths, blocks)) - np.where(hit, rng.exponential(0.1, hit.shape), 0) + 0.01
 
 
-def skewed(skewness: float) -> Noise:
-    """Reflected gamma distribution: one arm often gains a little and rarely loses much."""
+def skewed(skewness: float, sd: float = SD) -> Noise:
+    """Reflected gamma distribution: one arm often gains a little and rarely loses much.
+
+    Without skewness: Gaussian.
+    """
+    if not skewness:
+        return normal(sd)
     shape = (2 / skewness) ** 2
 
     def noise(rng: np.random.Generator, paths: int, blocks: int) -> Floats:
-        return np.asarray((shape - rng.gamma(shape, 1, (paths, blocks))) / np.sqrt(shape) * SD)
+        return np.asarray((shape - rng.gamma(shape, 1, (paths, blocks))) / np.sqrt(shape) * sd)
 
     return noise
 

@@ -30,9 +30,10 @@ from bench.noise import (
     recorded_ratios,
     recorded_studies,
     residuals,
+    skewed,
 )
-from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.statistics.intervals import Method, critical_value, one_sided_critical_value
+from pgdyno.analysis.comparison import SAME_BLOCKS_MIN, Verdict
+from pgdyno.analysis.statistics.intervals import Method, critical_value
 from pgdyno.analysis.statistics.series import skewness
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.study.sizing import CONFIDENCE, MARGIN
@@ -41,8 +42,13 @@ from pgdyno.units import group_digits, signed
 OF_RECORDED = "recorded blocks: slices"
 PATHS = 4000
 BLOCKS = 60
-EFFECTS = (0.0, 0.02, 0.05, 0.10)
+EFFECTS = (0.0, 0.01, 0.02, 0.05, 0.10)
 SPREADS = (0.01, 0.025, 0.04)
+SKEWNESSES = (0.0, 1.0, 1.75, 2.0)
+SPREADS_OF_SKEWED = (0.01, 0.015, 0.025, 0.04)
+BLOCKS_OF_20_MIN = 40
+"""Blocks of half a minute, with the defaults of ``pgdyno compare --minutes 20``."""
+LEAST_BLOCKS = (5, 10, SAME_BLOCKS_MIN, 20)
 SEED = 20261122
 
 
@@ -55,15 +61,20 @@ class StoppedStudies:
 
     stopped: Floats
     verdict: Floats  # +1 faster, −1 slower, 0 same, nan undecided
+    differs: Floats  # whether the interval at the stop excludes 0
     covered: Floats  # whether the interval at the stop contains the true effect
     alarmed: (
         Floats  # whether the interval of any interim analysis, also after the stop, misses the true effect
     )
-    equivalent: Floats  # whether any interim analysis, also after the stop, finds the arms equivalent
 
 
-def apply_stopping_rule(noise: Floats, effect: float, method: Method) -> StoppedStudies:
-    """Apply the stopping rule. ``effect`` is a share of the baseline: 0.05."""
+def apply_stopping_rule(
+    noise: Floats, effect: float, method: Method, least: int = SAME_BLOCKS_MIN
+) -> StoppedStudies:
+    """Apply the stopping rule. ``effect`` is a share of the baseline: 0.05.
+
+    ``least`` is the minimum number of blocks of *same* with the anytime-valid interval.
+    """
     truth, limit = math.log1p(effect), math.log1p(MARGIN)
     d = truth + noise
     n = np.arange(1, d.shape[1] + 1)
@@ -71,20 +82,31 @@ def apply_stopping_rule(noise: Floats, effect: float, method: Method) -> Stopped
     squares = np.cumsum((d - truth) ** 2, axis=1) - n * (mean - truth) ** 2
     error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
     analyses = slice(VERDICT_BLOCKS_MIN - 1, None)
-    reach, inner = (
-        np.array([critical(int(k), CONFIDENCE, method) for k in n[analyses]]) * error[:, analyses]
-        for critical in (critical_value, one_sided_critical_value)
-    )
+    reach = np.array([critical_value(int(k), CONFIDENCE, method) for k in n[analyses]]) * error[:, analyses]
     low, high = mean[:, analyses] - reach, mean[:, analyses] + reach
-    same = np.abs(mean[:, analyses]) + inner <= limit
-    verdict = np.where(same, 0.0, np.where(low > 0, 1.0, np.where(high < 0, -1.0, np.nan)))
+    different = np.where(low > 0, 1.0, np.where(high < 0, -1.0, np.nan))
+    same = np.where((n[analyses] >= least) | (method is Method.STUDENT), 0.0, np.nan)
+    verdict = np.where((-limit <= low) & (high <= limit), same, different)
     decided = ~np.isnan(verdict)
     stop = np.where(decided.any(axis=1), decided.argmax(axis=1), decided.shape[1] - 1)
     at = np.arange(len(d)), stop
     contained = (low <= truth) & (truth <= high)
     return StoppedStudies(
-        stop + float(VERDICT_BLOCKS_MIN), verdict[at], contained[at], ~contained.all(axis=1), same.any(axis=1)
+        stop + float(VERDICT_BLOCKS_MIN),
+        verdict[at],
+        ~np.isnan(different[at]),
+        contained[at],
+        ~contained.all(axis=1),
     )
+
+
+def wrong_same(drawn: Floats, method: Method = Method.ANYTIME, least: int = SAME_BLOCKS_MIN) -> float:
+    """Return the share of studies with an effect of the margin that end in *same*.
+
+    It is the maximum of both directions.
+    """
+    both = (MARGIN, 1 / (1 + MARGIN) - 1)
+    return max(float((apply_stopping_rule(drawn, of, method, least).verdict == 0).mean()) for of in both)
 
 
 @dataclass(frozen=True)
@@ -93,15 +115,14 @@ class ErrorRates:
 
     ``alarms`` and ``student``: studies without an effect in which any interim analysis finds a difference,
     with the interval of the verdict and with Student's. ``coverage`` at the stop: the minimum over the
-    effects. ``equivalent``: studies with an effect of the margin that find the arms equivalent, the maximum
-    of both directions.
+    effects. ``same``: see ``wrong_same``.
     """
 
     name: str
     alarms: float
     student: float
     coverage: float
-    equivalent: float
+    same: float
 
 
 def error_rates(name: str, noise: Noise, paths: int = PATHS) -> ErrorRates:
@@ -110,11 +131,7 @@ def error_rates(name: str, noise: Noise, paths: int = PATHS) -> ErrorRates:
     covered = [float(apply_stopping_rule(drawn, effect, Method.ANYTIME).covered.mean()) for effect in EFFECTS]
     alarmed = {method: apply_stopping_rule(drawn, 0.0, method).alarmed for method in Method}
     alarms, student = (float(alarmed[method].mean()) for method in (Method.ANYTIME, Method.STUDENT))
-    both = (MARGIN, 1 / (1 + MARGIN) - 1)
-    equivalent = max(
-        float(apply_stopping_rule(drawn, effect, Method.ANYTIME).equivalent.mean()) for effect in both
-    )
-    return ErrorRates(name, alarms, student, min(covered), equivalent)
+    return ErrorRates(name, alarms, student, min(covered), wrong_same(drawn))
 
 
 RECORDINGS = 400
@@ -124,7 +141,7 @@ RECORDING_PATHS = 400
 def chance_of(groups: Groups) -> tuple[float, float]:
     """Return how often independent Gaussian noise has error rates at least as high as recorded studies.
 
-    The rates are those of ``ErrorRates.alarms`` and ``equivalent``. Each Gaussian recording has the SD and
+    The rates are those of ``ErrorRates.alarms`` and ``same``. Each Gaussian recording has the SD and
     number of blocks of the recorded studies, and is evaluated in the same way: a few studies give imprecise
     rates.
     """
@@ -134,7 +151,7 @@ def chance_of(groups: Groups) -> tuple[float, float]:
         error_rates("", bootstrap(gaussian_groups(groups, rng)), RECORDING_PATHS) for _ in range(RECORDINGS)
     ]
     alarms = float(np.mean([of.alarms >= observed.alarms for of in rates]))
-    return alarms, float(np.mean([of.equivalent >= observed.equivalent for of in rates]))
+    return alarms, float(np.mean([of.same >= observed.same for of in rates]))
 
 
 def other_metric(share: float, paths: int = PATHS) -> float:
@@ -163,9 +180,29 @@ def lengths(name: str, noise: Noise, paths: int = PATHS) -> list[list[str]]:
         found = apply_stopping_rule(drawn, effect, Method.ANYTIME)
         shares = [float((found.verdict == verdict).mean()) for verdict in (1.0, 0.0, -1.0)]
         shares.append(float(np.isnan(found.verdict).mean()))
+        shares.append(float(((found.verdict == 0) & found.differs).mean()))
         needed = [_blocks(found, share) for share in (0.5, 0.9)]
         rows.append([name, f"{effect:.0%}", *needed, *map(_percent, shares)])
     return rows
+
+
+def same_of_skewed(sd: float, paths: int = PATHS) -> list[str]:
+    """Return the share of wrong *same* by the skewness of blocks with this SD."""
+    drawn = [skewed(of, sd)(np.random.default_rng(SEED), paths, BLOCKS) for of in SKEWNESSES]
+    return [f"{100 * sd:g}%", *(_percent(wrong_same(of)) for of in drawn)]
+
+
+def minimum_of_same(least: int, paths: int = PATHS) -> list[str]:
+    """Return errors and lengths with another minimum number of blocks of *same*."""
+    cells = [str(least)]
+    for skewness_of_blocks in SKEWNESSES:
+        drawn = skewed(skewness_of_blocks, SD)(np.random.default_rng(SEED), paths, BLOCKS)
+        cells.append(_percent(wrong_same(drawn, least=least)))
+    for sd in SPREADS_OF_SKEWED[:-1]:
+        drawn = normal(sd)(np.random.default_rng(SEED), paths, BLOCKS_OF_20_MIN)
+        found = apply_stopping_rule(drawn, 0.0, Method.ANYTIME, least)
+        cells += [_percent(float((found.verdict == 0).mean())), _blocks(found, 0.5)]
+    return cells
 
 
 def _blocks(found: StoppedStudies, share: float) -> str:
@@ -188,7 +225,7 @@ def report(paths: int = PATHS) -> str:
     others = [_percent(other_metric(share, paths)) for share in (0.0, 0.5, 1.0)]
     sections = {
         "Half of the width of a 95% interval, in standard errors": table(
-            ("Blocks", "Anytime-valid", "Student's, one analysis", "Ratio", "One-sided, anytime-valid"),
+            ("Blocks", "Anytime-valid", "Student's, one analysis", "Ratio"),
             [_width(n) for n in (5, 6, 8, 10, 15, 20, 30, 60)],
         ),
         f"Errors of {paths:,} studies, analyzed after every block up to {BLOCKS}": table(
@@ -199,7 +236,23 @@ def report(paths: int = PATHS) -> str:
                 "Coverage at the stop",
                 "False alarms with Student's interval",
             ),
-            [[of.name, *map(_percent, (of.alarms, of.equivalent, of.coverage, of.student))] for of in rates],
+            [[of.name, *map(_percent, (of.alarms, of.same, of.coverage, of.student))] for of in rates],
+        ),
+        "False *same* by skewness of the blocks": table(
+            ("SD of a block", *(f"Skewness {of:g}" for of in SKEWNESSES)),
+            [same_of_skewed(sd, paths) for sd in SPREADS_OF_SKEWED],
+        ),
+        f"Minimum number of blocks of *same*: false *same*, equal arms in {BLOCKS_OF_20_MIN} blocks": table(
+            (
+                "Minimum",
+                *(f"Skewness {of:g}" for of in SKEWNESSES),
+                *(
+                    f"{what}, SD {100 * sd:g}%"
+                    for sd in SPREADS_OF_SKEWED[:-1]
+                    for what in ("Same", "Blocks, median")
+                ),
+            ),
+            [minimum_of_same(least, paths) for least in LEAST_BLOCKS],
         ),
         "Recorded blocks": f"- {_recorded()}",
         "Recordings of Gaussian noise with at least these errors": _chance(),
@@ -226,6 +279,7 @@ def report(paths: int = PATHS) -> str:
                 "Same",
                 "Slower",
                 "Undecided",
+                "Same, and the interval excludes 0",
             ),
             [line for name, noise in of_spreads for line in lengths(name, noise, paths)],
         ),
@@ -294,8 +348,7 @@ def _slope(x: Floats, y: Floats) -> float:
 
 def _width(n: int) -> list[str]:
     ours, student = (critical_value(n, CONFIDENCE, method) for method in (Method.ANYTIME, Method.STUDENT))
-    one_sided = one_sided_critical_value(n, CONFIDENCE, Method.ANYTIME)
-    return [str(n), f"{ours:.2f}", f"{student:.2f}", f"{ours / student:.2f}", f"{one_sided:.2f}"]
+    return [str(n), f"{ours:.2f}", f"{student:.2f}", f"{ours / student:.2f}"]
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -113,9 +113,9 @@ def test_the_forecast_number_of_blocks_has_about_its_nominal_power() -> None:
     rng = np.random.default_rng(5)
     true, sd = math.log(1.03), 0.03
     first = student(list(true + sd * scaled(rng.normal(size=6))), 0.95)
-    needed = blocks_needed(first, 0.02, 0.95)
+    needed = blocks_needed(first, 0.02)
     decided = sum(
-        judge(s, s.equivalence(0.95), 0.02) is not Verdict.UNDECIDED
+        judge(s, 0.02) is not Verdict.UNDECIDED
         for s in (student(list(rng.normal(true, sd, 6 + needed)), 0.95) for _ in range(1000))
     )
     assert decided >= binomial_low(1000, 0.80)
@@ -156,7 +156,7 @@ def test_the_interval_covers_with_heavy_tailed_noise_from_stalls() -> None:
 def test_two_identical_arms_are_rarely_called_faster_or_slower() -> None:
     rng = np.random.default_rng(9)
     summaries = [student(list(d), 0.95) for d in rng.normal(0, 0.05, (STUDIES, 8))]
-    verdicts = [judge(s, s.equivalence(0.95), 0.02) for s in summaries]
+    verdicts = [judge(s, 0.02) for s in summaries]
     alarms = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
     assert alarms <= binomial_high(STUDIES, 0.05)
     assert alarms > 0  # the noise is large enough for occasional errors; otherwise the test is trivial
@@ -169,7 +169,7 @@ def test_of_three_identical_arms_one_is_rarely_called_faster_or_slower() -> None
         arms = [list(rng.normal(0, 0.03, 8) - baseline) for _ in range(3)]
         levels = holm_confidences([student(d, 0.95).p_value for d in arms], 0.95)
         summaries = [student(d, level) for d, level in zip(arms, levels, strict=True)]
-        found = {judge(s, s.equivalence(0.95), 0.001) for s in summaries}
+        found = {judge(s, 0.001) for s in summaries}
         alarms += bool(found & {Verdict.FASTER, Verdict.SLOWER})
     assert 0 < alarms <= binomial_high(studies, 0.05)
 

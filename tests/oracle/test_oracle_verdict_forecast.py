@@ -42,8 +42,8 @@ def test_the_mean_probability_is_the_share_of_simulated_studies_with_a_verdict(m
         d = rng.normal(mean, math.exp(log_sd), n + further)
         early = summarize(list(d[:n]), CONFIDENCE, method)
         late = summarize(list(d), CONFIDENCE, method)
-        predicted.append(verdict_probability(early, MARGIN, CONFIDENCE, further))
-        decided += judge(late, late.equivalence(CONFIDENCE), MARGIN) is not Verdict.UNDECIDED
+        predicted.append(verdict_probability(early, MARGIN, further))
+        decided += judge(late, MARGIN) is not Verdict.UNDECIDED
     low, high = stats.binom.ppf([1e-4, 1 - 1e-4], studies, float(np.mean(predicted))) / studies
     assert low <= decided / studies <= high
     assert 0.2 < np.mean(predicted) < 0.95
@@ -52,16 +52,16 @@ def test_the_mean_probability_is_the_share_of_simulated_studies_with_a_verdict(m
 def test_without_further_blocks_the_probability_is_that_of_the_present_verdict() -> None:
     for d in ([0.05, 0.06, 0.05, 0.07, 0.06], [0.05, -0.06, 0.05, -0.07, 0.06]):
         summary = summarize(d, CONFIDENCE, Method.ANYTIME)
-        decision = decide(summary, Better.MORE, MARGIN, CONFIDENCE)
+        decision = decide(summary, Better.MORE, MARGIN)
         expected = float(decision.verdict is not Verdict.UNDECIDED)
-        assert verdict_probability(summary, MARGIN, CONFIDENCE, 0) == expected
+        assert verdict_probability(summary, MARGIN, 0) == expected
 
 
 def noisy(mean: float, sd: float, n: int = 8) -> tuple[LogRatioSummary, Decision]:
     values = np.random.default_rng(1).normal(0, 1, n)
     d = mean + sd * (values - values.mean()) / values.std(ddof=1)
     summary = summarize(list(d), CONFIDENCE, Method.ANYTIME)
-    return summary, decide(summary, Better.MORE, MARGIN, CONFIDENCE)
+    return summary, decide(summary, Better.MORE, MARGIN)
 
 
 @pytest.mark.parametrize(

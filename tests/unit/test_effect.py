@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_forms import plain
 
-from pgdyno.analysis.comparison import Verdict, blocks_needed, decide, judge
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, own_level, percent_of, student
+from pgdyno.analysis.comparison import SAME_BLOCKS_MIN, Verdict, blocks_needed, decide, judge
+from pgdyno.analysis.statistics.intervals import (
+    LogRatioSummary,
+    Method,
+    own_level,
+    percent_of,
+    student,
+    with_error,
+)
 from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge, quantile_ns
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import Pairs
@@ -52,16 +59,14 @@ def test_swapping_the_arms_mirrors_effect_and_verdict(pairs: list[tuple[float, f
     assert (there.mean, there.low, there.high) == pytest.approx(
         (-here.mean, -here.high, -here.low), abs=1e-12
     )
-    assert (
-        decide(there, Better.MORE, 0.02, 0.95).verdict
-        is MIRRORED[decide(here, Better.MORE, 0.02, 0.95).verdict]
-    )
+    assert decide(there, Better.MORE, 0.02).verdict is MIRRORED[decide(here, Better.MORE, 0.02).verdict]
 
 
 @given(rates)
 def test_the_ratio_of_the_arms_levels_is_the_effect(pairs: list[tuple[float, float]]) -> None:
     a, b = (
-        own_level({i: pair[arm] for i, pair in enumerate(pairs)}, "NOPM", Better.MORE, 0.95) for arm in (0, 1)
+        own_level({i: pair[arm] for i, pair in enumerate(pairs)}, "NOPM", Better.MORE, 0.95, Method.STUDENT)
+        for arm in (0, 1)
     )
     effect = student(log_ratios(pairs), 0.95)
     assert 100 * (b.value / a.value - 1) == pytest.approx(percent_of(effect.mean), rel=1e-6, abs=1e-6)
@@ -91,11 +96,48 @@ def test_the_verdict_follows_from_interval_and_margin(
 ) -> None:
     low, high = math.log1p(low_percent / 100), math.log1p(high_percent / 100)
     of = LogRatioSummary((low + high) / 2, blocks, None, low, high, 0.95, None)
-    assert judge(of, of, 0.02) is verdict
+    assert judge(of, 0.02) is verdict
+
+
+@pytest.mark.parametrize(
+    ("ends", "better", "expected"),
+    [
+        ((-0.015, -0.005), Better.MORE, (Verdict.SAME, Verdict.SLOWER)),
+        ((-0.015, -0.005), Better.LESS, (Verdict.SAME, Verdict.FASTER)),
+        ((-0.015, 0.005), Better.MORE, (Verdict.SAME, None)),
+        ((-0.030, -0.005), Better.MORE, (Verdict.SLOWER, Verdict.SLOWER)),
+        ((-0.030, 0.005), Better.MORE, (Verdict.UNDECIDED, None)),
+    ],
+)
+def test_a_difference_is_reported_also_within_the_margin(
+    ends: tuple[float, float], better: Better, expected: tuple[Verdict, Verdict | None]
+) -> None:
+    decision = decide(LogRatioSummary(sum(ends) / 2, 12, 0.01, *ends, 0.95, None), better, 0.02)
+    assert (decision.verdict, decision.difference) == expected
+    # The noise floor takes a difference back, and leaves equivalence.
+    below = decision.without_difference()
+    assert below.difference is None
+    assert below.verdict is (Verdict.SAME if expected[0] is Verdict.SAME else Verdict.UNDECIDED)
+
+
+@pytest.mark.parametrize(
+    ("method", "blocks", "verdict"),
+    [
+        (Method.STUDENT, VERDICT_BLOCKS_MIN, Verdict.SAME),
+        (Method.ANYTIME, SAME_BLOCKS_MIN - 1, Verdict.UNDECIDED),
+        (Method.ANYTIME, SAME_BLOCKS_MIN, Verdict.SAME),
+    ],
+)
+def test_a_study_with_interim_analyses_needs_more_blocks_for_the_same_than_for_a_difference(
+    method: Method, blocks: int, verdict: Verdict
+) -> None:
+    decision = decide(with_error(0.0, 1e-5, blocks, 0.95, method), Better.MORE, 0.02)
+    assert decision.verdict is verdict
+    assert decision.blocks_needed == (None if verdict is Verdict.SAME else SAME_BLOCKS_MIN - blocks)
 
 
 def test_without_an_interval_nothing_is_decided() -> None:
-    decision = decide(student([0.5], 0.95), Better.MORE, 0.02, 0.95)
+    decision = decide(student([0.5], 0.95), Better.MORE, 0.02)
     assert (decision.verdict, decision.detectable_percent) == (Verdict.UNDECIDED, None)
     assert decision.blocks_needed == VERDICT_BLOCKS_MIN - 1
 
@@ -104,7 +146,7 @@ def test_without_an_interval_nothing_is_decided() -> None:
 def test_an_undecided_comparison_needs_at_least_one_block_more_and_a_decided_one_none(
     d: list[float], margin: float
 ) -> None:
-    decision = decide(student(d, 0.95), Better.MORE, margin, 0.95)
+    decision = decide(student(d, 0.95), Better.MORE, margin)
     if decision.verdict is Verdict.UNDECIDED:
         assert decision.blocks_needed is not None and decision.blocks_needed >= max(
             1, VERDICT_BLOCKS_MIN - len(d)
@@ -116,7 +158,7 @@ def test_an_undecided_comparison_needs_at_least_one_block_more_and_a_decided_one
 def test_more_noise_needs_more_blocks() -> None:
     pattern = np.array([-1.0, 1.0, -1.0, 1.0, -1.0, 1.0])
     needed = [
-        blocks_needed(student(list(0.01 + sd * pattern), 0.95), 0.02, 0.95) for sd in (0.01, 0.02, 0.04, 0.08)
+        blocks_needed(student(list(0.01 + sd * pattern), 0.95), 0.02) for sd in (0.01, 0.02, 0.04, 0.08)
     ]
     assert needed == sorted(needed) and needed[0] < needed[-1]
 
@@ -124,7 +166,7 @@ def test_more_noise_needs_more_blocks() -> None:
 def test_equal_blocks_leave_no_uncertainty() -> None:
     found = student([0.1] * 6, 0.95)
     assert (found.low, found.high, found.p_value) == pytest.approx((0.1, 0.1, 0.0))
-    assert decide(found, Better.MORE, 0.02, 0.95).verdict is Verdict.FASTER
+    assert decide(found, Better.MORE, 0.02).verdict is Verdict.FASTER
 
 
 histograms = st.lists(

@@ -14,7 +14,7 @@ from synthetic_study import Synthetic, study_of
 from ok_trial import ok_trial
 from pgdyno.analysis.comparison import Comparison, Verdict, judge
 from pgdyno.analysis.queries import CALLS_OF_CHANGE_MIN, QueryChanges, QueryTime, query_changes
-from pgdyno.analysis.statistics.intervals import Method, anytime
+from pgdyno.analysis.statistics.intervals import Method, summarize
 from pgdyno.study.plan import Study
 
 DIFFERENT = {Verdict.SLOWER, Verdict.FASTER}
@@ -65,8 +65,8 @@ def has_false_alarm(of: QueryChanges, true: Sequence[str] = ()) -> bool:
 def blocks_until_verdict(log_ratios: np.ndarray) -> int:
     """Return the block at which a study stops whose throughput follows all queries."""
     for n in range(5, len(log_ratios)):
-        summary = anytime(list(-log_ratios[:n].mean(axis=1)), 0.95)
-        if judge(summary, summary.equivalence(0.95), 0.02) is not Verdict.UNDECIDED:
+        summary = summarize(list(-log_ratios[:n].mean(axis=1)), 0.95, Method.ANYTIME)
+        if judge(summary, 0.02) is not Verdict.UNDECIDED:
             return n
     return len(log_ratios)
 

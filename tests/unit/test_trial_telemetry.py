@@ -300,14 +300,14 @@ def test_a_metric_of_telemetry_is_compared_like_any_other() -> None:
 
 
 def test_a_level_is_a_geometric_mean_if_all_values_are_positive() -> None:
-    found = level("wal.bytes_per_tx", {0: 100.0, 1: 400.0}, 0.95)
+    found = level("wal.bytes_per_tx", {0: 100.0, 1: 400.0}, 0.95, Method.STUDENT)
     assert found is not None and found.value == pytest.approx(200)
-    found = level("checkpoints.timed", {0: 0.0, 1: 3.0}, 0.95)
+    found = level("checkpoints.timed", {0: 0.0, 1: 3.0}, 0.95, Method.STUDENT)
     assert found is not None and found.value == pytest.approx(1.5)
     assert found.low is not None and found.unit == "checkpoints"
-    found = level("relation.growth:accounts", {0: -2.0}, 0.95)
+    found = level("relation.growth:accounts", {0: -2.0}, 0.95, Method.STUDENT)
     assert found is not None and (found.value, found.low) == (-2.0, None)
-    assert level("wal.bytes", {}, 0.95) is None
+    assert level("wal.bytes", {}, 0.95, Method.STUDENT) is None
 
 
 def test_a_value_that_is_zero_in_some_block_is_a_level_and_never_a_ratio() -> None:
@@ -319,7 +319,7 @@ def test_a_value_that_is_zero_in_some_block_is_a_level_and_never_a_ratio() -> No
     }
     trials = [trial(1, 0, 0), trial(2, 0, 1), trial(3, 1, 0), trial(4, 1, 1)]
     assert list(effects_of(trials, telemetry)) == ["wal.bytes"]
-    found = telemetry_levels(trials[::2], telemetry, 0.95)
+    found = telemetry_levels(trials[::2], telemetry, 0.95, Method.STUDENT)
     assert found["checkpoints.timed"].value == 1.0 and found["checkpoints.timed"].n == 2
     assert found["wal.bytes"].value == pytest.approx(8)
 
@@ -333,7 +333,7 @@ def test_a_wait_that_was_not_seen_in_a_trial_has_a_share_of_zero_there() -> None
         3: TrialTelemetry({"wal.bytes": 1.0}, [], [], {}),  # its waits could not be sampled
     }
     trials = [trial(number, number) for number in telemetry]
-    found = telemetry_levels(trials, telemetry, 0.95)
+    found = telemetry_levels(trials, telemetry, 0.95, Method.STUDENT)
     assert found["wait.share:Lock"].value == 20 and found["wait.share:Lock"].n == 2
     both = [trial(1, 0, 0), trial(2, 0, 1)]
     whole = {number: replace(telemetry[number], values=of) for number, of in filled(telemetry).items()}

@@ -210,6 +210,7 @@ HEADLINES = {
     "faster": Synthetic(effects=(1, 1.1)),
     "slower": Synthetic(effects=(1, 0.9)),
     "equivalent": Synthetic(effects=(1, 1), noise=0.004),
+    "slower within the margin": Synthetic(effects=(1, 0.993), noise=0.001, blocks=30, seed=4),
     "undecided": Synthetic(effects=(1, 1), noise=0.08, seed=2),
     "undecided, more instructions": Synthetic(
         effects=(1, 1), noise=0.08, seed=2, instructions=(500_000, 501_500)
@@ -219,10 +220,12 @@ HEADLINES = {
     "no block": Synthetic(blocks=0),
     "a stalled arm": Synthetic(stalled=[(2, 1)]),
     "fixed rate": Synthetic(effects=(1.0, 1.25), fixed_rate_per_s=500.0),
+    "fixed rate, faster within the margin": Synthetic(effects=(1, 1.01), noise=0.001, fixed_rate_per_s=500.0),
     "skipped arrivals": OVERLOAD,
     "higher capacity": Synthetic(effects=(1, 1.3), capacity=LIMIT, blocks=8),
     "lower capacity": Synthetic(effects=(1, 0.7), capacity=LIMIT, blocks=8),
     "equivalent capacity": Synthetic(effects=(1, 1), noise=0.001, capacity=LIMIT, blocks=8),
+    "lower capacity within the margin": Synthetic(effects=(1, 0.99), noise=0.001, capacity=LIMIT, blocks=8),
     "undecided capacity": Synthetic(effects=(1, 1), noise=0.3, capacity=LIMIT, blocks=8),
 }
 

@@ -18,7 +18,7 @@ from synthetic_study import Synthetic, write_with_aa
 from example_studies import make_study
 from pgdyno.analysis.comparison import Verdict, detectable_percent
 from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, Noise, floor_of_average
-from pgdyno.analysis.statistics.intervals import Method, anytime, percent_of
+from pgdyno.analysis.statistics.intervals import Method, percent_of, summarize
 from pgdyno.analysis.study_findings import AVERAGE, StudyFindings, find_study
 from pgdyno.caveats import Code
 from pgdyno.cli.options import Added, RunCall
@@ -147,7 +147,7 @@ def test_the_floor_is_students_t_of_the_aa_blocks_over_the_root_of_the_blocks() 
 
 def test_a_finding_needs_the_interval_of_verdicts_and_exceeds_the_floor() -> None:
     wide = Noise([0.02, -0.02] * 5, [], 0.95, 0.02, method=Method.ANYTIME)
-    summary = anytime([0.02, -0.02] * 8, 0.95)  # of arms, with an SD of 0.02 · √(16/15)
+    summary = summarize([0.02, -0.02] * 8, 0.95, Method.ANYTIME)  # of arms, with an SD of 0.02 · √(16/15)
     alike = detectable_percent(replace(summary, sd=0.02))
     assert alike is not None
     assert percent_of(wide.detectable(16) or 0) == pytest.approx(alike)

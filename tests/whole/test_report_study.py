@@ -17,7 +17,7 @@ from report_forms import FORMS, on_terminal, only, plain, report_of
 from several_hosts import LARGE, findings_of
 from synthetic_study import HOST, Synthetic
 
-from pgdyno.analysis.statistics.intervals import level_of
+from pgdyno.analysis.statistics.intervals import Method, level_of
 from pgdyno.caveats import Caveat, Code, Severity
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.sections import build_hosts
@@ -277,5 +277,5 @@ def test_a_published_table_describes_the_measured_average_and_missing_intervals(
     ],
 )
 def test_a_level_has_three_to_five_digits(blocks: list[float], text: str) -> None:
-    level = level_of(dict(enumerate(blocks)), "tx/s", Better.MORE, 0.95)
+    level = level_of(dict(enumerate(blocks)), "tx/s", Better.MORE, 0.95, Method.STUDENT)
     assert level is not None and level_text(level) == text

@@ -25,7 +25,7 @@ from pgdyno.analysis.finding_fields import ByArm, Hidden, Key, MetricKey, about,
 from pgdyno.analysis.measurement_noise import Noise, noise_caveats, with_noise
 from pgdyno.analysis.queries import CaseTelemetry, QueryChanges, find_query_changes, read_case
 from pgdyno.analysis.statistics import intervals
-from pgdyno.analysis.statistics.intervals import method_of, percent_of
+from pgdyno.analysis.statistics.intervals import Method, method_of, percent_of
 from pgdyno.analysis.steady_state import (
     Drift,
     SteadyState,
@@ -362,7 +362,9 @@ def _of_arm(
         trials_by_status={
             status: n for status in TrialStatus if (n := sum(trial.status is status for trial in mine))
         },
-        levels={metric.key: _level(metric, ok, plan.confidence) for metric in chosen},
+        levels={
+            metric.key: _level(metric, ok, plan.confidence, method_of(plan, trials)) for metric in chosen
+        },
         bounds={metric.key: bound for metric in chosen if (bound := _bound(metric, ok)) is not None},
         counts=_counts(ok),
         latency={**by_kind, ALL_KINDS: merge_latencies(by_kind.values())},
@@ -373,12 +375,12 @@ def _of_arm(
     )
 
 
-def _level(metric: Metric, trials: Sequence[Trial], confidence: float) -> Estimate | None:
+def _level(metric: Metric, trials: Sequence[Trial], confidence: float, method: Method) -> Estimate | None:
     if any(metric.bound(trial) is not None for trial in trials):
         return None
     values = {trial.block: metric.value(trial, trial.measured) for trial in trials}
     known = {block: value for block, value in values.items() if value}
-    return intervals.own_level(known, metric.unit, metric.better, confidence)
+    return intervals.own_level(known, metric.unit, metric.better, confidence, method)
 
 
 def _bound(metric: Metric, trials: Sequence[Trial]) -> float | None:

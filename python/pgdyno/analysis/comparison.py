@@ -27,7 +27,6 @@ from pgdyno.analysis.statistics.intervals import (
     bootstrap_interval,
     critical_value,
     method_of,
-    one_sided_critical_value,
     percent_of,
     proportion,
 )
@@ -54,10 +53,9 @@ from pgdyno.units import Better, Estimate, bracketed, ci_text, counted, share_te
 # The margin δ is a share of the baseline. On the log scale, where the arms are interchangeable, it is ±ln(1 +
 # δ). With δ = 2% the arms are the same if the ratio is within 1 / 1.02 … 1.02.
 #
-# *Faster* and *slower*: the two-sided interval excludes 0. All arms share its level (Holm). *Same*: two
-# one-sided tests reject an effect of −δ or less and one of +δ or more. Each has the full level, so the
-# probability that an arm with a larger effect is called the same is at most the level, for each arm by
-# itself.
+# One interval, that of every table, decides. All arms share its level (Holm). *Same*: it lies within ±δ. So
+# the probability that an arm with a larger effect is called the same is at most half of the level. Otherwise
+# *faster* and *slower*: it excludes 0. An interval can do both.
 # ----------------------------------------------------------------------
 
 POWER = 0.80
@@ -65,6 +63,11 @@ POWER = 0.80
 
 BLOCKS_NEEDED_MAX = 10_000
 """Limit of the search. A study that needs more blocks requires a quieter machine."""
+
+
+SAME_BLOCKS_MIN = 15
+"""Minimum number of blocks of *same* in a study with interim analyses. Fewer blocks of a skewed distribution
+often lack its rare values, and their interval is too narrow (docs/explanation/stopping.md)."""
 
 
 class Verdict(StrEnum):
@@ -81,6 +84,9 @@ class Decision:
     """A verdict with its basis. Percentages are of the baseline."""
 
     verdict: Verdict
+    difference: Annotated[
+        Verdict | None, about("Faster or slower if the interval excludes 0, also if the verdict is same.")
+    ]
     margin: float
     detectable_percent: Annotated[
         float | None, about("Effect that the blocks so far detect with 80% power. Null below 2 blocks.")
@@ -89,42 +95,52 @@ class Decision:
         int | None, about("Number of further blocks until a verdict is likely. Null if decided.")
     ]
 
+    def without_difference(self, blocks_needed: int | None = None) -> Decision:
+        """Return the decision if the difference is below the noise floor: *same* stays."""
+        if self.difference is None:
+            return self
+        if self.verdict is Verdict.SAME:
+            return replace(self, difference=None)
+        return replace(self, verdict=Verdict.UNDECIDED, difference=None, blocks_needed=blocks_needed)
 
-def decide(summary: LogRatioSummary, better: Better, margin: float, confidence: float) -> Decision:
-    """Return the decision on a metric. A change in the better direction is ``faster``.
 
-    ``confidence`` is that of the study, without Holm's correction.
-    """
-    verdict = judge(summary, summary.equivalence(confidence), margin, better)
+def decide(summary: LogRatioSummary, better: Better, margin: float) -> Decision:
+    """Return the decision on a metric. A change in the better direction is ``faster``."""
+    verdict = judge(summary, margin, better)
     return Decision(
         verdict=verdict,
+        difference=None if verdict is Verdict.UNDECIDED else difference(summary, better),
         margin=margin,
         detectable_percent=detectable_percent(summary),
-        blocks_needed=blocks_needed(summary, margin, confidence) if verdict is Verdict.UNDECIDED else None,
+        blocks_needed=blocks_needed(summary, margin) if verdict is Verdict.UNDECIDED else None,
     )
 
 
 def judge(
-    summary: LogRatioSummary,
-    equivalence: LogRatioSummary,
-    margin: float,
-    better: Better = Better.MORE,
-    blocks: int | None = None,
+    summary: LogRatioSummary, margin: float, better: Better = Better.MORE, blocks: int | None = None
 ) -> Verdict:
-    """Return the verdict of a two-sided interval and of one for equivalence.
+    """Return the verdict of an interval. Within the margin: same, even if it excludes 0.
 
-    Within the margin: same, even if the two-sided interval excludes 0. ``blocks`` is the number of blocks if
-    ``summary.n`` is that of hosts.
+    ``blocks`` is the number of blocks if ``summary.n`` is that of hosts.
     """
-    if (summary.n if blocks is None else blocks) < VERDICT_BLOCKS_MIN:
+    n = summary.n if blocks is None else blocks
+    if n < VERDICT_BLOCKS_MIN or summary.low is None or summary.high is None:
         return Verdict.UNDECIDED
-    limit = math.log1p(margin)
-    low, high = equivalence.low, equivalence.high
-    if low is not None and high is not None and -limit <= low and high <= limit:
-        return Verdict.SAME
+    if max(-summary.low, summary.high) <= math.log1p(margin):
+        return Verdict.SAME if may_be_same(n, summary.method) else Verdict.UNDECIDED
+    return difference(summary, better) or Verdict.UNDECIDED
+
+
+def difference(summary: LogRatioSummary, better: Better) -> Verdict | None:
+    """Return faster or slower if the interval excludes 0, whatever the margin is; else None."""
     if summary.low is None or summary.high is None or summary.low <= 0 <= summary.high:
-        return Verdict.UNDECIDED
+        return None
     return Verdict.FASTER if (summary.low > 0) == (better is not Better.LESS) else Verdict.SLOWER
+
+
+def may_be_same(n: int, method: Method) -> bool:
+    """Return whether so many blocks are enough for *same*."""
+    return method is Method.STUDENT or n >= SAME_BLOCKS_MIN
 
 
 def detectable_percent(summary: LogRatioSummary) -> float | None:
@@ -138,19 +154,19 @@ def detectable_percent(summary: LogRatioSummary) -> float | None:
     return None if math.isinf(reach) else percent_of(reach)
 
 
-def blocks_needed(summary: LogRatioSummary, margin: float, confidence: float) -> int:
+def blocks_needed(summary: LogRatioSummary, margin: float) -> int:
     """Return the number of further blocks for a decision, if effect and SD are as estimated.
 
-    Either the two-sided interval excludes 0, or that for equivalence fits into the margin.
+    The interval either excludes 0, or fits into the margin.
     """
     least = max(1, VERDICT_BLOCKS_MIN - summary.n)
     if summary.sd is None:
         return least
-    sd, method = summary.sd, summary.method
+    sd, confidence, method = summary.sd, summary.confidence, summary.method
 
     def suffices(n: int) -> bool:
         return (
-            detectable_log_ratio(sd, n, summary.confidence, method) <= abs(summary.mean)
+            detectable_log_ratio(sd, n, confidence, method) <= abs(summary.mean)
             or _same_probability(summary.mean, sd, n, margin, confidence, method) >= POWER
         )
 
@@ -173,8 +189,8 @@ def detectable_log_ratio(sd: float, n: int, confidence: float, method: Method) -
 def _same_probability(
     mean: float, sd: float, n: int, margin: float, confidence: float, method: Method
 ) -> float:
-    """Return the probability that ``n`` ≥ 2 blocks reject both one-sided hypotheses."""
-    t_alpha = one_sided_critical_value(n, confidence, method)
+    """Return the probability that the interval of ``n`` ≥ 2 blocks lies within the margin."""
+    t_alpha = critical_value(n, confidence, method) if may_be_same(n, method) else math.inf
     if sd == 0 or math.isinf(t_alpha):
         return float(abs(mean) < math.log1p(margin) and not math.isinf(t_alpha))
     distances = ((math.log1p(margin) + sign * mean) / sd * math.sqrt(n) for sign in (-1, 1))
@@ -264,9 +280,9 @@ def forecast_verdict(
     further = remaining.blocks
     if decision.blocks_needed is None or summary.sd is None or summary.n < VERDICT_BLOCKS_MIN:
         return None
-    if verdict_probability(summary, study.margin, study.confidence, 0):
+    if verdict_probability(summary, study.margin, 0):
         return None
-    probability = verdict_probability(summary, study.margin, study.confidence, further)
+    probability = verdict_probability(summary, study.margin, further)
     if probability >= POWER:
         return VerdictForecast(probability)
     needed = summary.n + decision.blocks_needed
@@ -294,7 +310,7 @@ def less_noise_of(study: Study, clients: int, cores: int) -> tuple[LessNoise, ..
     return tuple(one for one, is_possible in wanted.items() if is_possible)
 
 
-def verdict_probability(summary: LogRatioSummary, margin: float, confidence: float, further: int) -> float:
+def verdict_probability(summary: LogRatioSummary, margin: float, further: int) -> float:
     """Return the probability of a verdict after ``further`` blocks. The summary must have an SD."""
     assert summary.sd is not None
     n, total = summary.n, summary.n + further
@@ -308,11 +324,10 @@ def verdict_probability(summary: LogRatioSummary, margin: float, confidence: flo
         squares += n * further / total * (later - mean) ** 2
         mean = (n * mean + further * later) / total
     error = np.sqrt(squares / (total - 1) / total)
-    two_sided = critical_value(total, summary.confidence, summary.method)
-    one_sided = one_sided_critical_value(total, confidence, summary.method)
-    differs = np.abs(mean) > two_sided * error
-    is_same = np.abs(mean) + one_sided * error <= math.log1p(margin)
-    return float(np.mean(differs | is_same))
+    reach = critical_value(total, summary.confidence, summary.method) * error
+    is_within = np.abs(mean) + reach <= math.log1p(margin)
+    differs = (np.abs(mean) > reach) & ~is_within
+    return float(np.mean(differs | is_within if may_be_same(total, summary.method) else differs))
 
 
 # ----------------------------------------------------------------------
@@ -352,7 +367,7 @@ class Effect:
         if self.bootstrap is None:
             return None
         low, high = self.bootstrap
-        return self._judged(replace(self.summary, low=low, high=high), margin)
+        return judge(replace(self.summary, low=low, high=high), margin, self.percent.better)
 
     @property
     def is_dispersed(self) -> bool:
@@ -362,11 +377,7 @@ class Effect:
     def is_disputed(self, margin: float) -> bool:
         """Return whether the verdicts by Student's and the bootstrap interval differ."""
         student = intervals.student(list(self.log_ratios.values()), self.summary.confidence)
-        return self.bootstrap_verdict(margin) not in {None, self._judged(student, margin)}
-
-    def _judged(self, summary: LogRatioSummary, margin: float) -> Verdict:
-        """Judge by one interval for difference and equivalence, so that two intervals can be compared."""
-        return judge(summary, summary, margin, self.percent.better)
+        return self.bootstrap_verdict(margin) not in {None, judge(student, margin, self.percent.better)}
 
 
 @dataclass(frozen=True)
@@ -548,12 +559,12 @@ def _comparison(
     stalled = [] if censored else sorted(both_ok - (main.log_ratios.keys() if main else set()))
     decision, is_biased = None, False
     if main and not stalled and not failed:
-        decision = decide(main.summary, primary.better, plan.margin, plan.confidence)
+        decision = decide(main.summary, primary.better, plan.margin)
         if bias is not None and not _holds_at_final_rates(decision, main.summary, bias, primary.better, plan):
             may_trend = True
             is_biased = bias.exceeds(plan.margin)
             if bias.p_value <= ALARM_OF_RISES:
-                decision = replace(decision, verdict=Verdict.UNDECIDED, blocks_needed=1)
+                decision = replace(decision, verdict=Verdict.UNDECIDED, difference=None, blocks_needed=1)
     is_trending = is_trending or is_biased
     return Comparison(
         baseline=baseline,
@@ -602,7 +613,7 @@ def _holds_at_final_rates(
         )
         for shift, error in shifts
     )
-    return any(decide(one, better, plan.margin, plan.confidence).verdict is verdict for one in found)
+    return any(decide(one, better, plan.margin).verdict is verdict for one in found)
 
 
 def _censored(by_block: BlockTrials, arm: int, metric: Metric) -> list[int]:

@@ -160,7 +160,7 @@ class Noise:
         return self._judged(self.summary) if self.summary else Verdict.UNDECIDED
 
     def _judged(self, summary: LogRatioSummary) -> Verdict:
-        return judge(summary, summary.equivalence(self.confidence), self.margin)
+        return judge(summary, self.margin)
 
     @in_json
     def is_false_alarm(self) -> bool:
@@ -229,9 +229,9 @@ class Noise:
         return max(reach, floor + beyond)
 
     def is_over(self, comparison: Comparison) -> bool:
-        """Return whether a faster or slower arm exceeds the noise floor; true for other verdicts."""
-        effect = comparison.primary
-        if effect is None or comparison.verdict not in {Verdict.FASTER, Verdict.SLOWER}:
+        """Return whether a difference exceeds the noise floor; true without a difference."""
+        effect, decision = comparison.primary, comparison.decision
+        if effect is None or decision is None or decision.difference is None:
             return True
         floor = self.floor(effect.summary.n, effect.summary.confidence)
         return floor is None or abs(effect.summary.mean) >= floor
@@ -246,19 +246,19 @@ class Noise:
 
 
 def with_noise(comparison: Comparison, noise: Noise) -> Comparison:
-    """Return the comparison, undecided if its effect is below the noise floor."""
+    """Return the comparison without a difference that is below the noise floor."""
     if noise.is_over(comparison) or comparison.decision is None:
         return comparison
-    needed = noise.blocks_needed(comparison)
-    decision = replace(comparison.decision, verdict=Verdict.UNDECIDED, blocks_needed=needed)
-    return replace(comparison, decision=decision)
+    return replace(
+        comparison, decision=comparison.decision.without_difference(noise.blocks_needed(comparison))
+    )
 
 
 def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[Caveat]:
     """Yield caveats for comparisons as judged before ``with_noise``."""
     for comparison in comparisons:
         effect = comparison.primary
-        if effect is not None and not noise.is_over(comparison):
+        if effect and comparison.verdict is not Verdict.SAME and not noise.is_over(comparison):
             floor = noise.floor(effect.summary.n, effect.summary.confidence)
             assert floor is not None
             names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}

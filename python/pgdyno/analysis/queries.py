@@ -206,7 +206,7 @@ def read_case(
         metrics=metrics,
         levels={
             arm.arm: trial_telemetry.telemetry_levels(
-                [t for t in ok if t.arm == arm.arm], by_trial, confidence, metrics
+                [t for t in ok if t.arm == arm.arm], by_trial, confidence, method, metrics
             )
             for arm in arms
         },
@@ -484,7 +484,7 @@ def query_changes(
     changes: list[list[QueryChange]] = [[] for _ in comparisons]
     for (i, name), summary in zip(compared, summaries, strict=True):
         held_back = comparisons[i].is_held_back or name in failing
-        verdict = judge(summary, summary.equivalence(plan.confidence), plan.margin, Better.LESS)
+        verdict = judge(summary, plan.margin, Better.LESS)
         every = list(compared[i, name].values())
         changes[i].append(
             QueryChange(

@@ -43,7 +43,8 @@ class MetricVerdict:
     is biased, because an arm completed nothing in some blocks, the effect changed within the windows, or the
     latency limit did not hold at the capacity found. ``dispersed``: the block ratios of a tail percentile are
     too dispersed for an interval. ``floor`` is the noise floor as a log ratio, None if unknown, and
-    ``taken_back`` the verdict before it became undecided because it is below the floor.
+    ``taken_back`` the verdict before it became undecided because it is below the floor. ``difference`` is
+    faster or slower if the interval excludes 0, also if the verdict is same.
     """
 
     case: str
@@ -59,6 +60,7 @@ class MetricVerdict:
     dispersed: bool = False
     floor: float | None = None
     taken_back: Verdict | None = None
+    difference: Verdict | None = None
 
     @in_json
     def p_value(self) -> float | None:
@@ -218,6 +220,7 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> MetricV
         dispersed=effect is not None and effect.is_dispersed,
         floor=floor,
         taken_back=taken_back,
+        difference=decision.difference if decision else None,
     )
 
 
@@ -228,7 +231,7 @@ def _decision(plan: Study, effect: Effect | None, *, partial: bool) -> Decision 
     """
     if effect is None or partial:
         return None
-    return decide(effect.summary, effect.percent.better, plan.margin, plan.confidence)
+    return decide(effect.summary, effect.percent.better, plan.margin)
 
 
 def _average(over: OverCases, findings: StudyFindings) -> MetricVerdict:
@@ -237,26 +240,26 @@ def _average(over: OverCases, findings: StudyFindings) -> MetricVerdict:
     whole_of_cases = all(of.primary is not None for of in over.comparisons.values())
     average = over.average if whole_of_cases else None
     plan = findings.first.study.plan
-    decision = None
-    if average and not over.stalled:
-        decision = decide(average.summary, primary.better, plan.margin, plan.confidence)
-    verdict = decision.verdict if decision else Verdict.UNDECIDED
-    taken_back = None
+    decision = taken_back = None
     if len(over.comparisons) == 1:  # the single case has the same value and a noise floor
-        (verdict,) = over.verdicts
-    elif average and verdict in {Verdict.FASTER, Verdict.SLOWER} and over.is_under_floor:
-        verdict, taken_back = Verdict.UNDECIDED, verdict
+        (decision,) = (of.decision for of in over.comparisons.values())
+    elif average and not over.stalled:
+        decision = own = decide(average.summary, primary.better, plan.margin)
+        if over.is_under_floor:
+            decision = own.without_difference()
+            taken_back = own.difference if own.verdict is own.difference else None
     return MetricVerdict(
         case=AVERAGE,
         baseline=over.baseline,
         arm=over.arm,
         metric=primary.key,
         name=primary.name,
-        verdict=verdict,
+        verdict=decision.verdict if decision else Verdict.UNDECIDED,
         percent=average.percent(primary.better) if average else None,
         summary=average.summary if average else None,
         blocks=average.summary.n if average else 0,
         partial=bool(over.stalled),
         floor=over.floor,
         taken_back=taken_back,
+        difference=decision.difference if decision else None,
     )

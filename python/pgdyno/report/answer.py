@@ -232,43 +232,51 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
         reason = _why_held_back(comparison, findings) if comparison.is_held_back else ""
         return Headline(Verdict.UNDECIDED, f"Undecided: {b} vs. {a}", basis, reason)
     estimate, verdict = effect.percent, comparison.verdict
-    claim = _claim(verdict, a, b, estimate, comparison.margin, findings.primary)
-    basis = f"{_interval(verdict, estimate)}, {counted(estimate.n, 'block')}"
+    differs = comparison.decision.difference if comparison.decision else None
+    claim = _claim(verdict, differs, a, b, estimate, comparison.margin, findings.primary)
+    basis = f"{_interval(differs, estimate)}, {counted(estimate.n, 'block')}"
     if effect.key == CAPACITY.key:
         basis = f"{findings.study.plan.capacity}, {basis}"
-    if estimate.better is Better.LESS and verdict in {Verdict.SAME, Verdict.UNDECIDED}:
+    if estimate.better is Better.LESS and not differs:
         basis = f"{findings.primary.name}, {basis}"
-    if verdict in {Verdict.FASTER, Verdict.SLOWER}:
+    if differs:
         basis += f"; equivalence margin {given_percent(comparison.margin)}"
     more = (_more(comparison, findings), _instructions(comparison, findings), _unlike_builds(comparison))
     return Headline(verdict, claim, basis, " ".join(filter(None, more)))
 
 
-def _claim(verdict: Verdict, a: str, b: str, estimate: Estimate, margin: float, metric: Metric) -> str:
+def _claim(
+    verdict: Verdict,
+    differs: Verdict | None,
+    a: str,
+    b: str,
+    estimate: Estimate,
+    margin: float,
+    metric: Metric,
+) -> str:
     is_capacity = metric.key == CAPACITY.key  # that each block has searched for
-    match verdict:
-        case Verdict.FASTER | Verdict.SLOWER:
-            # "4.0% slower" has its sign in the word, so neither the number nor the interval has one.
-            direction = "lower" if estimate.value < 0 else "higher"
-            if is_capacity:
-                return f"The capacity of {b} is {_size(estimate)} {direction} than that of {a}"
-            if estimate.better is not Better.LESS:
-                return f"{b} is {_size(estimate)} {verdict} than {a}"
-            return f"{b} is {verdict} than {a}: its {metric.name} is {_size(estimate)} {direction}"
-        case Verdict.SAME:
-            arms = f"The capacities of {b} and {a}" if is_capacity else f"{b} and {a}"
-            return f"{arms} are equivalent within ±{given_percent(margin)}: {estimate.signed_text}"
-        case _:
-            change = result_tables.change_text(estimate, "%", INTERVAL_BLOCKS_MIN)  # as in the table
-            return f"Undecided: {'capacity of ' if is_capacity else ''}{b} vs. {a} {change}"
+    if differs:
+        within = ", but within the margin" if verdict is Verdict.SAME else ""
+        # "4.0% slower" has its sign in the word, so neither the number nor the interval has one.
+        direction = "lower" if estimate.value < 0 else "higher"
+        if is_capacity:
+            return f"The capacity of {b} is {_size(estimate)} {direction} than that of {a}{within}"
+        if estimate.better is not Better.LESS:
+            return f"{b} is {_size(estimate)} {differs} than {a}{within}"
+        return f"{b} is {differs} than {a}{within}: its {metric.name} is {_size(estimate)} {direction}"
+    if verdict is Verdict.SAME:
+        arms = f"The capacities of {b} and {a}" if is_capacity else f"{b} and {a}"
+        return f"{arms} are equivalent within ±{given_percent(margin)}: {estimate.signed_text}"
+    change = result_tables.change_text(estimate, "%", INTERVAL_BLOCKS_MIN)  # as in the table
+    return f"Undecided: {'capacity of ' if is_capacity else ''}{b} vs. {a} {change}"
 
 
-def _interval(verdict: Verdict, estimate: Estimate) -> str:
+def _interval(differs: Verdict | None, estimate: Estimate) -> str:
     """Return the interval: of a difference without signs, which the claim has in a word."""
     if estimate.low is None or estimate.high is None:
         return "no CI yet"
     interval = estimate.signed_interval_text
-    if verdict in {Verdict.FASTER, Verdict.SLOWER}:
+    if differs:
         near, far = sorted(abs(end) for end in (estimate.low, estimate.high))
         interval = bracketed(*(with_unit(group_digits(end, estimate.decimals), "%") for end in (near, far)))
     return f"{ci_text(estimate.confidence)} {interval}"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.comparison import SAME_BLOCKS_MIN
 from pgdyno.report import conditions
 from pgdyno.report.document import Table
 from pgdyno.report.result_tables import has_anytime_interval, kind_text
@@ -330,10 +331,9 @@ def method_paragraphs(findings: Findings) -> list[str]:
     statistics = (
         "The block is the unit of replication. Each block gives one ratio per arm; the effect is their "
         f"geometric mean. {_interval(findings)} "
-        f"The equivalence margin is {given_percent(plan.margin)}. Arms are equivalent if two one-sided "
-        f"tests at {given_percent(round(1 - plan.confidence, 9))} reject a larger effect. A CI that excludes "
-        "zero means faster or slower. Anything else, or fewer than "
-        f"{VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
+        f"The equivalence margin is {given_percent(plan.margin)}. Arms are equivalent if the CI lies within "
+        f"the margin{_least_blocks(findings)}. Otherwise, a CI that excludes zero means faster or slower. "
+        f"Anything else, or fewer than {VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
         f"about {findings.primary.name}. CIs of other metrics are of the same kind, descriptive and not "
         "corrected for their number."
     )
@@ -378,6 +378,11 @@ def _partitions(plan: Study) -> str:
             f" The {'core' if len(resting) == 1 else 'cores'} {', '.join(map(str, resting))} stayed idle."
         )
     return found
+
+
+def _least_blocks(findings: Findings) -> str:
+    """Return the condition on the number of blocks of *same*."""
+    return f", from {SAME_BLOCKS_MIN} blocks on" if has_anytime_interval(findings) else ""
 
 
 def _interval(findings: Findings) -> str:

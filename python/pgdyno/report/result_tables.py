@@ -147,10 +147,7 @@ def _at_any_time(findings: Findings) -> str:
     if not has_anytime_interval(findings):
         return ""
     why = "has an interim analysis after each block" if plan.stops_on_verdict else "was resumed"
-    return (
-        f" CIs of changes are valid at any stopping time, because the study {why}; those of levels are "
-        "Student's t."
-    )
+    return f" CIs are valid at any stopping time, because the study {why}."
 
 
 def has_anytime_interval(findings: Findings) -> bool:

@@ -222,18 +222,6 @@ def _quantile(ascending: Floats, probability: float) -> float:
 # p(BF_n) is a p-value at any stopping time, and { μ₀ : p(BF_n(t(μ₀))) > α } is the interval: both ends are
 # ``sequential_critical_value`` standard errors from the mean. It does not depend on a budget, so a study may
 # be resumed.
-#
-# The test that the effect is below a limit is one-sided, H₀: μ ≥ μ₀. It mixes over the effects of one sign, a
-# half-normal distribution, and t = √n (μ₀ − m) / s::
-#
-#     LR_n(t) = 2 BF_n(t) F_n(n t √(g / r) / √(ν + t²/r))
-#
-# F_n is Student's distribution with n degrees of freedom, and 2 F_n the skewing factor of the skew-t
-# distribution that t / √r has under this mixture (Azzalini and Capitanio, J. R. Stat. Soc. B 2003). LR_n is a
-# martingale at μ = μ₀ and a supermartingale above, since t has a monotone likelihood ratio. With M the
-# distribution of t under the mixture, p(b) = P(T ≥ t_b) + M(t_b) / b. A one-sided test spends the whole level
-# on one side, so its critical values are smaller. *Same* needs two of these tests. Both err together at most
-# as often as either (Schuirmann, J. Pharmacokinet. Biopharm. 1987).
 # ----------------------------------------------------------------------
 
 PRIOR = 4.0
@@ -274,66 +262,6 @@ def log_bayes_factor(t: float, n: int, prior: float = PRIOR) -> float:
     if math.isinf(x):
         return (n - 1) / 2 * math.log(r)
     return n / 2 * (math.log1p(x) - math.log1p(x / r)) - math.log(r) / 2
-
-
-@lru_cache(maxsize=65536)
-def anytime_one_sided_critical_value(n: int, confidence: float, prior: float = PRIOR) -> float:
-    """Return the standard errors between mean and limit at which the one-sided test rejects.
-
-    Infinite before VERDICT_BLOCKS_MIN, and if the confidence is too high for so few blocks.
-    """
-    if n < VERDICT_BLOCKS_MIN:
-        return math.inf
-    threshold = _one_sided_log_threshold(confidence, prior)
-    if log_likelihood_ratio(math.inf, n, prior) <= threshold:
-        return math.inf
-    return _root(lambda t: log_likelihood_ratio(t, n, prior) >= threshold)
-
-
-def log_likelihood_ratio(t: float, n: int, prior: float = PRIOR) -> float:
-    """Return ln LR_n for an effect on one side of the limit, of the t statistic of n blocks."""
-    r = 1 + n * prior
-    skew = n * math.sqrt(prior)  # its limit
-    if math.isfinite(t):
-        skew *= t / math.sqrt(r * (n - 1) + t * t)
-    return math.log(2) + log_bayes_factor(t, n, prior) + math.log(t_beyond(-skew, n))
-
-
-@lru_cache(maxsize=256)
-def _one_sided_log_threshold(confidence: float, prior: float) -> float:
-    """Return ln b with p(b) = 1 − confidence."""
-    alpha, k = 1 - confidence, VERDICT_BLOCKS_MIN
-    if log_likelihood_ratio(math.inf, k, prior) <= -math.log(alpha):
-        return -math.log(alpha)  # block k alone cannot reach it
-
-    def is_beyond(t: float) -> bool:
-        inside = _below_under_mixture(t, k, prior) * math.exp(-log_likelihood_ratio(t, k, prior))
-        return t_beyond(t, k - 1) + inside <= alpha
-
-    return log_likelihood_ratio(_root(is_beyond), k, prior)
-
-
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(64)
-
-
-def _below_under_mixture(t: float, n: int, prior: float) -> float:
-    """Return M(t): the integral of LR_n times Student's density, by Gauss and Legendre over atan(t / √ν)."""
-    free = n - 1
-    half = (math.atan(t / math.sqrt(free)) + math.pi / 2) / 2
-    angles = half * (NODES + 1) - math.pi / 2
-    ratios = [math.exp(log_likelihood_ratio(x, n, prior)) for x in math.sqrt(free) * np.tan(angles)]
-    density = math.gamma(n / 2) / math.gamma(free / 2) / math.sqrt(math.pi) * np.cos(angles) ** (free - 1)
-    return float(half * np.sum(WEIGHTS * ratios * density))
-
-
-def _root(is_beyond: Callable[[float], bool]) -> float:
-    """Return the least positive number of which ``is_beyond`` is true, to the last bit."""
-    low, high = 0.0, 1.0
-    while not is_beyond(high):
-        low, high = high, 2 * high
-    while low < (middle := (low + high) / 2) < high:
-        low, high = (low, middle) if is_beyond(middle) else (middle, high)
-    return high
 
 
 def _log_chance(log_b: float, prior: float) -> float:
@@ -391,7 +319,7 @@ class Method(StrEnum):
 
 
 def method_of(plan: Study, trials: Sequence[Trial]) -> Method:
-    """Return the method of all intervals of effects: one for every metric, table, gate and format.
+    """Return the method of all intervals of metrics: one for effects, levels, tables, gates and formats.
 
     The block at which a study stops depends on its primary metric, and the other metrics depend on the same
     blocks. A study that ended before its first interim analysis has a single one. The blocks of an arm do not
@@ -425,18 +353,6 @@ class LogRatioSummary:
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return replace(self, mean=-self.mean, low=low, high=high)
 
-    def equivalence(self, confidence: float) -> LogRatioSummary:
-        """Return the same with the interval of two one-sided tests, each at the level α = 1 − ``confidence``.
-
-        It lies within the margin exactly if both tests reject a larger effect. Its confidence is 1 − 2α.
-        """
-        reach = math.inf if self.sd is None else one_sided_critical_value(self.n, confidence, self.method)
-        low = high = None
-        if self.sd is not None and not math.isinf(reach):
-            reach *= self.sd / math.sqrt(self.n)
-            low, high = self.mean - reach, self.mean + reach
-        return replace(self, low=low, high=high, confidence=2 * confidence - 1)
-
     def percent(self, better: Better) -> Estimate:
         """Return (B − A) / A in percent."""
         return Estimate(
@@ -457,17 +373,12 @@ def percent_of(log_ratio: float) -> float:
 
 def student(d: Sequence[float], confidence: float) -> LogRatioSummary:
     """Return the mean of ``d`` with Student's interval. ``d`` must not be empty."""
-    return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.STUDENT)
-
-
-def anytime(d: Sequence[float], confidence: float) -> LogRatioSummary:
-    """Return the mean of ``d`` with the anytime-valid interval. ``d`` must not be empty."""
-    return with_error(float(np.mean(d)), _sd(d), len(d), confidence, Method.ANYTIME)
+    return summarize(d, confidence, Method.STUDENT)
 
 
 def summarize(d: Sequence[float], confidence: float, method: Method) -> LogRatioSummary:
     """Return the mean of ``d`` with the interval of a method. ``d`` must not be empty."""
-    return student(d, confidence) if method is Method.STUDENT else anytime(d, confidence)
+    return with_error(float(np.mean(d)), _sd(d), len(d), confidence, method)
 
 
 def with_error(mean: float, sd: float | None, n: int, confidence: float, method: Method) -> LogRatioSummary:
@@ -489,13 +400,6 @@ def critical_value(n: int, confidence: float, method: Method) -> float:
     if method is Method.ANYTIME:
         return sequential_critical_value(n, confidence)
     return t_quantile((1 + confidence) / 2, n - 1) if n > 1 else math.inf
-
-
-def one_sided_critical_value(n: int, confidence: float, method: Method) -> float:
-    """Return the standard errors at which a one-sided test rejects; infinite if ``n`` blocks are too few."""
-    if method is Method.ANYTIME:
-        return anytime_one_sided_critical_value(n, confidence)
-    return t_quantile(confidence, n - 1) if n > 1 else math.inf
 
 
 def _p_value(t: float, n: int, method: Method) -> float | None:
@@ -562,14 +466,16 @@ def paired(baseline: Trial, arm: Trial) -> tuple[list[Slice], list[Slice]]:
     return baseline.measured[:pairs], arm.measured[:pairs]
 
 
-def own_level(values: Mapping[int, float], unit: str, better: Better, confidence: float) -> Estimate | None:
-    """Return an arm's geometric mean over blocks with Student's interval on the logs; None without a block.
+def own_level(
+    values: Mapping[int, float], unit: str, better: Better, confidence: float, method: Method
+) -> Estimate | None:
+    """Return an arm's geometric mean over blocks with the interval of the logs; None without a block.
 
     If two arms have the same blocks, the ratio of their levels is the effect.
     """
     if not values:
         return None
-    summary = student([float(np.log(value)) for value in values.values()], confidence)
+    summary = summarize([float(np.log(value)) for value in values.values()], confidence, method)
     low, high = summary.low, summary.high
     return Estimate(
         value=float(np.exp(summary.mean)),
@@ -582,12 +488,14 @@ def own_level(values: Mapping[int, float], unit: str, better: Better, confidence
     )
 
 
-def level_of(values: Mapping[int, float], unit: str, better: Better, confidence: float) -> Estimate | None:
+def level_of(
+    values: Mapping[int, float], unit: str, better: Better, confidence: float, method: Method
+) -> Estimate | None:
     """Return the level like ``own_level``, also for values of zero or less (checkpoints, deadlocks, growth).
 
-    These have no logarithm, so the result is the arithmetic mean with Student's interval.
+    These have no logarithm, so the result is the arithmetic mean with its interval.
     """
     if not values or min(values.values()) > 0:
-        return own_level(values, unit, better, confidence)
-    summary = student(list(values.values()), confidence)
+        return own_level(values, unit, better, confidence, method)
+    summary = summarize(list(values.values()), confidence, method)
     return Estimate(summary.mean, unit, summary.n, better, summary.low, summary.high, confidence)

@@ -20,7 +20,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from pgdyno.analysis.statistics.intervals import level_of
+from pgdyno.analysis.statistics.intervals import Method, level_of
 from pgdyno.analysis.telemetry.counters import (
     COUNTERS,
     OTHERS,
@@ -555,6 +555,7 @@ def telemetry_levels(
     trials: Iterable[Trial],
     telemetry: Mapping[int, TrialTelemetry],
     confidence: float,
+    method: Method,
     keys: Collection[str] | None = None,
 ) -> dict[str, Estimate]:
     """Return an arm's levels by key, over its trials with telemetry, also of metrics that cannot be compared.
@@ -567,7 +568,7 @@ def telemetry_levels(
         for key, value in values.get(trial.trial, {}).items():
             if keys is None or key in keys:
                 by_block.setdefault(key, {})[trial.block] = value
-    found = {key: level(key, of, confidence) for key, of in by_block.items()}
+    found = {key: level(key, of, confidence, method) for key, of in by_block.items()}
     return {key: estimate for key, estimate in found.items() if estimate is not None}
 
 
@@ -588,10 +589,10 @@ def _first(
     return sorted(places, key=lambda name: places[name])[:n]
 
 
-def level(key: str, by_block: Mapping[int, float], confidence: float) -> Estimate | None:
+def level(key: str, by_block: Mapping[int, float], confidence: float, method: Method) -> Estimate | None:
     """Return an arm's level of a key over its blocks."""
     of = METRICS[split_key(key)[0]]
-    return level_of(by_block, of.unit, of.better, confidence)
+    return level_of(by_block, of.unit, of.better, confidence, method)
 
 
 def not_in_version(

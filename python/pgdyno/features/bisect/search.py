@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pgdyno.analysis.comparison import Verdict, judge
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, with_error
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.study.plan import Study
 
@@ -158,12 +158,14 @@ def are_ends_decided(summary: LogRatioSummary, margin: float) -> bool:
 
 def are_ends_same(summary: LogRatioSummary, margin: float) -> bool:
     """Return whether the ends are the same within the margin, as in a comparison."""
-    return judge(summary, summary.equivalence(summary.confidence), margin) is Verdict.SAME
+    return judge(summary, margin) is Verdict.SAME
 
 
 def outcome_of(summary: LogRatioSummary, reference: float) -> Outcome:
     """Return whether a commit is like GOOD or like BAD. Both tests have the level 1 − ``confidence``."""
-    along = (summary if reference > 0 else summary.mirrored()).equivalence(summary.confidence)
+    along = summary if reference > 0 else summary.mirrored()
+    # An interval with twice the error has this level at each end.
+    along = with_error(along.mean, along.sd, along.n, 2 * along.confidence - 1, along.method)
     far = abs(reference)
     near = TOLERANCE * far
     if along.method is not Method.ANYTIME or along.low is None or along.high is None:

@@ -147,18 +147,18 @@ def _kept(design: FactorialDesign, context: Levels, limit: LatencyLimit, confide
         below=below,
         rates=rates,
         latency_ms={
-            rate: _level([cell.logs[number] for number in passes], confidence)
+            rate: _level([cell.logs[number] for number in passes], confidence, design.method)
             for rate, cell in zip(rates, cells, strict=True)
         },
-        capacity=None if above or below else own_level(known, UNIT, Better.MORE, confidence),
+        capacity=None if above or below else own_level(known, UNIT, Better.MORE, confidence, design.method),
     )
 
 
-def _level(logs: Sequence[float], confidence: float) -> Estimate | None:
+def _level(logs: Sequence[float], confidence: float, method: Method) -> Estimate | None:
     """Return the latency in ms over the passes."""
     if any(math.isinf(value) for value in logs):
         return Estimate(math.inf, "ms", len(logs), Better.LESS)
-    return own_level({i: math.exp(v) for i, v in enumerate(logs)}, "ms", Better.LESS, confidence)
+    return own_level({i: math.exp(v) for i, v in enumerate(logs)}, "ms", Better.LESS, confidence, method)
 
 
 def _changes(
@@ -175,7 +175,7 @@ def _changes(
             there.append((pair, d))
     summaries = simultaneous([partial(summarize, d, method=method) for _, d in there], confidence)
     return [
-        CapacityChange(*pair, summary.percent(Better.MORE), decide(summary, Better.MORE, margin, confidence))
+        CapacityChange(*pair, summary.percent(Better.MORE), decide(summary, Better.MORE, margin))
         for (pair, _), summary in zip(there, summaries, strict=True)
     ]
 

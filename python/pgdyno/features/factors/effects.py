@@ -258,8 +258,7 @@ class Contrast:
         """Return the verdict. Faster: the metric or the change is larger; same: within the margin."""
         if self.combined is None:
             return Verdict.UNDECIDED
-        summary = self.combined.summary
-        return judge(summary, summary.equivalence(plan.confidence), plan.margin)
+        return judge(self.combined.summary, plan.margin)
 
 
 @dataclass(frozen=True)

@@ -440,14 +440,14 @@ def scalability_of(design: FactorialDesign, confidence: float) -> Scalability | 
     ]
     return Scalability(
         metric=design.metric,
-        curves=[_curve(sweep, design.metric, confidence) for sweep in made.values()],
+        curves=[_curve(sweep, design, confidence) for sweep in made.values()],
         differences=_differences([(made[name], made[of]) for name, of in pairs], confidence, design.method),
         without_curve=without_curve,
     )
 
 
-def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
-    laws, n = Laws.of(sweep), len(sweep.passes)
+def _curve(sweep: Sweep, design: FactorialDesign, confidence: float) -> Curve:
+    metric, laws, n = design.metric, Laws.of(sweep), len(sweep.passes)
     n_max = float(sweep.clients[-1])
     reach = REACH * n_max
 
@@ -467,7 +467,7 @@ def _curve(sweep: Sweep, metric: Metric, confidence: float) -> Curve:
         name=sweep.name,
         levels=sweep.levels,
         passes=sweep.passes,
-        measured=_measured(sweep, metric, confidence),
+        measured=_measured(sweep, metric, confidence, design.method),
         left_out=sweep.left_out,
         law=laws.law,
         fitting=lack_of_fit(sweep.clients, sweep.logs, laws.law),
@@ -504,11 +504,11 @@ def _shares(law: Law, clients: float) -> tuple[Floats, Floats]:
     return PER_CENT * contention / whole, PER_CENT * coherency / whole
 
 
-def _measured(sweep: Sweep, metric: Metric, confidence: float) -> dict[int, Estimate]:
+def _measured(sweep: Sweep, metric: Metric, confidence: float, method: Method) -> dict[int, Estimate]:
     found = {}
     for clients, logs in zip(sweep.clients, sweep.logs.T, strict=True):
         values = dict(zip(sweep.passes, np.exp(logs).tolist(), strict=True))
-        level = own_level(values, metric.unit, metric.better, confidence)
+        level = own_level(values, metric.unit, metric.better, confidence, method)
         assert level is not None
         found[int(clients)] = level
     return found

@@ -17,7 +17,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Annotated
 
-from pgdyno.analysis.comparison import Comparison, Effect, Verdict, judge
+from pgdyno.analysis.comparison import Comparison, Effect, Verdict, difference, judge
 from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
 from pgdyno.analysis.statistics.averages import LogRatios
 from pgdyno.analysis.statistics.intervals import (
@@ -123,8 +123,12 @@ class OverHosts:
             return self.own
         if self.stalled:
             return Verdict.UNDECIDED
-        equivalence = self.pooled.effect.equivalence(plan.confidence)
-        return judge(self.pooled.effect, equivalence, plan.margin, self.better, self.pooled.blocks)
+        return judge(self.pooled.effect, plan.margin, self.better, self.pooled.blocks)
+
+    def differs(self, plan: Study) -> Verdict | None:
+        """Return faster or slower if the interval excludes 0, also if the verdict is same."""
+        verdict = self.verdict(plan)
+        return None if verdict is Verdict.UNDECIDED else difference(self.pooled.effect, self.better)
 
     def metric_verdict(self, plan: Study) -> MetricVerdict:
         """Return the verdict with its interval."""
@@ -139,6 +143,7 @@ class OverHosts:
             summary=self.pooled.effect,
             blocks=self.pooled.blocks,
             partial=bool(self.stalled),
+            difference=self.differs(plan),
         )
 
     def caveats(self) -> list[Caveat]:

@@ -517,20 +517,21 @@ def _headlines(findings: HostsFindings) -> list[Headline]:
 def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
     """Return the headline of one case."""
     plan = findings.first.first.study.plan
-    verdict, percent, hosts = over.verdict(plan), over.percent, over.pooled.hosts
+    verdict, differs, percent = over.verdict(plan), over.differs(plan), over.percent
+    hosts = over.pooled.hosts
     margin = given_percent(plan.margin)
     place = f"Over {len(hosts)} hosts" if len(hosts) > 1 else f"On {hosts[0].host} alone"
-    match verdict:
-        case Verdict.FASTER | Verdict.SLOWER:
-            size = f"{group_digits(abs(percent.value), max(0, percent.decimals))}%"
-            claim = f"{over.arm} is {size} {verdict} than {over.baseline}"
-            if over.better is Better.LESS:
-                direction = "lower" if percent.value < 0 else "higher"
-                claim = f"{over.arm} is {verdict} than {over.baseline}: its {over.name} is {size} {direction}"
-        case Verdict.SAME:
-            claim = f"{over.arm} and {over.baseline} are equivalent within ±{margin}: {_change(percent)}"
-        case _:
-            claim = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
+    if differs:
+        size = f"{group_digits(abs(percent.value), max(0, percent.decimals))}%"
+        than = f"{differs} than {over.baseline}{', but within the margin' if verdict is Verdict.SAME else ''}"
+        claim = f"{over.arm} is {size} {than}"
+        if over.better is Better.LESS:
+            direction = "lower" if percent.value < 0 else "higher"
+            claim = f"{over.arm} is {than}: its {over.name} is {size} {direction}"
+    elif verdict is Verdict.SAME:
+        claim = f"{over.arm} and {over.baseline} are equivalent within ±{margin}: {_change(percent)}"
+    else:
+        claim = f"undecided, {over.arm} vs. {over.baseline} {_change(percent)}"
     place = f"{place}, {over.case}" if over.case else place
     basis = f"{over.name}, {_basis(over, percent)}; equivalence margin {margin}"
     return Headline(verdict, f"{place}: {claim}", basis, variation_sentence(over.pooled))

@@ -326,14 +326,16 @@ def _changed(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
 
 def _valued(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
     """Return the value. Several are averaged in each common block, or without one over their levels."""
-    of, confidence = items[0].case.values[items[0].key], items[0].case.confidence
+    case = items[0].case
+    of, confidence, method = case.values[items[0].key], case.confidence, case.method
     every = [item.blocks(item.arm) for item in items]
     common = sorted(set.intersection(*(set(blocks) for blocks in every)))
     if common:
         means = {block: sum(blocks[block] for blocks in every) / len(every) for block in common}
-        found = level_of(means, of.unit, of.better, confidence)
+        found = level_of(means, of.unit, of.better, confidence, method)
     else:
-        levels = [level for b in every if (level := level_of(b, of.unit, of.better, confidence)) is not None]
+        known = (level_of(blocks, of.unit, of.better, confidence, method) for blocks in every)
+        levels = [level for level in known if level is not None]
         found = Estimate(sum(one.value for one in levels) / len(levels), of.unit, len(levels), of.better)
     return replace(cell, measured=None if found is None else in_unit(found, cell.unit))
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from synthetic_study import Synthetic, study_of, write_study
 
-from pgdyno.analysis.statistics.intervals import anytime
+from pgdyno.analysis.statistics.intervals import Method, summarize
 from pgdyno.errors import BuildError, DiskFullError, Interrupted
 from pgdyno.features.bisect import run as bisect_run
 from pgdyno.features.bisect.command import bisect_json, is_conclusive, sentences
@@ -61,13 +61,13 @@ class Lab:
         ratio = self.rates.get(commit, 1.0) / self.rates.get(baseline, 1.0)
         d = math.log(ratio) + np.random.default_rng(commit).normal(0, 0.02, 200)
         n = 0
-        while not (is_decided := n >= 5 and rule(anytime(list(d[:n]), study.confidence))):
+        while not (is_decided := n >= 5 and rule(summarize(list(d[:n]), study.confidence, Method.ANYTIME))):
             if 30 * (n + 1) > left_s:
                 break
             n += 1
         path.touch()
         is_lost = commit in self.failed
-        summary = anytime(list(d[:n]), study.confidence) if n else None
+        summary = summarize(list(d[:n]), study.confidence, Method.ANYTIME) if n else None
         measured = Measured(
             file=path.name,
             blocks=n,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, anytime, student, with_error
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, student, summarize, with_error
 from pgdyno.features.bisect.search import (
     PRECISION,
     TOLERANCE,
@@ -87,7 +87,7 @@ def share_wrong(truth: float, reference: float, level: float, wrong: Outcome, pa
     count = 0
     for d in truth + rng.normal(0, 0.025, (paths, 60)):
         for n in range(5, 61):
-            outcome = outcome_of(anytime(list(d[:n]), 1 - level), reference)
+            outcome = outcome_of(summarize(list(d[:n]), 1 - level, Method.ANYTIME), reference)
             if outcome is not Outcome.UNDECIDED:
                 count += outcome is wrong
                 break
