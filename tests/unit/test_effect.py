@@ -11,13 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_forms import plain
 
-from pgdyno.analysis.comparison import SAME_BLOCKS_MIN, Verdict, blocks_needed, decide, judge
+from pgdyno.analysis.comparison import SAME_BLOCKS_MIN, Effect, Verdict, blocks_needed, decide, judge
 from pgdyno.analysis.statistics.intervals import (
     LogRatioSummary,
     Method,
     own_level,
     percent_of,
     student,
+    summarize,
     with_error,
 )
 from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge, quantile_ns
@@ -134,6 +135,18 @@ def test_a_study_with_interim_analyses_needs_more_blocks_for_the_same_than_for_a
     decision = decide(with_error(0.0, 1e-5, blocks, 0.95, method), Better.MORE, 0.02)
     assert decision.verdict is verdict
     assert decision.blocks_needed == (None if verdict is Verdict.SAME else SAME_BLOCKS_MIN - blocks)
+
+
+@pytest.mark.parametrize(
+    ("bootstrap", "disputed"), [((-0.002, 0.002), False), ((-0.03, -0.02), True), (None, False)]
+)
+def test_a_bootstrap_disputes_the_verdict_of_a_single_analysis(
+    bootstrap: tuple[float, float] | None, disputed: bool
+) -> None:
+    d = [0.002, -0.002] * 6  # too few blocks for the same after interim analyses
+    summary = summarize(d, 0.95, Method.ANYTIME)
+    effect = Effect("tps", "tps", dict(enumerate(d)), summary, summary.percent(Better.MORE), bootstrap)
+    assert effect.is_disputed(0.02) is disputed
 
 
 def test_without_an_interval_nothing_is_decided() -> None:

@@ -362,13 +362,6 @@ class Effect:
     percent: Annotated[Estimate, about("In percent of the baseline.")]
     bootstrap: Hidden[tuple[float, float] | None]
 
-    def bootstrap_verdict(self, margin: float) -> Verdict | None:
-        """Return the verdict by the bootstrap interval alone."""
-        if self.bootstrap is None:
-            return None
-        low, high = self.bootstrap
-        return judge(replace(self.summary, low=low, high=high), margin, self.percent.better)
-
     @property
     def is_dispersed(self) -> bool:
         """True if the block ratios of a tail percentile are too dispersed for an interval."""
@@ -376,8 +369,12 @@ class Effect:
 
     def is_disputed(self, margin: float) -> bool:
         """Return whether the verdicts by Student's and the bootstrap interval differ."""
+        if self.bootstrap is None:
+            return False
         student = intervals.student(list(self.log_ratios.values()), self.summary.confidence)
-        return self.bootstrap_verdict(margin) not in {None, judge(student, margin, self.percent.better)}
+        low, high = self.bootstrap
+        resampled = replace(student, low=low, high=high)
+        return judge(student, margin) is not judge(resampled, margin)
 
 
 @dataclass(frozen=True)

@@ -345,7 +345,7 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
         found.append(Caveat(Code.TAIL_LATENCY_DISPERSED, {**names, **parameters}))
     effect = comparison.primary
     enough = len(comparison.blocks) >= BLOCKS_TO_DISAGREE_MIN
-    if enough and effect and effect.bootstrap and effect.is_disputed(comparison.margin):
+    if enough and effect and effect.is_disputed(comparison.margin):
         found.append(Caveat(Code.INTERVALS_DISAGREE, names))
     return found
 
