@@ -2,8 +2,8 @@
 
 ``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
 appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects``,
-``bisect``, ``driver-nodes``, ``fleet``, ``network-clients`` and ``warm-ups`` run alone and have their own
-options.
+``bisect``, ``driver-nodes``, ``fleet``, ``network-clients``, ``warm-ups`` and ``why`` run alone and have
+their own options.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from bench import (
     tpcc,
     verdict,
     warm_ups,
+    why,
 )
 from bench.environment import FULL, SMOKE, Environment, Sizes, benchmark_environment
 from bench.figure import Figure, markdown
@@ -79,6 +80,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "fleet": fleet.main,
     "network-clients": network_clients.main,
     "warm-ups": warm_ups.main,
+    "why": why.main,
 }
 """Benchmarks that do not need the shared server and print results in their own format."""
 

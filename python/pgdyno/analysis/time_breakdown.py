@@ -12,10 +12,9 @@ For a fixed load it is the mean latency. Each of two decompositions adds up to i
 
 Differences are B − A in µs by block. Their intervals have the method and confidence of the verdict, with
 Holm's correction over the parts of a decomposition. They add up to the difference of the wholes, because they
-do in every block. In a closed loop, the differences of a block are multiplied by one factor, so that the
-mean of its two wholes is the same in all blocks. As in the ratio of throughputs, variations of the machine's
-speed cancel. A mean latency under a fixed load is not proportional to that speed, and has no such factor.
-Levels are means of the measured times, so that an arm has the same levels in all comparisons.
+do in every block. The differences of a block are multiplied by one factor, so that the whole of its baseline
+is the same in all blocks. As in the ratio of throughputs or latencies, variations of the machine's speed
+cancel. Levels are means of the measured times, so that an arm has the same levels in all comparisons.
 """
 
 from __future__ import annotations
@@ -196,7 +195,7 @@ class TimePart:
     """One part. ``key`` is its name (for a statement, followed by a colon and its text).
 
     ``a_us`` and ``b_us`` are means over blocks, as measured. ``difference`` is B − A, with an interval at the
-    confidence of Holm's test; in a closed loop, blocks are scaled to one speed.
+    confidence of Holm's test; blocks are scaled to one speed.
     """
 
     key: str
@@ -339,14 +338,11 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
 
 
 def _factors(pairs: Pairs) -> dict[int, float]:
-    """Return block → the factor that makes the whole of its baseline equal to the mean of all; 1 for a fixed
-    load.
+    """Return block → the factor that makes the whole of its baseline equal to the mean of all.
 
     The scaled difference of the wholes is then linear in the ratio of the block. With the mean of both arms
     as the unit it would approach a constant for large ratios, and its interval would vanish.
     """
-    if any(one.lag_us is not None for pair in pairs.values() for one in pair):
-        return dict.fromkeys(pairs, 1.0)
     usual = sum(a.whole_us for a, _ in pairs.values()) / len(pairs)
     return {block: usual / a.whole_us for block, (a, _) in pairs.items()}
 

@@ -512,7 +512,7 @@ def _server_clock(why: TimeBreakdown, findings: Findings) -> str:
 
 def _note_on_resources(why: TimeBreakdown, server_clock: str) -> str:
     has_queue = why.by_resource and any(part.key == of.RUNNABLE for part in why.by_resource.parts)
-    said = [_significant(why), *([_QUEUE] if has_queue else []), *([server_clock] if server_clock else [])]
+    said = [_NOTE, *([_QUEUE] if has_queue else []), *([server_clock] if server_clock else [])]
     if why.cpu_is_of_all:
         said.append("CPU time includes all server processes, because that of client backends is unknown.")
     if why.samples:
@@ -531,7 +531,7 @@ def _note_on_resources(why: TimeBreakdown, server_clock: str) -> str:
 
 def _note_on_statements(why: TimeBreakdown) -> str:
     said = [
-        _significant(why),
+        _NOTE,
         "Outside statements: parsing, commit and its WAL, protocol, network, driver.",
     ]
     said += _too_much(why.by_statement)
@@ -543,14 +543,12 @@ def _note_on_statements(why: TimeBreakdown) -> str:
     return " ".join(said)
 
 
-_SIGNIFICANT = "*: significant; the CIs are corrected for all parts (Holm). The parts add up to the whole."
-_SCALED = "Levels are as measured; B − A is scaled to the same speed of the machine in all blocks."
+_NOTE = (
+    "*: significant; the CIs are corrected for all parts (Holm). The parts add up to the whole. "
+    "Levels are as measured; B − A is scaled to the same speed of the machine in all blocks."
+)
 _QUEUE = "Runnable processes queue for a CPU after any wait: a consequence of the other parts, not a cause."
 _TOO_MUCH = "A negative residual means that the measured parts exceed the whole by that amount."
-
-
-def _significant(why: TimeBreakdown) -> str:
-    return _SIGNIFICANT if why.latency else f"{_SIGNIFICANT} {_SCALED}"
 
 
 def _too_much(waterfall: Waterfall | None) -> list[str]:
