@@ -248,6 +248,7 @@ class NamedDataStore:
 
         Raises UsageError, ServerError, DatasetError, Interrupted.
         """
+        sweep(self.directory)
         if data.digest:
             return data  # of a results file
         if is_connection_string(data.source):

@@ -164,8 +164,11 @@ def test_what_a_killed_reading_left_is_removed_by_the_next_command(tmp_path: Pat
         assert [part.exists() for part in left] == [False, True]
     store = NamedDataStore(cache.data, lambda: [])
     (tmp_path / "a.sql").write_text("SELECT 1;")
-    store.add("a", OwnData(source=str(tmp_path / "a.sql")), Selection())
-    assert not left[1].exists()
+    data = OwnData(source=str(tmp_path / "a.sql"))
+    for command in (lambda: store.resolved(data), lambda: store.add("a", data, Selection())):
+        left[1].mkdir(exist_ok=True)
+        command()
+        assert not left[1].exists()
 
 
 NO_SOURCE: Mapping[str, Callable[[Path], object]] = {
