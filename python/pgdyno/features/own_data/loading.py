@@ -29,8 +29,8 @@ from pgdyno.features.own_data.source import (
     client_program,
     examined,
     installed_clients,
-    lines_of_plain_dump,
     own_data_of,
+    unpacked_lines,
     value_of,
 )
 from pgdyno.measure.dataset_loading import DATASET_SEED, DataKind, Maker, load_settings
@@ -485,7 +485,7 @@ class OwnDataMaker:
         archive: it runs no code of it.
         """
         if self.data.form == "plain":
-            yield from lines_of_plain_dump(Path(self.data.path))
+            yield from unpacked_lines(Path(self.data.path))
         if self.data.form != "archive":
             return
         command = [self._program("pg_restore"), "--file=-", *options, self.data.path]

@@ -1,6 +1,6 @@
 """Sources of the user's data: recognition, digest, and facts about their origin.
 
-- Compressed SQL files: gzip, bzip2, xz, zip, and zstd and lz4 by their programs.
+- Compressed files: gzip, bzip2, xz, zip, and zstd and lz4 by their programs.
 - Sources of the user's data: recognition, digest, names in the cache, and the one reading of a database.
 """
 
@@ -53,7 +53,7 @@ from pgdyno.server.processes import Connection, tool_lines
 from pgdyno.study.workload_parameters import WorkloadParameters
 
 # ----------------------------------------------------------------------
-# Compressed SQL files: gzip, bzip2, xz, zip, and zstd and lz4 by their programs.
+# Compressed files: gzip, bzip2, xz, zip, and zstd and lz4 by their programs.
 # ----------------------------------------------------------------------
 
 UNPACK_TIMEOUT_S = 6 * 3600.0
@@ -123,8 +123,8 @@ def _first_bytes(lines: Generator[bytes, None, None], size_bytes: int) -> bytes:
     return bytes(found)
 
 
-def lines_of_plain_dump(path: Path) -> Generator[bytes, None, None]:
-    """Yield the lines of an SQL file, which may be compressed. Raises DatasetError."""
+def unpacked_lines(path: Path) -> Generator[bytes, None, None]:
+    """Yield the lines of a file, which may be compressed. Raises DatasetError."""
     try:
         compression = _compression_of(path)
         with (compression.open if compression else _not_packed)(path) as file:
@@ -132,7 +132,7 @@ def lines_of_plain_dump(path: Path) -> Generator[bytes, None, None]:
     except subprocess.CalledProcessError as error:
         raise DatasetError(f"cannot read {path}: {error.stderr.strip()}") from None
     except (OSError, EOFError, lzma.LZMAError, zlib.error, zipfile.BadZipFile, RuntimeError) as error:
-        raise DatasetError(f"cannot read {path}: {error}") from error
+        raise DatasetError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from error
 
 
 # ----------------------------------------------------------------------
@@ -543,7 +543,7 @@ def form_of(path: Path) -> Form:
         return "archive"
     if compression := _compression_of(path):
         try:
-            head = _first_bytes(lines_of_plain_dump(path), HEAD_BYTES)
+            head = _first_bytes(unpacked_lines(path), HEAD_BYTES)
         except DatasetError as error:
             raise UsageError(f"--data: {error}") from None
         if is_archive(head):
@@ -583,7 +583,7 @@ def _files_named_in(path: Path, *, is_unpacked: bool) -> Iterator[Path]:
     """
     if path.stat().st_size > SCRIPT_BYTES_MAX:
         return
-    lines = lines_of_plain_dump(path)
+    lines = unpacked_lines(path)
     text = _first_bytes(lines, SCRIPT_BYTES_MAX + 1) if is_unpacked else path.read_bytes()
     if len(text) > SCRIPT_BYTES_MAX:
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import itertools
 import json
 import math
 import re
@@ -23,8 +24,9 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from pgdyno.errors import ConnectError, PgdynoError, ServerError, UsageError, in_one_line
+from pgdyno.errors import ConnectError, DatasetError, PgdynoError, ServerError, UsageError, in_one_line
 from pgdyno.features.own_data.source import reading_session as read_only_session
+from pgdyno.features.own_data.source import unpacked_lines
 from pgdyno.features.statement_parameters.draws import (
     Draw,
     EqualPlaces,
@@ -278,7 +280,7 @@ class TransactionLog:
 
 
 def read_transactions(path: Path, database: str, check: Callable[[], None] = lambda: None) -> TransactionLog:
-    """Return the transactions of a csvlog or jsonlog.
+    """Return the transactions of a csvlog or jsonlog, which may be compressed.
 
     Raises UsageError if the file is neither, or has no statement of the database; Interrupted.
     """
@@ -345,13 +347,13 @@ def _fingerprint(text: str) -> str | None:
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, str | None]]:
+    lines = (line.decode("utf-8", "replace") for line in unpacked_lines(path))
     try:
-        with path.open(encoding="utf-8", errors="replace", newline="") as file:
-            start = file.read(1)
-            file.seek(0)
-            yield from _of_json(file, path) if start == "{" else _of_csv(file, path)
-    except OSError as error:
-        raise UsageError(f"--log: cannot read {path}: {error.strerror}") from None
+        first = next(lines, "")
+        every = itertools.chain([first], lines) if first else iter(())
+        yield from _of_json(every, path) if first.startswith("{") else _of_csv(every, path)
+    except DatasetError as error:
+        raise UsageError(f"--log: {error}") from None
 
 
 def _of_json(lines: Iterable[str], path: Path) -> Iterator[Mapping[str, str | None]]:

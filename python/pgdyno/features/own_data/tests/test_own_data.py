@@ -19,9 +19,9 @@ from pgdyno.features.own_data.source import (
     NamedDataStore,
     Selection,
     examined,
-    lines_of_plain_dump,
     read_only_conninfo,
     same_major_first,
+    unpacked_lines,
 )
 from pgdyno.server.builds import Build, Version
 from pgdyno.server.cache_directory import Cache, items, prune
@@ -127,7 +127,7 @@ def test_a_compressed_sql_file_is_read_with_the_files_that_it_names(kind: str, t
         rows.write_text(content)
         digests.add((found := examined(OwnData(source=str(path)))).digest)
     assert (found.form, len(digests)) == ("plain", 2)
-    assert b"".join(lines_of_plain_dump(path)) == text
+    assert b"".join(unpacked_lines(path)) == text
     PACKERS[kind](path, b"PGDMP\1")
     with pytest.raises(UsageError, match="compressed archive of pg_dump: unpack it with"):
         examined(OwnData(source=str(path)))
@@ -146,7 +146,7 @@ def test_zstd_is_read_by_its_program_or_named(tmp_path: Path, monkeypatch: pytes
     (programs / "zstd").write_text("#!/bin/sh\necho 'SELECT 1;'\n")
     (programs / "zstd").chmod(0o755)
     assert examined(OwnData(source=str(path))).form == "plain"
-    assert list(lines_of_plain_dump(path)) == [b"SELECT 1;\n"]
+    assert list(unpacked_lines(path)) == [b"SELECT 1;\n"]
 
 
 def test_what_a_killed_reading_left_is_removed_by_the_next_command(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -77,6 +78,8 @@ def test_statements_of_a_virtual_transaction_are_counted_together(written: Write
         log = read_transactions(path, "shop")
         assert log.transactions == {PAIR: 2}
         assert log.statements == {PAIR[0]: 4 + STATEMENTS_MAX + 1, PAIR[1]: 4}
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    assert read_transactions(path, "shop").statements == log.statements
 
 
 def test_savepoints_and_rejected_statements_stay_in_a_transaction(tmp_path: Path) -> None:
