@@ -68,6 +68,9 @@ def test_run_completes_bundled_studies_and_study_files(
         ("pgdyno compare 17 18,work", []),
         ("pgdyno compare 17 18 --workload ", ["tpcc", "pgbench", "sysbench"]),
         ("pgdyno settings show sta", ["starter"]),
+        ("pgdyno settings explain jit --server sys", ["system"]),
+        ("pgdyno servers path sys", ["system"]),
+        ("pgdyno crash 18,@t", ["18,@tuned.conf"]),
     ],
 )
 def test_bash_completes_arguments(

@@ -8,7 +8,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import Json
+from pgdyno.cli.options import Json, complete_server
 from pgdyno.errors import FetchError
 from pgdyno.server.build_store import resolve_all, system_builds
 from pgdyno.server.builds import OLDEST_MAJOR, Build, Version, parse_version_spec
@@ -120,7 +120,9 @@ def path(
     server: Annotated[
         str,
         typer.Argument(
-            metavar="SERVER", help="Server as in `compare`: 18, 17.5, system, a directory or git:REF."
+            metavar="SERVER",
+            help="Server as in `compare`: 18, 17.5, system, a directory or git:REF.",
+            autocompletion=complete_server,
         ),
     ],
 ) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import require_writable, say
-from pgdyno.cli.options import ModelOptions, option_name
+from pgdyno.cli.options import ModelOptions, complete_arm, option_name
 from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.run import require_possible, run_crash_test
@@ -42,6 +42,7 @@ def crash(
         typer.Argument(
             metavar="ARM…",
             help="Servers and settings, as in `compare`: 18,fsync=off. A DSN only with --real.",
+            autocompletion=complete_arm,
         ),
     ],
     *,
