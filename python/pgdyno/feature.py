@@ -7,7 +7,7 @@ has the name of the field here, and the class of the objects.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 Names = Sequence[str]
 """Objects as ``module:name``: a name in a module of the feature's package; without a colon, a file there.
@@ -16,8 +16,7 @@ They are names, so that a command imports only the hooks that it uses. A test re
 """
 
 
-@dataclass(frozen=True)
-class Feature:
+class Feature(NamedTuple):
     """A feature. The order of features has no effect.
 
     ``requires``: the other features that it imports. A program without them must not have it either.
@@ -27,7 +26,7 @@ class Feature:
 
     package: str
     requires: Names = ()
-    commands: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    commands: Mapping[str, tuple[str, str]] = {}
     study_tables: Names = ()
     study_errors: Names = ()
     parameters: Names = ()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
-from importlib.resources import files
 from typing import Any, Generic, TypeVar
 
 from pgdyno.errors import UsageError
@@ -35,6 +34,8 @@ class Hooks(Generic[Hook]):
                 if name:
                     yield getattr(import_module(f"{feature.package}.{module}"), name)
                 else:
+                    from importlib.resources import files  # noqa: PLC0415
+
                     yield files(feature.package) / place
 
     def require(self, purpose: str) -> Hook:

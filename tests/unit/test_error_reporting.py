@@ -13,8 +13,8 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.cli import error_reporting, report
-from pgdyno.cli.console import sane_size
 from pgdyno.cli.main import run_command
+from pgdyno.cli.streams import sane_size
 
 PROGRAM = [sys.executable, "-c", "from pgdyno.cli.main import main; main()"]
 LIMIT_S = 120.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from enum import StrEnum
 from importlib import import_module
 from importlib.util import find_spec
@@ -50,7 +50,7 @@ EVERY: tuple[WorkloadParameters, ...] = (
 )
 
 
-KINDS = sorted({field.name for field in fields(Feature)} - {"package", "requires", "commands"})
+KINDS = sorted({*Feature._fields} - {"package", "requires", "commands"})
 
 
 @pytest.fixture

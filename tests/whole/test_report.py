@@ -45,9 +45,10 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.caveats import Caveat, Code
-from pgdyno.cli.console import PLAIN, VisibleConsole, out
+from pgdyno.cli.console import VisibleConsole, out
 from pgdyno.cli.options import expanded
 from pgdyno.cli.report import read_report, report
+from pgdyno.cli.streams import PLAIN
 from pgdyno.report import answer, background
 from pgdyno.report.answer import CAVEATS_PER_CODE_MAX
 from pgdyno.report.csv_format import COLUMNS

@@ -20,8 +20,8 @@ from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from pgdyno import __version__
-from pgdyno.cli.console import PLAIN, ready_streams, say, survive_hangup, without_output, writing
 from pgdyno.cli.features import commands, features
+from pgdyno.cli.streams import PLAIN, ready_streams, survive_hangup, without_output, writing
 from pgdyno.errors import PgdynoError, plain_message
 from pgdyno.interruption import RAY_THREAD
 
@@ -146,7 +146,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
         message = error_reporting.unexpected(error, arguments)
         if COMPLETION not in os.environ:
-            say(f"pgdyno: {message}")
+            _say(f"pgdyno: {message}")
         return error_reporting.EXIT_STATUS
 
 
@@ -161,10 +161,10 @@ def _status(arguments: Sequence[str]) -> int:
     except TyperException as error:
         return _explain(error)
     except PgdynoError as error:
-        _complain(str(error))
+        _say(f"pgdyno: {error}")
         return error.exit_status
     except KeyboardInterrupt:
-        say("pgdyno: aborted; the results file keeps all completed measurements")
+        _say("pgdyno: aborted; the results file keeps all completed measurements")
         return 130
     except BrokenPipeError:
         raise
@@ -172,10 +172,10 @@ def _status(arguments: Sequence[str]) -> int:
         if error.filename is None:  # output of typer itself, such as --help
             without_output()
         place = f"{error.filename}: " if error.filename else ""
-        _complain(f"{place}{error.strerror or error}")
+        _say(f"pgdyno: {place}{error.strerror or error}")
         return PgdynoError.exit_status
     except MemoryError:
-        say("pgdyno: out of memory: free memory, or reduce --clients or the data size")
+        _say("pgdyno: out of memory: free memory, or reduce --clients or the data size")
         return PgdynoError.exit_status
     except Exception as error:
         from pgdyno.cli.error_reporting import as_pgdyno_error  # noqa: PLC0415
@@ -183,7 +183,7 @@ def _status(arguments: Sequence[str]) -> int:
         ours = as_pgdyno_error(error)
         if ours is None:
             raise
-        _complain(str(ours))
+        _say(f"pgdyno: {ours}")
         return ours.exit_status
 
 
@@ -193,15 +193,19 @@ def _explain(error: TyperException) -> int:
     path = context.command_path if context else "pgdyno"
     words = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":
-        say(words)
+        _say(words)
     else:
         text = plain_message(words).rstrip(".")
-        _complain(f"{text}; see {path} --help")
+        _say(f"pgdyno: {text}; see {path} --help")
     return error.exit_code
 
 
-def _complain(message: str) -> None:
-    """Print an error. It may quote a connection string that was given where none belongs."""
-    from pgdyno.results.password_masking import mask_passwords  # noqa: PLC0415 - only for errors
+def _say(message: str) -> None:
+    """Print a message on standard error. It may quote a connection string given where none belongs.
 
-    say(f"pgdyno: {mask_passwords(message)}")
+    Importing rich takes a quarter of the CPU time of ``--help``.
+    """
+    from pgdyno.cli.console import say  # noqa: PLC0415
+    from pgdyno.results.password_masking import mask_passwords  # noqa: PLC0415
+
+    say(mask_passwords(message))
