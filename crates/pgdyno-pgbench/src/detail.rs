@@ -15,22 +15,6 @@ use super::options::POSTGRESQL;
 use super::record::{CommandRecord, Point, ScriptRecord, Series};
 use super::statistics::{Durations, Statistics};
 
-/// Options for additional output.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DetailOptions {
-    /// Percentiles after pgbench's report.
-    pub is_text: bool,
-    /// JSON instead of pgbench's report.
-    pub is_json: bool,
-}
-
-impl DetailOptions {
-    /// Whether histograms and the time series are recorded.
-    pub fn is_recorded(self) -> bool {
-        self.is_text || self.is_json
-    }
-}
-
 /// Reported quantiles.
 const QUANTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];

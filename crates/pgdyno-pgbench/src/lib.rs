@@ -36,7 +36,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use bench::{Bench, Results, Unfinished};
+use bench::run::Unfinished;
+use bench::{Bench, Results};
 use initialise::options::Initialisation;
 use log::{Log, Reported};
 use options::{Options, POSTGRESQL, Request};
@@ -124,7 +125,7 @@ fn run(options: Options, log: &Log) -> Result<ExitCode, Reported> {
     let program = setup::program(scripts, &options, tables.scale, seed, log);
     let program = program.map_err(|error| say(&error))?;
     let bench = Arc::new(Bench::new(options, program, conninfo, tables, seed, log.clone()));
-    let results = match bench::run(&bench) {
+    let results = match bench::run::run(&bench) {
         Ok(results) => results,
         Err(Unfinished::NotBegun) => return Err(Reported),
         Err(Unfinished::Aborted) => return Ok(ExitCode::from(ABORTED)),

@@ -4,10 +4,9 @@ use pgbench::run::{Protocol, split_definition};
 use pgbench::script::builtin::Builtin;
 use pgbench::script::weight::split_weight;
 
-use super::detail::DetailOptions;
 use super::getopt::{self, Spelling};
 use super::initialise::options::{Given, Initialisation};
-use super::transaction_log::LogOptions;
+use super::transaction_log::options::LogOptions;
 use super::values::{Refusal, integer, latency_limit_ms, max_tries, positive, refuse};
 
 /// PostgreSQL version of the supported pgbench options and output.
@@ -36,6 +35,22 @@ pub enum Request {
 /// Options of both a run and an initialization. In pgbench, initialization has no `--jobs`.
 const COMMON: [&str; 9] =
     ["dbname", "debug", "host", "initialize", "jobs", "no-vacuum", "port", "scale", "username"];
+
+/// Options for additional output.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DetailOptions {
+    /// Percentiles after pgbench's report.
+    pub is_text: bool,
+    /// JSON instead of pgbench's report.
+    pub is_json: bool,
+}
+
+impl DetailOptions {
+    /// Whether histograms and the time series are recorded.
+    pub fn is_recorded(self) -> bool {
+        self.is_text || self.is_json
+    }
+}
 
 /// Options of a run.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Counts, Histogram, Outcome};
+use super::counts::{Counts, Outcome};
+use super::histogram::Histogram;
 use reactor::Nanos;
 
 /// A completed transaction.

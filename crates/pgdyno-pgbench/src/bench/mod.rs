@@ -1,13 +1,11 @@
 //! Threads and clients of a run, and their results.
 
-mod run;
+pub mod run;
 mod work;
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Barrier, Mutex, OnceLock};
 use std::time::{SystemTime, UNIX_EPOCH};
-
-pub use run::{Unfinished, run};
 
 use super::log::Log;
 use super::options::Options;

@@ -2,7 +2,7 @@
 //!
 //! Lines are written to a preallocated buffer: nothing is allocated per transaction.
 
-mod options;
+pub(crate) mod options;
 #[cfg(test)]
 mod tests;
 

@@ -17,9 +17,9 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use error::problem;
-use serde::Deserialize;
 use serde::de::value::{self, StrDeserializer};
-use serde::de::{DeserializeOwned, IntoDeserializer};
+use serde::de::{DeserializeOwned, Error, IntoDeserializer};
+use serde::{Deserialize, Deserializer};
 
 pub use environment::load;
 pub use error::ConninfoError;
@@ -29,7 +29,7 @@ pub use target::{
     RootCertificates, SslMode, TargetSessionAttrs,
 };
 
-use super::tls::SharedConfig;
+use super::tls::shared::SharedConfig;
 
 /// The value of a keyword, and its source for messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -242,26 +242,30 @@ struct Resolved {
     values: BTreeMap<String, String>,
 }
 
-impl TryFrom<Resolved> for Conninfo {
-    type Error = ConninfoError;
+impl<'de> Deserialize<'de> for Conninfo {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Resolved::deserialize(deserializer)?.conninfo().map_err(D::Error::custom)
+    }
+}
 
-    fn try_from(resolved: Resolved) -> Result<Self, ConninfoError> {
+impl Resolved {
+    fn conninfo(self) -> Result<Conninfo, ConninfoError> {
         for (keyword, why) in [
             ("password", "give passwords, a list with the password of each host"),
             ("passfile", "the engine reads no password file; give passwords"),
         ] {
-            if resolved.values.contains_key(keyword) {
+            if self.values.contains_key(keyword) {
                 return Err(ConninfoError::Unsupported { setting: keyword.to_owned(), why });
             }
         }
-        let given: Vec<_> = resolved.values.into_iter().collect();
+        let given: Vec<_> = self.values.into_iter().collect();
         let settings = Settings::collect(&given, &|_| None)?;
         if settings.text("client_encoding").is_some_and(|name| !is_utf8(&name)) {
             return Err(settings.invalid("client_encoding", "UTF8, which is always used"));
         }
         let parameters = vec![("client_encoding", "UTF8".to_owned())];
         let mut conninfo = resolve(&settings, parameters, None, None)?;
-        if let Some(passwords) = resolved.passwords {
+        if let Some(passwords) = self.passwords {
             let (count, hosts) = (passwords.len(), conninfo.hosts.len());
             if count != hosts {
                 return Err(problem(format!("{count} passwords for {hosts} hosts")));

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::tls::SharedConfig;
-use super::Resolved;
+use crate::tls::shared::SharedConfig;
 
 /// The default port.
 pub const DEFAULT_PORT: u16 = 5432;
@@ -16,8 +15,7 @@ pub const DEFAULT_PORT: u16 = 5432;
 pub const DEFAULT_SOCKET_DIRECTORY: &str = "/var/run/postgresql";
 
 /// Connection parameters, with all defaults.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(try_from = "Resolved")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conninfo {
     /// The servers to try, in order; never empty.
     pub hosts: Vec<Host>,

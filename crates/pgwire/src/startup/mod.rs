@@ -4,16 +4,19 @@
 //! which appends the response and returns whether the session is ready. Read the messages with
 //! [`super::backend::parse_startup`].
 
+mod error;
 mod scram;
 
 use std::collections::BTreeMap;
 
+pub use error::StartupError;
+pub use scram::Channel;
+
 use scram::Authenticator;
 
-use super::SqlState;
-use super::backend::{Authentication, Message, ProtocolError, ServerError};
+use super::backend::{Authentication, Message, ProtocolError};
 use super::conninfo::{Conninfo, Host, TargetSessionAttrs};
-use super::frontend::{self, EncodeError};
+use super::frontend;
 
 /// Maximum number of messages before the session is ready. A server sends about 20; a hostile one could send
 /// them forever.
@@ -75,7 +78,9 @@ impl Startup {
         }
         match message {
             Message::NoticeResponse(_) => Ok(false),
-            Message::ErrorResponse(fields) => Err(of(&fields.to_owned(), &self.user, &self.dbname)),
+            Message::ErrorResponse(fields) => {
+                Err(StartupError::from_server(&fields.to_owned(), &self.user, &self.dbname))
+            }
             message => self.advance(message, out),
         }
     }
@@ -148,130 +153,6 @@ impl Phase {
             Self::Asking { .. } => "asking of which kind the server is",
             Self::Ready => "the session had already started",
         }
-    }
-}
-
-/// Encryption of the channel, which limits the authentication methods.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Channel {
-    /// Not encrypted: a Unix socket or plain TCP.
-    Plain,
-    /// TLS, with the hash of the server's certificate if one is defined:
-    /// [`super::tls::TlsSession::end_point_hash`].
-    Tls {
-        /// Data for channel binding.
-        end_point_hash: Option<Vec<u8>>,
-    },
-}
-
-/// Reason why a session could not be started.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum StartupError {
-    /// The server rejected the password.
-    #[error(
-        "the server refused user \"{user}\": wrong password; check password, PGPASSWORD or the password file"
-    )]
-    WrongPassword {
-        /// The role.
-        user: String,
-        /// The error of the server.
-        server_error: Box<ServerError>,
-    },
-    /// The server requires a password and none was given.
-    #[error(
-        "the server requires a password for user \"{user}\": give password, PGPASSWORD or a password file{note}"
-    )]
-    NoPassword {
-        /// The role.
-        user: String,
-        /// Reason why the password file was not used: empty or in parentheses.
-        note: String,
-    },
-    /// The database does not exist.
-    #[error("database \"{dbname}\" does not exist on this server: create it, or name another with dbname")]
-    NoDatabase {
-        /// The database.
-        dbname: String,
-        /// The error of the server.
-        server_error: Box<ServerError>,
-    },
-    /// The server refused the connection for another reason.
-    #[error("the server refused the connection: {0}")]
-    Refused(Box<ServerError>),
-    /// The server is older than the oldest supported version.
-    #[error("the server is PostgreSQL {version}: too old, pgdyno needs {oldest} or newer")]
-    ServerTooOld {
-        /// As reported by the server.
-        version: String,
-        /// The oldest supported major version.
-        oldest: u32,
-    },
-    /// The server requires an unsupported authentication method.
-    #[error(
-        "the server asks for authentication by {method}, which is not supported; \
-             allow scram-sha-256, md5, password or trust for this user in pg_hba.conf"
-    )]
-    UnsupportedAuthentication {
-        /// The required method.
-        method: String,
-    },
-    /// The server did not prove that it knows the password.
-    #[error("the server did not prove that it knows the password: it may not be the intended server")]
-    ServerNotProven,
-    /// `channel_binding=require`, and the server offers no channel binding.
-    #[error("channel_binding=require, but the server offers {method}; use TLS and a SCRAM password")]
-    NotBound {
-        /// The offered method.
-        method: String,
-    },
-    /// The server does not match `target_session_attrs`.
-    #[error("{found}, but target_session_attrs requires another kind of session")]
-    WrongSessionAttrs {
-        /// Its property, in libpq's words.
-        found: &'static str,
-    },
-    /// The server sent too many messages before ReadyForQuery.
-    #[error("protocol violation: the server sent more than {limit} messages and was not ready for a query")]
-    EndlessStartup {
-        /// The limit.
-        limit: u32,
-    },
-    /// The server violated the protocol.
-    #[error(transparent)]
-    Protocol(#[from] ProtocolError),
-    /// A message cannot be encoded.
-    #[error(transparent)]
-    Encode(#[from] EncodeError),
-}
-
-impl StartupError {
-    /// The error of the server, if the server sent this error.
-    #[must_use]
-    pub fn server_error(&self) -> Option<&ServerError> {
-        match self {
-            Self::WrongPassword { server_error, .. }
-            | Self::NoDatabase { server_error, .. }
-            | Self::Refused(server_error) => Some(server_error),
-            _ => None,
-        }
-    }
-
-    /// The SQLSTATE, if the server sent this error.
-    #[must_use]
-    pub fn sqlstate(&self) -> Option<SqlState> {
-        self.server_error().map(|server_error| server_error.sqlstate)
-    }
-}
-
-/// The startup error for an error of the server.
-fn of(error: &ServerError, user: &str, dbname: &str) -> StartupError {
-    let server_error = Box::new(error.clone());
-    match error.sqlstate {
-        SqlState::INVALID_PASSWORD => StartupError::WrongPassword { user: user.to_owned(), server_error },
-        SqlState::INVALID_CATALOG_NAME => {
-            StartupError::NoDatabase { dbname: dbname.to_owned(), server_error }
-        }
-        _ => StartupError::Refused(server_error),
     }
 }
 

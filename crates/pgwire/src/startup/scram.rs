@@ -7,7 +7,7 @@ use postgres_protocol::authentication::sasl::{
     ChannelBinding as Binding, SCRAM_SHA_256, SCRAM_SHA_256_PLUS, ScramSha256,
 };
 
-use super::{Channel, StartupError};
+use super::error::StartupError;
 use crate::backend::{Authentication, Mechanisms, ProtocolError};
 use crate::conninfo::{ChannelBinding, Conninfo, Host, Password};
 use crate::frontend;
@@ -155,4 +155,17 @@ impl Authenticator {
             note: self.passfile_ignored.as_ref().map(|note| format!(" ({note})")).unwrap_or_default(),
         })
     }
+}
+
+/// Encryption of the channel, which limits the authentication methods.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Channel {
+    /// Not encrypted: a Unix socket or plain TCP.
+    Plain,
+    /// TLS, with the hash of the server's certificate if one is defined:
+    /// [`crate::tls::TlsSession::end_point_hash`].
+    Tls {
+        /// Data for channel binding.
+        end_point_hash: Option<Vec<u8>>,
+    },
 }

@@ -2,7 +2,7 @@
 //! plaintext and ciphertext.
 
 mod certificate;
-mod shared;
+pub(crate) mod shared;
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -15,8 +15,6 @@ use rustls::client::Resumption;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, ServerName};
-
-pub use shared::SharedConfig;
 
 use super::conninfo::{Address, Conninfo, Host, RootCertificates, SslMode};
 
