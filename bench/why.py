@@ -188,11 +188,14 @@ def significant(d: Floats, blocks: Floats) -> Floats:
 class Naming:
     """Results of many studies.
 
-    ``blocks`` at the verdict, or of all blocks if undecided. ``named``: (study, part).
+    ``blocks`` at the verdict, or of all blocks if undecided. ``named``: (study, part). ``low`` to
+    ``high``: interval of the share of the part that changes most in the difference of the wholes.
     """
 
     blocks: Floats
     named: Floats
+    low: Floats
+    high: Floats
 
     def share_of(self, load: Load, key: str) -> float:
         """Return the share of studies that name a part."""
@@ -210,7 +213,22 @@ def naming(load: Load, effect: float, paths: int = PATHS) -> Naming:
     wholes = every.sum(axis=-1)
     ended = apply_stopping_rule(np.log(wholes[..., 0] / wholes[..., 1]), 0.0, Method.ANYTIME)
     d = (every[:, :, 1] - every[:, :, 0]) / wholes[..., :1]
-    return Naming(ended.stopped, significant(d, ended.stopped))
+    low, high = share_interval(
+        d[..., list(load.shares).index(load.changed[0])], d.sum(axis=-1), ended.stopped
+    )
+    return Naming(ended.stopped, significant(d, ended.stopped), low, high)
+
+
+def share_interval(d: Floats, whole: Floats, blocks: Floats) -> tuple[Floats, Floats]:
+    """Return the ends of the interval of Σ d / Σ whole by study. ``d`` and ``whole``: (study, block)."""
+    n = blocks.astype(int)
+    counts = np.arange(d.shape[1]) < n[:, np.newaxis]
+    mean = (whole * counts).sum(axis=1) / n
+    ratio = (d * counts).sum(axis=1) / n / mean
+    squares = (((d - ratio[:, np.newaxis] * whole) * counts) ** 2).sum(axis=1)
+    reach = np.array([critical_value(k, CONFIDENCE, Method.ANYTIME) for k in range(d.shape[1] + 1)])[n]
+    half = reach * np.sqrt(squares / (n - 1) / n) / np.abs(mean)
+    return ratio - half, ratio + half
 
 
 def naming_row(load: Load, effect: float, paths: int = PATHS) -> list[str]:
@@ -218,8 +236,15 @@ def naming_row(load: Load, effect: float, paths: int = PATHS) -> list[str]:
     found = naming(load, effect, paths)
     largest = _percent(found.share_of(load, load.changed[0])) if effect else "–"
     wrong = _percent(found.share_of_others(load, load.changed if effect else ()))
+    named = found.named[:, list(load.shares).index(load.changed[0])]
+    covers = (found.low[named] <= LARGER) & (found.high[named] >= LARGER)
+    share = (
+        (_percent(covers.mean()), f"{100 * np.median(found.high - found.low) / 2:.1f}")
+        if effect
+        else ("–", "–")
+    )
     blocks = [f"{found.blocks.mean():.1f}", *(f"{np.quantile(found.blocks, of):.0f}" for of in (0.5, 0.9))]
-    return [load.name, f"{effect:.0%}", *blocks, largest, wrong]
+    return [load.name, f"{effect:.0%}", *blocks, largest, wrong, *share]
 
 
 def query_row(change: float, blocks: int, paths: int = PATHS) -> list[str]:
@@ -251,6 +276,8 @@ def report(paths: int = PATHS) -> str:
                     "90th percentile",
                     "Largest part named",
                     "A wrong part named",
+                    "Its share covered",
+                    "Half of the interval, points",
                 ),
                 [naming_row(load, effect, paths) for load in LOADS for effect in EFFECTS],
             ),

@@ -6,7 +6,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.why import BLOCKS, EFFECTS, LOADS, PATHS, SEED, Load, naming, query_row, significant
+from bench.why import (
+    BLOCKS,
+    EFFECTS,
+    LARGER,
+    LOADS,
+    PATHS,
+    SEED,
+    Load,
+    naming,
+    query_row,
+    share_interval,
+    significant,
+)
 from scipy import stats
 
 
@@ -15,10 +27,17 @@ def test_the_simulation_names_the_parts_that_the_breakdown_names(load: Load) -> 
     every = load.draw(np.random.default_rng(SEED), 12, 0.1)
     blocks = np.array([5, 6, 9] * 4)
     wholes = every.sum(axis=-1)
-    found = significant((every[:, :, 1] - every[:, :, 0]) / wholes[..., :1], blocks)
-    for times, n, named in zip(every, blocks, found, strict=True):
-        parts = {part.key for part in load.break_down(times[:n]).parts if part.significant}
-        assert parts == {key for key, is_named in zip(load.shares, named, strict=True) if is_named}
+    d = (every[:, :, 1] - every[:, :, 0]) / wholes[..., :1]
+    found = significant(d, blocks)
+    ends = np.transpose(
+        share_interval(d[..., list(load.shares).index(load.changed[0])], d.sum(axis=-1), blocks)
+    )
+    for times, n, named, expected in zip(every, blocks, found, 100 * ends, strict=True):
+        parts = {part.key: part for part in load.break_down(times[:n]).parts if part.significant}
+        assert parts.keys() == {key for key, is_named in zip(load.shares, named, strict=True) if is_named}
+        if load.changed[0] in parts:
+            share = parts[load.changed[0]].share
+            assert share is not None and (share.low, share.high) == pytest.approx(expected)
     assert found.any() and not found.all()
 
 
@@ -29,6 +48,15 @@ def test_a_part_without_a_difference_is_rarely_named(load: Load) -> None:
         wrong = found.share_of_others(load, load.changed if effect else ())
         assert wrong * PATHS <= stats.binom.ppf(0.9999, PATHS, 0.05)
         assert effect or BLOCKS > found.blocks.mean() > 5
+
+
+@pytest.mark.parametrize("load", LOADS, ids=lambda load: load.name)
+def test_the_interval_of_the_share_of_a_named_part_covers(load: Load) -> None:
+    for effect in EFFECTS[1:]:
+        found = naming(load, effect)
+        named = found.named[:, list(load.shares).index(load.changed[0])]
+        missed = (found.low > LARGER) | (found.high < LARGER)
+        assert (missed & named).sum() <= stats.binom.ppf(0.9999, named.sum(), 0.05)
 
 
 def test_rows_of_the_page_on_why_equal_the_simulation() -> None:

@@ -329,6 +329,16 @@ def row(text: str, toplevel: int | None, total_ms: float, calls: int = 10) -> Gr
     return Growth({}, {"kind": kind, "calls": calls, **times, **level, **({"query": text} if text else {})})
 
 
+def test_a_significant_part_has_its_share_of_a_significant_difference() -> None:
+    """The noise of the UPDATE is that of the whole: it is all of the difference in every block."""
+    found = noisy(np.random.default_rng(5), -400.0).by_statement
+    shares = {part.key: part.share for part in found.parts if part.share}
+    assert list(shares) == ["statement:UPDATE"]
+    assert shares["statement:UPDATE"].value == pytest.approx(100.0, abs=0.1)
+    assert shares["statement:UPDATE"].high - shares["statement:UPDATE"].low < 0.2
+    assert not any(part.share for part in noisy(np.random.default_rng(5), 0.0).by_statement.parts)
+
+
 def test_the_speed_of_the_machine_in_a_block_cancels() -> None:
     """All times and both rates of a block have one factor: the differences are those of equal blocks."""
     rng = np.random.default_rng(10)

@@ -20,12 +20,14 @@ cancel. Levels are means of the measured times, so that an arm has the same leve
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated
 
+import numpy as np
+
 from pgdyno.analysis.finding_fields import ArmName, about, in_json
-from pgdyno.analysis.statistics.intervals import Method, simultaneous, summarize
+from pgdyno.analysis.statistics.intervals import Method, simultaneous, summarize, with_error
 from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.analysis.telemetry.trial_telemetry import CLIENT, OTHER, RESOURCES, ClientTime
 from pgdyno.results.records import Arm, Trial, TrialStatus
@@ -195,7 +197,8 @@ class TimePart:
     """One part. ``key`` is its name (for a statement, followed by a colon and its text).
 
     ``a_us`` and ``b_us`` are means over blocks, as measured. ``difference`` is B − A, with an interval at the
-    confidence of Holm's test; blocks are scaled to one speed.
+    confidence of Holm's test; blocks are scaled to one speed. ``share`` describes a significant part of a
+    significant whole; its interval is no test.
     """
 
     key: str
@@ -204,6 +207,9 @@ class TimePart:
     difference: Estimate
     p_value: float | None
     by_block: Annotated[Mapping[int, float], about("Difference in µs by block (from 0).")]
+    share: Annotated[
+        Estimate | None, about("Percent of the difference of the whole; null if not significant.")
+    ] = None
 
     @in_json
     def significant(self) -> bool:
@@ -334,7 +340,25 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
     }
     parts = simultaneous([partial(_part, key, of, factors, method) for key, of in values.items()], confidence)
     wholes = {block: (a.whole_us, b.whole_us) for block, (a, b) in pairs.items()}
-    return Waterfall(_part("", wholes, factors, method, confidence), parts)
+    total = _part("", wholes, factors, method, confidence)
+    if total.significant:
+        parts = [
+            replace(part, share=share_of(part, total, method)) if part.significant else part for part in parts
+        ]
+    return Waterfall(total, parts)
+
+
+def share_of(part: TimePart, total: TimePart, method: Method) -> Estimate:
+    """Return Σ d_part / Σ d_total over the blocks in percent, with the error of its residuals.
+
+    Ratio estimator: Cochran, "Sampling Techniques", 1977. Noise that part and whole share cancels.
+    """
+    d, whole = (np.array(list(of.by_block.values())) for of in (part, total))
+    ratio = float(d.sum() / whole.sum())
+    sd = float(np.std(d - ratio * whole, ddof=1) / abs(whole.mean()))
+    confidence = total.difference.confidence
+    found = with_error(100 * ratio, 100 * sd, len(d), confidence, method)
+    return Estimate(found.mean, "%", found.n, Better.LESS, found.low, found.high, confidence)
 
 
 def _factors(pairs: Pairs) -> dict[int, float]:

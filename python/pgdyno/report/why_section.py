@@ -438,6 +438,9 @@ def why_reports(findings: Findings) -> list[WhyReport]:
 def tables(why: TimeBreakdown, findings: Findings) -> list[Table]:
     """Return the breakdowns of the time by resource and by statement."""
     several = f", {why.arm.name}" if len(findings.arms) > 2 else ""
+    is_decided = any(
+        of.arm.arm == why.arm.arm and of.verdict is not Verdict.UNDECIDED for of in findings.comparisons
+    )
     found = []
     for title, waterfall, note in (
         ("by resource", why.by_resource, _note_on_resources(why, _server_clock(why, findings))),
@@ -445,7 +448,8 @@ def tables(why: TimeBreakdown, findings: Findings) -> list[Table]:
     ):
         if waterfall is not None:
             head = f"Time per transaction {title}{several}, µs"
-            found.append(_table(head, why, waterfall, note))
+            shares = _shares(waterfall) if is_decided else []
+            found.append(_table(head, why, waterfall, " ".join([note, *shares])))
     return found
 
 
@@ -549,6 +553,17 @@ _NOTE = (
 )
 _QUEUE = "Runnable processes queue for a CPU after any wait: a consequence of the other parts, not a cause."
 _TOO_MUCH = "A negative residual means that the measured parts exceed the whole by that amount."
+
+
+def _shares(waterfall: Waterfall) -> list[str]:
+    """Return a sentence with the shares of the named parts in the difference of the whole."""
+    named = [(part, part.share) for part in _named(waterfall) if part.share]
+    shares = [
+        f"{_in_sentence(part.key).removeprefix('in ')} {share.value_text} {share.interval_text}"
+        for part, share in named
+    ]
+    confidence = waterfall.total.difference.confidence
+    return [f"Shares of the difference ({ci_text(confidence)}): {enumeration(shares)}."] if shares else []
 
 
 def _too_much(waterfall: Waterfall | None) -> list[str]:
