@@ -7,30 +7,41 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo fleet-demo test core-test crash-test long-test release-check build-test check wheel wheel-demo bench docs golden lock clean
+.PHONY: help setup requirements installed demo fleet-demo test core-test crash-test long-test release-check build-test check wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
 
-setup: $(BIN)/pgdyno $(BIN)/pgdyno-engine ## build the engine and make .venv, so that .venv/bin/pgdyno is the command
+setup: ## build the engine and make .venv, so that .venv/bin/pgdyno is the command
+	@$(MAKE) --no-print-directory --jobs=2 installed
 
-# .venv/bin/python is a link to a file that may not be ours to touch: a stamp of our own says what is installed.
-.venv/installed: requirements.lock
+installed: $(BIN)/pgdyno $(BIN)/pgdyno-engine
+	@:
+
+requirements:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgdyno needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
 	@command -v cargo >/dev/null || { echo "pgdyno needs Rust (cargo 1.85 or newer) to build its engine; install it with rustup or your distribution's package" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "pgdyno needs a C compiler (cc) and the headers of the C library to build its engine; on Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
+
+# .venv/bin/python is a link to a file that may not be ours to touch: a stamp of our own says what is installed.
+.venv/installed: requirements.lock | requirements
 	@echo "Installing Python packages in .venv, about 400 MB"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 	@touch $@
 
 $(BIN)/pgdyno: .venv/installed pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps --editable .
+	@# Only what pgdyno imports is compiled: compiling all packages takes as long as their installation.
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/python -c 'import pgdyno.cli.report'
 	@touch $@
 
-$(BIN)/pgdyno-engine: .venv/installed $(ENGINE_SOURCES)
+target/release/pgdyno-engine: $(ENGINE_SOURCES) | requirements
 	@echo "Compiling the engine: this takes about 4 minutes on two cores the first time"
-	cargo build --release --locked $$(test -t 2 || echo --quiet)
+	MAKEFLAGS= cargo build --release --locked $$(test -t 2 || echo --quiet)
+	@touch $@
+
+$(BIN)/pgdyno-engine: .venv/installed target/release/pgdyno-engine
 	@install -m 755 target/release/pgdyno-pgbench $(BIN)/pgdyno-pgbench
 	@install -m 755 target/release/pgdyno-sysbench $(BIN)/pgdyno-sysbench
 	@install -m 755 target/release/pgdyno-engine $@
@@ -41,10 +52,12 @@ demo: setup ## measure the effect of synchronous_commit in about two minutes, af
 fleet-demo: setup ## compare 17 and 18 with load generators on two of three local Ray nodes, and kill one; needs pip install 'ray'
 	$(BIN)/python tests/e2e/fleet_demo.py $(or $(ARMS),17 18) --directory demo/fleet
 
-# The end-to-end tests, whose files are long, come first: a file keeps to one worker.
+# The engine's tests mostly wait: the others run beside them, but not beside the compiler. Of the latter, the
+# end-to-end tests, whose files are long, come first: a file keeps to one worker.
 test: setup ## every test: the engine's, the Python side's, and those against real servers
-	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet
-	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder
+	cargo test --release --quiet --no-run
+	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet & engine=$$!; \
+	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder; python=$$?; wait $$engine && exit $$python
 
 core-test: setup ## the tests of the core, in a copy without the folder of features and their list
 	rm -rf target/core && mkdir -p target/core
@@ -68,10 +81,9 @@ build-test: setup ## build the clone of PostgreSQL in PGDYNO_CLONE from source, 
 
 check: setup ## format, lint, types
 	cargo fmt --check
-	cargo clippy --release --quiet --all-targets -- -D warnings
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
+	$(BIN)/mypy & types=$$!; cargo clippy --release --quiet --all-targets -- -D warnings; engine=$$?; wait $$types && exit $$engine
 
 wheel: .venv/installed ## build the wheel of this platform, engine included, into target/wheel
 	@rm -rf target/wheel
