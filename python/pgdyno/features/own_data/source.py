@@ -557,12 +557,12 @@ def form_of(path: Path) -> Form:
 def _files(path: Path, form: Form) -> Iterator[Path]:
     """Yield the files of a source in order, also those behind symbolic links and those that scripts name."""
     found = [path] if path.is_file() else _tree(path)
-    known = set(found)
+    known = {file.resolve() for file in found}
     for file in found:
         yield file
         for named in _files_named_in(file, is_unpacked=file == path) if form in ("plain", "scripts") else ():
-            if named not in known:
-                known.add(named)
+            if (real := named.resolve()) not in known:
+                known.add(real)
                 found.append(named)
 
 

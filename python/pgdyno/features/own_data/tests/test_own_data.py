@@ -95,10 +95,10 @@ def test_files_behind_links_and_those_that_scripts_name_belong_to_the_content(tm
     )
     for path in named.values():
         path.write_text("1")
-    named["i"].write_text(f"\\i {quoted['nested']}\n\\ir beside\n")
+    named["i"].write_text(f"\\i {quoted['nested']}\n\\ir beside\n\\ir ../{tmp_path.name}/beside\n")
     relative = [tmp_path / "beside", aside / "below" / "rows.csv", far / "below" / "rows.csv"]
     for path in relative:
-        path.write_text("1")
+        path.write_text(f"\\ir ../{path.parent.name}/{path.name}\n")  # itself
     (far / "up").symlink_to(far)
     (source / "link").symlink_to(far)
     digests = {examined(OwnData(source=str(source))).digest}
