@@ -105,6 +105,7 @@ PLANTED = ("", *["CHECKPOINT"] * 5)
 part has too few points to name a cause.
 """
 PATIENCE_S = 60.0
+"""Time limit of the wait for an interval or a sample."""
 
 
 @pytest.mark.long
@@ -205,7 +206,7 @@ class Planter:
     def now_s(self) -> float:
         return time.monotonic() - self.zero_s
 
-    def told(self, samples: queue.SimpleQueue[tuple[float, Mapping[str, float]]], take: Sample) -> Sample:
+    def queued(self, samples: queue.SimpleQueue[tuple[float, Mapping[str, float]]], take: Sample) -> Sample:
         def taken(connection: Connection) -> Mapping[str, float]:
             begun_s = self.now_s()
             samples.put((begun_s, found := take(connection)))
@@ -223,8 +224,8 @@ def driven(server: Server, database: str) -> tuple[list[Interval], dict[str, Sam
     def on_event(event: Said) -> None:
         if event["event"] == "started":
             planter.zero_s = monotonic_of(event["epoch_unix_ns"] / 1e9)
-            server_sample = planter.told(planter.samples, sample)
-            waits_sample = planter.told(planter.waits, sample_waits)
+            server_sample = planter.queued(planter.samples, sample)
+            waits_sample = planter.queued(planter.waits, sample_waits)
             target = Target(0, lambda: server.connect(database), server_sample, waits_sample, each_look=True)
             samplers.append(Sampler([target], dict, planter.zero_s, step_s=INTERVAL_S))
             samplers[0].start()

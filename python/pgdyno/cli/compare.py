@@ -77,7 +77,7 @@ OURS = {
     "-n, --no-vacuum, -v, --vacuum-all": "is not needed, because blocks restore vacuumed data: remove it",
     "-P, --progress": "is not needed, because progress is always shown: remove it",
 }
-"""Options of pgbench with another meaning, and what to use in their place."""
+"""Options of pgbench that compare does not have, and what to do in their place."""
 
 
 class CompareCommand(TyperCommand):
