@@ -12,6 +12,7 @@ import itertools
 import json
 import math
 import re
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,6 +54,9 @@ Levels = Mapping[str, Level]
 
 COMBINATIONS_MAX = 10_000
 """Maximum number of combinations of levels; more is a typing error."""
+
+KNOWN_MAX = 8
+"""Number of files whose cases are remembered: a fit needs those of the same files several times."""
 
 UNLIMITED_S = 366 * 86_400.0
 """Budget of a case that is limited by its number of blocks only."""
@@ -102,6 +106,9 @@ class Request:
         return case.name if len(self.cases) > 1 or self.is_part else ""
 
 
+_known: deque[tuple[StudyFile, tuple[Case, ...]]] = deque(maxlen=KNOWN_MAX)
+
+
 def only_case(study: Study, levels: Sequence[Mapping[str, str]] | None = None) -> Case:
     """Return the case of a comparison without a study file. ``levels`` of each arm: those of a sweep."""
     return Case("", {}, tuple(levels or ({} for _ in study.arms)), study)
@@ -112,6 +119,17 @@ def cases_of(file: StudyFile, only: Sequence[str] = ()) -> tuple[Case, ...]:
 
     ``only``: names of the cases, which share the budget of the study; empty for all.
     """
+    if only:
+        return _cases(file, only)
+    for known, cases in _known:
+        if known is file:
+            return cases
+    cases = _cases(file, ())
+    _known.append((file, cases))
+    return cases
+
+
+def _cases(file: StudyFile, only: Sequence[str]) -> tuple[Case, ...]:
     combined = [
         (levels, arms) for levels in _product(file, file.case_factors) if (arms := _arms(file, levels))
     ]
