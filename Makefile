@@ -52,8 +52,7 @@ demo: setup ## measure the effect of synchronous_commit in about two minutes, af
 fleet-demo: setup ## compare 17 and 18 with load generators on two of three local Ray nodes, and kill one; needs pip install 'ray'
 	$(BIN)/python tests/e2e/fleet_demo.py $(or $(ARMS),17 18) --directory demo/fleet
 
-# The engine's tests mostly wait: the others run beside them, but not beside the compiler. Of the latter, the
-# end-to-end tests, whose files are long, come first: a file keeps to one worker.
+# The engine's tests mostly wait: the others run beside them, but not beside the compiler.
 test: setup ## every test: the engine's, the Python side's, and those against real servers
 	cargo test --release --quiet --no-run
 	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet & engine=$$!; \

@@ -47,12 +47,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Select the long tests with --long, and the others without it."""
-    wanted = [
-        item for item in items if (item.get_closest_marker("long") is not None) == config.getoption("--long")
-    ]
+    """Select the long tests with --long, and the others without it.
+
+    Those with servers come first: their files are long, and each keeps to one process of ``make test``.
+    """
+    is_long = config.getoption("--long")
+    wanted = dict.fromkeys(item for item in items if (item.get_closest_marker("long") is not None) == is_long)
     config.hook.pytest_deselected(items=[item for item in items if item not in wanted])
-    items[:] = wanted
+    items[:] = sorted(wanted, key=lambda item: not {"server", "e2e"} & {m.name for m in item.iter_markers()})
 
 
 @pytest.fixture
