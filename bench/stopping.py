@@ -48,7 +48,7 @@ SKEWNESSES = (0.0, 1.0, 1.75, 2.0)
 SPREADS_OF_SKEWED = (0.01, 0.015, 0.025, 0.04)
 BLOCKS_OF_20_MIN = 40
 """Blocks of half a minute, with the defaults of ``pgdyno compare --minutes 20``."""
-LEAST_BLOCKS = (5, 10, SAME_BLOCKS_MIN, 20)
+LEAST_BLOCKS = (5, 10, 15, SAME_BLOCKS_MIN)
 SEED = 20261122
 
 
@@ -82,11 +82,14 @@ def apply_stopping_rule(
     squares = np.cumsum((d - truth) ** 2, axis=1) - n * (mean - truth) ** 2
     error = np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1) / n)
     analyses = slice(VERDICT_BLOCKS_MIN - 1, None)
-    reach = np.array([critical_value(int(k), CONFIDENCE, method) for k in n[analyses]]) * error[:, analyses]
+    reach, inner = (
+        np.array([critical_value(int(k), level, method) for k in n[analyses]]) * error[:, analyses]
+        for level in (CONFIDENCE, 2 * CONFIDENCE - 1)
+    )
     low, high = mean[:, analyses] - reach, mean[:, analyses] + reach
     different = np.where(low > 0, 1.0, np.where(high < 0, -1.0, np.nan))
     same = np.where((n[analyses] >= least) | (method is Method.STUDENT), 0.0, np.nan)
-    verdict = np.where((-limit <= low) & (high <= limit), same, different)
+    verdict = np.where(np.abs(mean[:, analyses]) + inner <= limit, same, different)
     decided = ~np.isnan(verdict)
     stop = np.where(decided.any(axis=1), decided.argmax(axis=1), decided.shape[1] - 1)
     at = np.arange(len(d)), stop

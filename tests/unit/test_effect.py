@@ -19,6 +19,7 @@ from pgdyno.analysis.statistics.intervals import (
     percent_of,
     student,
     summarize,
+    t_quantile,
     with_error,
 )
 from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge, quantile_ns
@@ -82,12 +83,14 @@ def test_the_ratio_of_the_arms_levels_is_the_effect(pairs: list[tuple[float, flo
         (-1.0, 1.0, 12, Verdict.SAME),
         (0.5, 1.5, 12, Verdict.SAME),  # significant, but within the margin
         (-1.5, -0.5, 12, Verdict.SAME),
-        (-1.96, 1.99, 12, Verdict.SAME),
-        (-1.98, 1.0, 12, Verdict.UNDECIDED),  # the margin's lower end is 1 / 1.02 − 1 = −1.96%
-        (-1.0, 2.1, 12, Verdict.UNDECIDED),
+        # The one-sided tests reject at 0.816 of the half-width: t(0.95, 11) / t(0.975, 11).
+        (-2.39, 2.44, 12, Verdict.SAME),
+        (-2.43, 2.44, 12, Verdict.UNDECIDED),  # the margin's lower end is 1 / 1.02 − 1 = −1.96%
+        (-1.0, 2.8, 12, Verdict.UNDECIDED),
+        (-2.1, -0.1, 12, Verdict.SAME),
         (-9.0, 9.0, 12, Verdict.UNDECIDED),
         (0.0, 5.0, 12, Verdict.UNDECIDED),  # it touches zero and does not exclude it
-        (0.5, 2.5, 12, Verdict.FASTER),
+        (0.5, 2.7, 12, Verdict.FASTER),
         (2.9, 5.5, VERDICT_BLOCKS_MIN - 1, Verdict.UNDECIDED),
         (-0.1, 0.1, VERDICT_BLOCKS_MIN - 1, Verdict.UNDECIDED),
     ],
@@ -95,9 +98,14 @@ def test_the_ratio_of_the_arms_levels_is_the_effect(pairs: list[tuple[float, flo
 def test_the_verdict_follows_from_interval_and_margin(
     low_percent: float, high_percent: float, blocks: int, verdict: Verdict
 ) -> None:
-    low, high = math.log1p(low_percent / 100), math.log1p(high_percent / 100)
-    of = LogRatioSummary((low + high) / 2, blocks, None, low, high, 0.95, None)
+    of = with_ends(math.log1p(low_percent / 100), math.log1p(high_percent / 100), blocks)
     assert judge(of, 0.02) is verdict
+
+
+def with_ends(low: float, high: float, blocks: int) -> LogRatioSummary:
+    """Student's interval with these ends."""
+    sd = (high - low) / 2 / t_quantile(0.975, blocks - 1) * math.sqrt(blocks)
+    return with_error((low + high) / 2, sd, blocks, 0.95, Method.STUDENT)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +121,7 @@ def test_the_verdict_follows_from_interval_and_margin(
 def test_a_difference_is_reported_also_within_the_margin(
     ends: tuple[float, float], better: Better, expected: tuple[Verdict, Verdict | None]
 ) -> None:
-    decision = decide(LogRatioSummary(sum(ends) / 2, 12, 0.01, *ends, 0.95, None), better, 0.02)
+    decision = decide(with_ends(*ends, 12), better, 0.02)
     assert (decision.verdict, decision.difference) == expected
     # The noise floor takes a difference back, and leaves equivalence.
     below = decision.without_difference()

@@ -53,9 +53,9 @@ from pgdyno.units import Better, Estimate, bracketed, ci_text, counted, share_te
 # The margin δ is a share of the baseline. On the log scale, where the arms are interchangeable, it is ±ln(1 +
 # δ). With δ = 2% the arms are the same if the ratio is within 1 / 1.02 … 1.02.
 #
-# One interval, that of every table, decides. All arms share its level (Holm). *Same*: it lies within ±δ. So
-# the probability that an arm with a larger effect is called the same is at most half of the level. Otherwise
-# *faster* and *slower*: it excludes 0. An interval can do both.
+# *Same*: two one-sided tests reject an effect of −δ or less and one of +δ or more. Each has the level of the
+# interval, so the probability that an arm with a larger effect is called the same is at most that level.
+# Otherwise *faster* and *slower*: the interval excludes 0. All arms share its level (Holm). Both can be true.
 # ----------------------------------------------------------------------
 
 POWER = 0.80
@@ -65,7 +65,7 @@ BLOCKS_NEEDED_MAX = 10_000
 """Limit of the search. A study that needs more blocks requires a quieter machine."""
 
 
-SAME_BLOCKS_MIN = 15
+SAME_BLOCKS_MIN = 20
 """Minimum number of blocks of *same* in a study with interim analyses. Fewer blocks of a skewed distribution
 often lack its rare values, and their interval is too narrow (docs/explanation/stopping.md)."""
 
@@ -119,14 +119,14 @@ def decide(summary: LogRatioSummary, better: Better, margin: float) -> Decision:
 def judge(
     summary: LogRatioSummary, margin: float, better: Better = Better.MORE, blocks: int | None = None
 ) -> Verdict:
-    """Return the verdict of an interval. Within the margin: same, even if it excludes 0.
+    """Return the verdict of an interval. Surely within the margin: same, even if the interval excludes 0.
 
     ``blocks`` is the number of blocks if ``summary.n`` is that of hosts.
     """
     n = summary.n if blocks is None else blocks
     if n < VERDICT_BLOCKS_MIN or summary.low is None or summary.high is None:
         return Verdict.UNDECIDED
-    if max(-summary.low, summary.high) <= math.log1p(margin):
+    if is_within(summary, margin):
         return Verdict.SAME if may_be_same(n, summary.method) else Verdict.UNDECIDED
     return difference(summary, better) or Verdict.UNDECIDED
 
@@ -136,6 +136,15 @@ def difference(summary: LogRatioSummary, better: Better) -> Verdict | None:
     if summary.low is None or summary.high is None or summary.low <= 0 <= summary.high:
         return None
     return Verdict.FASTER if (summary.low > 0) == (better is not Better.LESS) else Verdict.SLOWER
+
+
+def is_within(summary: LogRatioSummary, margin: float) -> bool:
+    """Return whether two one-sided tests at the level of the interval reject an effect beyond the margin.
+
+    So does an interval with twice the level, half of it at each end.
+    """
+    low, high = intervals.ends(summary, 2 * summary.confidence - 1)
+    return max(-low, high) <= math.log1p(margin)
 
 
 def may_be_same(n: int, method: Method) -> bool:
@@ -189,8 +198,8 @@ def detectable_log_ratio(sd: float, n: int, confidence: float, method: Method) -
 def _same_probability(
     mean: float, sd: float, n: int, margin: float, confidence: float, method: Method
 ) -> float:
-    """Return the probability that the interval of ``n`` ≥ 2 blocks lies within the margin."""
-    t_alpha = critical_value(n, confidence, method) if may_be_same(n, method) else math.inf
+    """Return the probability that ``n`` ≥ 2 blocks reject both one-sided hypotheses."""
+    t_alpha = critical_value(n, 2 * confidence - 1, method) if may_be_same(n, method) else math.inf
     if sd == 0 or math.isinf(t_alpha):
         return float(abs(mean) < math.log1p(margin) and not math.isinf(t_alpha))
     distances = ((math.log1p(margin) + sign * mean) / sd * math.sqrt(n) for sign in (-1, 1))
@@ -324,10 +333,13 @@ def verdict_probability(summary: LogRatioSummary, margin: float, further: int) -
         squares += n * further / total * (later - mean) ** 2
         mean = (n * mean + further * later) / total
     error = np.sqrt(squares / (total - 1) / total)
-    reach = critical_value(total, summary.confidence, summary.method) * error
-    is_within = np.abs(mean) + reach <= math.log1p(margin)
-    differs = (np.abs(mean) > reach) & ~is_within
-    return float(np.mean(differs | is_within if may_be_same(total, summary.method) else differs))
+    two_sided, one_sided = (
+        critical_value(total, level, summary.method)
+        for level in (summary.confidence, 2 * summary.confidence - 1)
+    )
+    is_same = np.abs(mean) + one_sided * error <= math.log1p(margin)
+    differs = (np.abs(mean) > two_sided * error) & ~is_same
+    return float(np.mean(differs | is_same if may_be_same(total, summary.method) else differs))
 
 
 # ----------------------------------------------------------------------
@@ -373,7 +385,10 @@ class Effect:
             return False
         student = intervals.student(list(self.log_ratios.values()), self.summary.confidence)
         low, high = self.bootstrap
-        resampled = replace(student, low=low, high=high)
+        reach = critical_value(student.n, student.confidence, Method.STUDENT) / math.sqrt(student.n)
+        resampled = intervals.with_error(
+            (low + high) / 2, (high - low) / 2 / reach, student.n, student.confidence, Method.STUDENT
+        )
         return judge(student, margin) is not judge(resampled, margin)
 
 

@@ -331,9 +331,10 @@ def method_paragraphs(findings: Findings) -> list[str]:
     statistics = (
         "The block is the unit of replication. Each block gives one ratio per arm; the effect is their "
         f"geometric mean. {_interval(findings)} "
-        f"The equivalence margin is {given_percent(plan.margin)}. Arms are equivalent if the CI lies within "
-        f"the margin{_least_blocks(findings)}. Otherwise, a CI that excludes zero means faster or slower. "
-        f"Anything else, or fewer than {VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
+        f"The equivalence margin is {given_percent(plan.margin)}. Arms are equivalent if two one-sided "
+        f"tests at {given_percent(round(1 - plan.confidence, 9))} reject a larger effect"
+        f"{_least_blocks(findings)}. A CI that excludes zero means faster or slower. Anything else, or fewer "
+        f"than {VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
         f"about {findings.primary.name}. CIs of other metrics are of the same kind, descriptive and not "
         "corrected for their number."
     )

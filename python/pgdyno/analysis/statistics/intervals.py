@@ -433,6 +433,15 @@ def with_error(mean: float, sd: float | None, n: int, confidence: float, method:
     return LogRatioSummary(mean, n, sd, low, high, confidence, p_value, method)
 
 
+def ends(summary: LogRatioSummary, confidence: float) -> tuple[float, float]:
+    """Return the ends of the interval with another confidence; infinite if there is none."""
+    reach = critical_value(summary.n, confidence, summary.method)
+    if summary.sd is None or math.isinf(reach):
+        return -math.inf, math.inf
+    reach *= summary.sd / math.sqrt(summary.n)
+    return summary.mean - reach, summary.mean + reach
+
+
 def critical_value(n: int, confidence: float, method: Method) -> float:
     """Return half the width of an interval in standard errors; infinite if ``n`` blocks are too few."""
     if method is Method.ANYTIME:

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from pgdyno.analysis.comparison import Verdict, judge
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, with_error
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, ends
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.study.plan import Study
 
@@ -164,13 +164,13 @@ def are_ends_same(summary: LogRatioSummary, margin: float) -> bool:
 def outcome_of(summary: LogRatioSummary, reference: float) -> Outcome:
     """Return whether a commit is like GOOD or like BAD. Both tests have the level 1 − ``confidence``."""
     along = summary if reference > 0 else summary.mirrored()
-    # An interval with twice the error has this level at each end.
-    along = with_error(along.mean, along.sd, along.n, 2 * along.confidence - 1, along.method)
+    # An interval with twice the level has this one at each end.
+    low, high = ends(along, 2 * along.confidence - 1)
     far = abs(reference)
     near = TOLERANCE * far
-    if along.method is not Method.ANYTIME or along.low is None or along.high is None:
+    if along.method is not Method.ANYTIME:
         return Outcome.UNDECIDED
-    is_bad, is_good = along.low > near, along.high < far
+    is_bad, is_good = low > near, high < far
     if is_bad and is_good:
         return Outcome.BAD if along.mean > (near + far) / 2 else Outcome.GOOD
     return Outcome.BAD if is_bad else Outcome.GOOD if is_good else Outcome.UNDECIDED
