@@ -238,7 +238,7 @@ LEVEL_OF_PRIOR = 0.05
 """Least level of a test with PRIOR."""
 
 P_VALUE_MIN = 1e-12
-"""Blocks that are nearly equal (only synthetic ones are) reject at every level."""
+"""Least p-value: that of blocks that are nearly equal (only synthetic ones are)."""
 
 
 def prior_of(level: float) -> float:
