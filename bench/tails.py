@@ -1,43 +1,46 @@
 """Simulation of tail latencies. ``python -m bench tails`` prints its figures.
 
-Histograms of blocks with rare stalls, and intervals of the change of p99 from them.
+Histograms of blocks with rare stalls, and intervals of the change of p99 over all blocks from them.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from bench.noise import Floats
 from bench.stopping import SEED, table, titled
-from pgdyno.analysis.comparison import TAIL_SD_MAX, summarize_ratios
-from pgdyno.analysis.statistics.intervals import Method, student, t_quantile
-from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, latency_key
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, student
+from pgdyno.analysis.statistics.pooled_quantiles import (
+    BLOCKS_MIN,
+    BlockCounts,
+    quantile_change,
+)
+from pgdyno.analysis.telemetry.metrics import PERCENTILES
 from pgdyno.study.sizing import CONFIDENCE
 
-PERCENTILE = "p99"
-QUANTILE = PERCENTILES[PERCENTILE]
-BLOCKS = (5, 8, 12, 20)
-BLOCKS_OF_METHODS = (8, 20)
-PATHS = 1000
-PATHS_OF_METHODS = 400
-MERGED = 20_000
-RESAMPLES = 400
+QUANTILE = PERCENTILES["p99"]
+BLOCKS = (5, 8, 12, 20, 40)
+PATHS = 2000
+MERGED = 30_000
 TRANSACTIONS = 10_000
 WINDOW_S = 10.0
 STALL_SD = 0.5
-SHOWN_MIN = 50
 AT_ONCE = 20
-"""Studies resampled together, which limits memory."""
+"""Studies drawn together, which limits memory."""
 
-STEP = 0.03
-EDGES_MS = np.exp(np.arange(np.log(0.3), np.log(20_000), STEP))
-"""Upper ends of the buckets. Quantiles are interpolated within a bucket."""
+STEP = 0.005
+LOG_EDGES = np.concatenate(
+    [np.arange(np.log(8), np.log(40), STEP), np.arange(np.log(40), np.log(20_000), 0.04)]
+)
+EDGES_MS = np.exp(LOG_EDGES)
+"""Upper ends of the buckets. All latencies up to the first one are in its bucket."""
 
 
 @dataclass(frozen=True)
@@ -79,181 +82,106 @@ KINDS: Mapping[str, Tails] = {
     "none, B +10%": Tails((0, 0), factor=1.1),
     "none, log SD of the level 0.4 in both arms": Tails((0, 0), common_sd=0.4),
     "none, log SD of p99 0.12 in each arm": Tails((0, 0), spread_sd=0.1),
+    "0 and 0.1": Tails((0, 0.1)),
+    "0 and 0.1, 1 s": Tails((0, 0.1), stall_s=1),
+    "0 and 0.1, 2 s": Tails((0, 0.1), stall_s=2),
+    "0 and 0.1, 1 s, up to 60 ms longer": Tails((0, 0.1), stall_s=1, delay_ms=60),
     "0.1 and 0.1": Tails((0.1, 0.1)),
-    "0.3 and 0.3": Tails((0.3, 0.3)),
-    "0.5 and 0.5": Tails((0.5, 0.5)),
-    "0 and 0.3": Tails((0, 0.3)),
     "0.1 and 0.3": Tails((0.1, 0.3)),
-    "0.1 and 0.5": Tails((0.1, 0.5)),
-    "0.1 and 0.5, 1 s, up to 60 ms longer": Tails((0.1, 0.5), stall_s=1, delay_ms=60),
-    "1 and 1": Tails((1, 1)),
     "0 and 1": Tails((0, 1)),
+    "0 and 0.1, 5 s": Tails((0, 0.1), stall_s=5),
+    "0 and 0.05": Tails((0, 0.05)),
 }
-"""Share of blocks with a stall in A and in B."""
-
-KINDS_OF_METHODS = (
-    "none",
-    "none, log SD of p99 0.12 in each arm",
-    "0.3 and 0.3",
-    "0 and 0.3",
-    "0.1 and 0.3",
-    "0.1 and 0.5",
-    "0 and 1",
-)
-
-
-def log_quantile(cumulative: Floats) -> Floats:
-    """Return ln of the percentile in ms, from cumulative counts over buckets (last axis)."""
-    rank = QUANTILE * cumulative[..., -1]
-    at = (cumulative < rank[..., np.newaxis]).sum(axis=-1, keepdims=True)
-    high, low = (np.take_along_axis(cumulative, np.maximum(at - by, 0), -1)[..., 0] for by in (0, 1))
-    return np.asarray(np.log(EDGES_MS[at[..., 0]]) - STEP * (high - rank) / np.maximum(high - low, 1e-12))
+"""Share of blocks with a stall in A and in B, and its median length if it is not 0.5 s."""
 
 
 @lru_cache
 def truth(tails: Tails) -> float:
-    """Return the log ratio of the percentiles of the merged distributions."""
-    rng, parts = np.random.default_rng(SEED), 10
+    """Return the log ratio of the percentiles over all blocks, of infinitely many."""
+    rng, parts = np.random.default_rng(SEED), 60
     merged = sum(tails.draw(rng, (MERGED // parts, 1)).sum(axis=(1, 2)) for _ in range(parts))
-    return float(log_ratio(np.asarray(merged)))
+    a, b = (np.interp(QUANTILE * of[-1], of, LOG_EDGES) for of in np.asarray(merged))
+    return float(b - a)
 
 
-def histograms(tails: Tails, paths: int, blocks: int) -> Floats:
-    """Return cumulative counts: (arm, study, block, bucket)."""
-    rng = np.random.default_rng([SEED, blocks])
-    shares = np.diff(tails.draw(rng, (paths, blocks)), axis=-1, prepend=0).clip(0)
-    shares /= shares.sum(axis=-1, keepdims=True)
-    return np.cumsum(rng.multinomial(TRANSACTIONS, shares), axis=-1, dtype=np.float64)
-
-
-def log_ratio(counts: Floats) -> Floats:
-    """Return ln of the ratio of the percentiles of B and A. ``counts``: (arm, …, bucket)."""
-    a, b = log_quantile(counts)
-    return np.asarray(b - a)
+def block_counts(cumulative: Floats) -> BlockCounts:
+    """Return the counts of one arm, from cumulative counts: (block, bucket)."""
+    own = (cumulative < QUANTILE * TRANSACTIONS).sum(axis=-1)
+    within = slice(own.min(), own.max() + 1)
+    totals = np.full(len(cumulative), float(TRANSACTIONS))
+    return BlockCounts(EDGES_MS[within], cumulative[:, within], totals)
 
 
 @dataclass(frozen=True)
-class RuleCoverage:
-    """Coverage of the rule over many studies, as shares. ``shown``: with an interval. ``covers``: of those.
+class Coverage:
+    """Shares of studies. ``shown``: with an interval. ``covers``: its coverage; NaN without any.
 
-    ``false``: with an interval that does not contain the true value. ``student``: coverage without the rule.
+    ``student``: coverage of Student's interval of the mean of the block ratios.
     """
 
     student: float
     shown: float
     covers: float
-    false: float
 
 
-def rule_coverage(tails: Tails, blocks: int, paths: int = PATHS) -> RuleCoverage:
-    """Return the coverage of the interval of reports."""
-    true, key = truth(tails), latency_key(ALL_KINDS, PERCENTILE)
+def coverage(tails: Tails, blocks: int, paths: int = PATHS) -> Coverage:
+    """Return the coverage of the interval of reports, for the true change over all blocks."""
+    true, rng = truth(tails), np.random.default_rng([SEED, blocks])
     before, shown, covered = 0, 0, 0
-    for d in log_ratio(histograms(tails, paths, blocks)):
-        always = student(list(d), CONFIDENCE)
-        ruled = summarize_ratios(key, dict(enumerate(d)), CONFIDENCE, Method.STUDENT)
-        holds = always.low is not None and always.high is not None and always.low <= true <= always.high
-        before += holds
-        shown += ruled.low is not None
-        covered += ruled.low is not None and holds
-    return RuleCoverage(
-        before / paths, shown / paths, covered / shown if shown else np.nan, (shown - covered) / paths
-    )
-
-
-def methods(tails: Tails, blocks: int, paths: int = PATHS_OF_METHODS) -> list[str]:
-    """Return the coverage of each method as cells, and the factor of the width of the last one."""
-    true, t = truth(tails), t_quantile((1 + CONFIDENCE) / 2, blocks - 1)
-    counts = histograms(tails, paths, blocks)
-    d = log_ratio(counts)
-    reach = t * d.std(axis=1, ddof=1) / np.sqrt(blocks)
-    total = counts.sum(axis=2)
-    estimate = log_ratio(total)
-    without = log_ratio(total[:, :, np.newaxis] - counts)
-    influence = (blocks - 1) * (without.mean(axis=1, keepdims=True) - without)
-    squares = (influence**2).sum(axis=1)
-    error = np.sqrt(squares / blocks / (blocks - 1))
-    acceleration = (influence**3).sum(axis=1) / np.maximum(squares, 1e-12) ** 1.5 / 6
-    low, high = _exceedance(counts)
-    held = [
-        np.abs(d.mean(axis=1) - true) <= reach,
-        *_bootstrap(counts, estimate, acceleration, true),
-        np.abs(estimate - true) <= t * error,
-        (low <= true) & (true <= high),
-    ]
-    return [*(_percent(float(of.mean())) for of in held), f"× {np.exp(np.nanmedian(high - low) / 2):.2f}"]
-
-
-def _bootstrap(counts: Floats, estimate: Floats, acceleration: Floats, true: float) -> tuple[Floats, Floats]:
-    """Return whether the percentile and the BCa interval contain the true value, for each study."""
-    _, paths, blocks, _ = counts.shape
-    drawn = np.random.default_rng(SEED).integers(0, blocks, (RESAMPLES, blocks))
-    weights = (drawn[..., np.newaxis] == np.arange(blocks)).sum(axis=1).astype(np.float64)
-    plain, corrected = np.zeros(paths, bool), np.zeros(paths, bool)
-    z = ndtri((1 + CONFIDENCE) / 2)
     for begin in range(0, paths, AT_ONCE):
-        part = slice(begin, begin + AT_ONCE)
-        resampled = np.sort(log_ratio(weights @ counts[:, part]), axis=1)
-        of = estimate[part, np.newaxis]
-        below = ((resampled < of).mean(axis=1) + (resampled <= of).mean(axis=1)) / 2
-        bias = ndtri(below.clip(0.5 / RESAMPLES, 1 - 0.5 / RESAMPLES))
-        for i, row in enumerate(resampled):
-            ends = [bias[i] + sign * z for sign in (-1, 1)]
-            bca = [ndtr(bias[i] + end / (1 - acceleration[begin + i] * end)) for end in ends]
-            for held, shares in ((plain, ndtr([-z, z])), (corrected, bca)):
-                low, high = np.quantile(row, shares)
-                held[begin + i] = low <= true <= high
-    return plain, corrected
+        shares = np.diff(tails.draw(rng, (min(AT_ONCE, paths - begin), blocks)), axis=-1, prepend=0).clip(0)
+        shares /= shares.sum(axis=-1, keepdims=True)
+        counts = np.cumsum(rng.multinomial(TRANSACTIONS, shares), axis=-1, dtype=np.float64)
+        for a, b in zip(*counts, strict=True):
+            before += _covers(student(_block_ratios(a, b), CONFIDENCE), true)
+            change = quantile_change(block_counts(a), block_counts(b), QUANTILE)
+            summary = change.summary(CONFIDENCE, Method.STUDENT)
+            shown += summary.low is not None
+            covered += _covers(summary, true)
+    return Coverage(before / paths, shown / paths, covered / shown if shown else np.nan)
 
 
-def _exceedance(counts: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of the interval of the log ratio; NaN if no threshold is accepted."""
-    blocks = counts.shape[2]
-    t = t_quantile(1 - (1 - CONFIDENCE) / 4, blocks - 1)
-    above = 1 - counts / counts[..., -1:]
-    error = above.std(axis=2, ddof=1) / np.sqrt(blocks)
-    accepted = np.abs(above.mean(axis=2) - (1 - QUANTILE)) <= t * error
-    edges = np.log(EDGES_MS)
-    first, last = edges[accepted.argmax(axis=-1)], edges[-1 - accepted[..., ::-1].argmax(axis=-1)]
-    first[~accepted.any(axis=-1)] = np.nan
-    return first[1] - last[0], last[1] - first[0]
+def _block_ratios(a: Floats, b: Floats) -> list[float]:
+    """Return the log ratio of the percentiles of each block."""
+    index_a, index_b = ((of < QUANTILE * TRANSACTIONS).sum(axis=-1) for of in (a, b))
+    return list(LOG_EDGES[index_b] - LOG_EDGES[index_a])
 
 
-def rule_row(name: str, tails: Tails, blocks: int, paths: int = PATHS) -> list[str]:
-    """Return the coverage of the rule as cells; that of few shown intervals is omitted."""
-    of = rule_coverage(tails, blocks, paths)
-    covers = _percent(of.covers) if of.shown * paths >= SHOWN_MIN else "–"
-    return [name, str(blocks), _percent(of.student), _percent(of.shown), covers, _percent(of.false)]
+def _covers(summary: LogRatioSummary, true: float) -> bool:
+    """Return whether the interval, which ends in the middle of a bucket, contains the true log ratio."""
+    if summary.low is None or summary.high is None:
+        return False
+    return summary.low - STEP / 2 <= true <= summary.high + STEP / 2
+
+
+def row(name: str, blocks: int) -> list[str]:
+    """Return the coverage as cells."""
+    of = coverage(KINDS[name], blocks)
+    print(f"{name}, {blocks} blocks: {of}", file=sys.stderr, flush=True)
+    covers = _percent(of.covers) if of.shown else "–"
+    return [name, str(blocks), _percent(of.student), covers]
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
 
 
-def report() -> str:
-    """Return the tables in Markdown, each below its title."""
-    compared = [
-        [name, str(blocks), f"{np.exp(truth(KINDS[name])):.2f}", *methods(KINDS[name], blocks)]
-        for name in KINDS_OF_METHODS
-        for blocks in BLOCKS_OF_METHODS
-    ]
-    stalls = "Blocks with a stall, A and B"
-    bootstraps = ("Bootstrap, percentile", "Bootstrap, BCa")
-    ruled = [rule_row(name, tails, blocks) for name, tails in KINDS.items() for blocks in BLOCKS]
-    head = (stalls, "Blocks", "True ratio", "Student's", *bootstraps, "Jackknife", "Exceedance", "Its width")
+def report(kinds: Sequence[str]) -> str:
+    """Return the table in Markdown below its title."""
+    head = ("Blocks with a stall, A and B", "Blocks", "Student's, of block ratios", "Shown")
+    rows = [row(name, blocks) for name in kinds for blocks in BLOCKS]
     return titled(
         {
-            f"Coverage of the methods, {PATHS_OF_METHODS} studies a row": table(head, compared),
-            f"Coverage of the rule (SD up to {TAIL_SD_MAX:.0%}), {PATHS:,} studies a row": table(
-                (stalls, "Blocks", "Student's, before", "Shown", "Covers", "False"), ruled
-            ),
+            f"Coverage of intervals of p99 (from {BLOCKS_MIN} blocks on), {PATHS:,} studies a row": table(
+                head, rows
+            )
         }
     )
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables."""
+    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench tails", description=__doc__)
-    parser.parse_args(arguments)
-    print(report())
+    parser.add_argument("kinds", nargs="*", metavar="KIND", default=list(KINDS), help="rows (default: all)")
+    print(report(parser.parse_args(arguments).kinds))
     return 0

@@ -89,7 +89,6 @@ class Code(StrEnum):
     THROUGHPUT_FIXED = "throughput-fixed"
     CAPACITY_NOT_SUSTAINED = "capacity-not-sustained"
     INTERVALS_DISAGREE = "intervals-disagree"
-    TAIL_LATENCY_DISPERSED = "tail-latency-dispersed"
     AUTOCORRELATED_BLOCKS = "autocorrelated-blocks"
     SKEWED_BLOCKS = "skewed-blocks"
     UNDER_NOISE_FLOOR = "under-noise-floor"

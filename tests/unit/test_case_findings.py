@@ -13,6 +13,7 @@ from synthetic_study import SKIPPED_AFTER_NS, Synthetic, arms_of, study_of, writ
 from pgdyno.analysis import comparison_caveats
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, NOPM, TPM, latency_key
 from pgdyno.analysis.telemetry.percentiles import quantile_ns
@@ -121,7 +122,6 @@ def test_the_caveats_that_follow_from_the_evidence_are_raised(wanted: Synthetic,
 def test_a_valid_study_raises_no_caveat_except_that_of_its_load() -> None:
     findings = findings_of(Synthetic(slices=10))
     assert codes(findings) == {Code.NO_KEYING_AND_THINKING}
-    assert "[" in latency_changes(findings).rows[-1][5]  # a tail percentile of regular blocks
 
 
 def test_a_stored_caveat_replaces_the_computed_one() -> None:
@@ -183,18 +183,32 @@ def test_there_is_no_verdict_if_an_arm_has_no_transactions_in_a_block() -> None:
     assert Code.NOTHING_DONE in codes(findings)
 
 
-def test_a_tail_percentile_with_dispersed_blocks_has_no_interval() -> None:
+P99 = latency_key(ALL_KINDS, "p99")
+
+
+def test_a_tail_percentile_of_few_blocks_has_a_value_over_all_blocks_and_no_interval() -> None:
     findings = findings_of(Synthetic(blocks=8, slowed={(2, 1): 0.1}))
     effects = findings.comparisons[0].effects
-    p50, p99 = (effects[latency_key(ALL_KINDS, name)] for name in ("p50", "p99"))
-    assert p50.percent.low is not None and not p50.is_dispersed
-    assert p99.is_dispersed and p99.percent.n == 8
+    p50, p99 = effects[latency_key(ALL_KINDS, "p50")], effects[P99]
+    assert p50.percent.low is not None and p50.no_interval_below is None
     assert (p99.percent.low, p99.percent.high, p99.summary.p_value) == (None, None, None)
-    (caveat,) = [one for one in findings.caveats if one.code == Code.TAIL_LATENCY_DISPERSED]
-    assert str(caveat.parameters["percentiles"]).startswith("all.p90, all.p95, all.p99")
-    row = latency_changes(findings).rows[-1]
-    assert "[" in row[2] and "[" not in row[5]
-    assert "SD above 25%" in latency_changes(findings).note
+    assert (p99.percent.n, p99.no_interval_below) == (8, BLOCKS_MIN)
+    a, b = (of.quantiles_ms(ALL_KINDS)["p99"] for of in findings.arms)
+    assert a is not None and b is not None
+    assert p99.percent.value == pytest.approx(100 * (b.value / a.value - 1))
+    table = latency_changes(findings)
+    assert "[" in table.rows[-1][2] and "[" not in table.rows[-1][5]
+    assert f"no interval below {BLOCKS_MIN} blocks. 8 blocks can miss an event" in table.note
+    assert "fewer than 31% of the blocks (probability above 5%)" in table.note
+
+
+def test_a_tail_percentile_of_many_blocks_has_an_interval_in_both_directions() -> None:
+    findings = findings_of(Synthetic(effects=(1.0, 1.2), blocks=BLOCKS_MIN, slices=2))
+    p99 = findings.comparisons[0].effects[P99]
+    assert p99.no_interval_below is None and p99.percent.low is not None and p99.percent.high is not None
+    assert p99.percent.low < p99.percent.value < p99.percent.high < 0
+    assert p99.summary.p_value is not None and p99.summary.p_value < 0.05
+    assert "[" in latency_changes(findings).rows[-1][5]
 
 
 def overloaded(share: float) -> Synthetic:

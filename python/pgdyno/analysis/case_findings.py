@@ -14,6 +14,7 @@ from pgdyno.analysis import steady_state, time_breakdown
 from pgdyno.analysis.comparison import (
     Comparison,
     compare_arms,
+    with_tails,
     without_unconfirmed,
 )
 from pgdyno.analysis.comparison_caveats import (
@@ -227,12 +228,14 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
     series = {trial: throughput_points(of) for trial, of in executed.items()}
     stored = evidence.caveats(case)
     kinds = _kinds(trials, study.plan)
-    latency_ms = percentiles.trial_latencies(latencies)
+    of_kinds = {trial: {**of, ALL_KINDS: merge_latencies(of.values())} for trial, of in latencies.items()}
+    latency_ms = percentiles.trial_latencies(of_kinds)
     chosen = metrics.of_plan(study.plan, latency_ms)
     compared = _latencies(kinds, PERCENTILES_COMPARED, latency_ms)
     limited_ms = limited_by_trial(study.plan, trials, latencies)
     missed = missed_limits(study.plan, arms, trials, limited_ms)
     comparisons = compare_arms(arms, trials, study.plan, [*chosen, *compared], cases)
+    comparisons = with_tails(comparisons, trials, of_kinds, study.plan)
     comparisons = without_unconfirmed(comparisons, missed)
     noise = noise.of_today(comparisons)
     of_arms = [_of_arm(arm, trials, latencies, chosen, study.plan) for arm in arms]

@@ -30,6 +30,7 @@ from pgdyno.analysis.statistics.intervals import (
     percent_of,
     proportion,
 )
+from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN, QuantileChange, quantile_change
 from pgdyno.analysis.steady_state import (
     ALARM_OF_RISES,
     SUSPICION,
@@ -38,8 +39,8 @@ from pgdyno.analysis.steady_state import (
     trending,
     warm_up_biases,
 )
-from pgdyno.analysis.telemetry.metrics import Metric, is_tail
-from pgdyno.analysis.telemetry.percentiles import MissedLimit
+from pgdyno.analysis.telemetry.metrics import PERCENTILES, Metric, is_tail, split_latency
+from pgdyno.analysis.telemetry.percentiles import Latencies, MissedLimit, block_counts
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.sizing import Schedule, is_duet_sound
@@ -352,12 +353,6 @@ BlockTrials = Mapping[int, Mapping[int, Trial]]
 Values = Mapping[int, tuple[float, float]]
 """block → (value of the baseline, value of the arm)."""
 
-TAIL_SD_MAX = 0.25
-"""Maximum SD of the block ratios of a tail percentile that has an interval.
-
-Rare stalls give a larger SD, and then no interval covers with few blocks (docs/explanation/tails.md).
-"""
-
 
 @dataclass(frozen=True)
 class Effect:
@@ -374,10 +369,11 @@ class Effect:
     percent: Annotated[Estimate, about("In percent of the baseline.")]
     bootstrap: Hidden[tuple[float, float] | None]
 
-    @property
-    def is_dispersed(self) -> bool:
-        """True if the block ratios of a tail percentile are too dispersed for an interval."""
-        return _is_dispersed(self.key, list(self.log_ratios.values()))
+    @in_json
+    def no_interval_below(self) -> int | None:
+        """Number of blocks below which the percentile has no interval. Null from there on, and for others."""
+        has_too_few = is_tail(self.key) and self.summary.n < BLOCKS_MIN
+        return BLOCKS_MIN if has_too_few else None
 
     def is_disputed(self, margin: float) -> bool:
         """Return whether the verdicts by Student's and the bootstrap interval differ."""
@@ -515,6 +511,44 @@ def compare_arms(
         )
         for i, arm in enumerate(arms[1:])
     ]
+
+
+def with_tails(
+    comparisons: Sequence[Comparison],
+    trials: Sequence[Trial],
+    latencies: Mapping[int, Mapping[str, Latencies]],
+    plan: Study,
+) -> list[Comparison]:
+    """Return the comparisons, with the changes of percentiles above the median over all blocks.
+
+    ``latencies``: trial ID → kind → latencies. A percentile above the median depends on events that only some
+    blocks have. Its value is the ratio of the percentiles over all blocks that have a ratio.
+    """
+    by_block, method = ok_by_block(trials), method_of(plan, trials)
+    tails: list[dict[str, QuantileChange]] = []
+    for comparison in comparisons:
+        arms = comparison.baseline.arm, comparison.arm.arm
+        of_arm = {}
+        for key in filter(is_tail, comparison.effects):
+            kind, percentile = split_latency(key)
+            blocks = [by_block[block] for block in comparison.effects[key].log_ratios]
+            share = PERCENTILES[percentile]
+            a, b = (block_counts([latencies[of[arm].trial][kind] for of in blocks], share) for arm in arms)
+            of_arm[key] = quantile_change(a, b, share)
+        tails.append(of_arm)
+    found = [dict(comparison.effects) for comparison in comparisons]
+    for key in dict.fromkeys(key for of_arm in tails for key in of_arm):
+        estimators = [partial(_tail_summary, of_arm.get(key), method) for of_arm in tails]
+        for effects, summary in zip(found, intervals.simultaneous(estimators, plan.confidence), strict=True):
+            if summary is not None:
+                effects[key] = replace(
+                    effects[key], summary=summary, percent=summary.percent(effects[key].percent.better)
+                )
+    return [replace(of, effects=effects) for of, effects in zip(comparisons, found, strict=True)]
+
+
+def _tail_summary(change: QuantileChange | None, method: Method, confidence: float) -> LogRatioSummary | None:
+    return None if change is None else change.summary(confidence, method)
 
 
 def without_unconfirmed(comparisons: Sequence[Comparison], missed: Sequence[MissedLimit]) -> list[Comparison]:
@@ -663,34 +697,15 @@ def _effects(
     checked: bool,
 ) -> list[Effect | None]:
     ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
-    summaries = intervals.simultaneous([partial(_summary, metric.key, d, method) for d in ratios], confidence)
+    summaries = intervals.simultaneous([partial(_summary, d, method) for d in ratios], confidence)
     return [
         None if summary is None else _effect(metric, d, summary, checked=checked)
         for d, summary in zip(ratios, summaries, strict=True)
     ]
 
 
-def _summary(
-    key: str, ratios: Mapping[int, float], method: Method, confidence: float
-) -> LogRatioSummary | None:
-    return summarize_ratios(key, ratios, confidence, method) if ratios else None
-
-
-def summarize_ratios(
-    key: str, ratios: Mapping[int, float], confidence: float, method: Method
-) -> LogRatioSummary:
-    """Return the mean log ratio of a metric, without an interval if it is a dispersed tail percentile.
-
-    ``ratios`` must not be empty.
-    """
-    d = list(ratios.values())
-    if _is_dispersed(key, d):
-        return intervals.with_error(float(np.mean(d)), None, len(d), confidence, method)
-    return intervals.summarize(d, confidence, method)
-
-
-def _is_dispersed(key: str, d: Sequence[float]) -> bool:
-    return is_tail(key) and len(d) > 1 and float(np.std(d, ddof=1)) > TAIL_SD_MAX
+def _summary(ratios: Mapping[int, float], method: Method, confidence: float) -> LogRatioSummary | None:
+    return intervals.summarize(list(ratios.values()), confidence, method) if ratios else None
 
 
 def _effect(

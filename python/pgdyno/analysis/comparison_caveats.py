@@ -6,10 +6,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from pgdyno.analysis.comparison import TAIL_SD_MAX, Comparison
+from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.series import autocorrelation, is_autocorrelated, is_skewed, skewness, tested
-from pgdyno.analysis.telemetry.metrics import LATENCY
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.results.records import (
     ENGINE,
@@ -339,10 +338,6 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
                 Code.FEW_BLOCKS, {**names, "blocks": len(comparison.blocks), "blocks_min": VERDICT_BLOCKS_MIN}
             )
         )
-    dispersed = [key.removeprefix(f"{LATENCY}.") for key, of in comparison.effects.items() if of.is_dispersed]
-    if dispersed and len(comparison.blocks) >= VERDICT_BLOCKS_MIN:
-        parameters = {"percentiles": first_names(sorted(dispersed)), "limit": share_text(TAIL_SD_MAX)}
-        found.append(Caveat(Code.TAIL_LATENCY_DISPERSED, {**names, **parameters}))
     effect = comparison.primary
     enough = len(comparison.blocks) >= BLOCKS_TO_DISAGREE_MIN
     if enough and effect and effect.is_disputed(comparison.margin):

@@ -41,9 +41,9 @@ class MetricVerdict:
 
     ``percent`` and ``summary`` have the interval of the report; None without values. ``partial``: the result
     is biased, because an arm completed nothing in some blocks, the effect changed within the windows, or the
-    latency limit did not hold at the capacity found. ``dispersed``: the block ratios of a tail percentile are
-    too dispersed for an interval. ``floor`` is the noise floor as a log ratio, None if unknown, and
-    ``taken_back`` the verdict before it became undecided because it is below the floor. ``difference`` is
+    latency limit did not hold at the capacity found. ``no_interval_below``: number of blocks below which a
+    percentile has no interval, if it has fewer. ``floor`` is the noise floor as a log ratio, None if unknown,
+    and ``taken_back`` the verdict before it became undecided because it is below the floor. ``difference`` is
     faster or slower if the interval excludes 0, also if the verdict is same.
     """
 
@@ -57,7 +57,7 @@ class MetricVerdict:
     summary: Hidden[LogRatioSummary | None]
     blocks: int
     partial: bool = False
-    dispersed: bool = False
+    no_interval_below: int | None = None
     floor: float | None = None
     taken_back: Verdict | None = None
     difference: Verdict | None = None
@@ -217,7 +217,7 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> MetricV
         summary=effect.summary if effect else None,
         blocks=effect.summary.n if effect else 0,
         partial=partial,
-        dispersed=effect is not None and effect.is_dispersed,
+        no_interval_below=effect.no_interval_below if effect else None,
         floor=floor,
         taken_back=taken_back,
         difference=decision.difference if decision else None,

@@ -343,8 +343,9 @@ def method_paragraphs(findings: Findings) -> list[str]:
     latency = (
         "Latency is the time from the scheduled start of a transaction to its end. It includes successful "
         "transactions scheduled in the counted part of a slice, even if they end later. Percentiles come "
-        "from histograms merged over all blocks and are never averaged. CPU per transaction is the user and "
-        "system time of all server processes, or of the driver, during the measured slices."
+        "from histograms merged over all blocks and are never averaged. The change of a percentile above the "
+        "median is the ratio of these percentiles; its CI resamples the blocks. CPU per transaction is the "
+        "user and system time of all server processes, or of the driver, during the measured slices."
     )
     layout = [_SCHEDULES[plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
     layout += [conditions.warm_up_sentence(findings), conditions.window_sentence(plan)]

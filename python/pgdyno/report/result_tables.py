@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from markupsafe import Markup
 
 from pgdyno.analysis.case_findings import ArmFindings, Findings
-from pgdyno.analysis.comparison import TAIL_SD_MAX, Comparison
+from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.statistics.intervals import Method, method_of, percent_of
+from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN, MISSED, missed_share
 from pgdyno.analysis.telemetry.metrics import (
     ALL_KINDS,
     PERCENTILES,
@@ -47,6 +48,7 @@ from pgdyno.units import (
     bracketed,
     ci_text,
     confidence_percent,
+    counted,
     decimals_of,
     given_percent,
     group_digits,
@@ -203,8 +205,6 @@ def latency_changes(findings: Findings) -> Table:
     is_bounded = any(
         metric.bounds.get(trial.trial) for metric in findings.latencies for trial in findings.trials
     )
-    is_dispersed = any(of.is_dispersed for one in findings.comparisons for of in one.effects.values())
-    limit = share_text(TAIL_SD_MAX)
     rows = []
     for kind in [*findings.kinds, ALL_KINDS]:
         for i, of in enumerate(findings.arms[1:]):
@@ -220,14 +220,24 @@ def latency_changes(findings: Findings) -> Table:
         columns=("kind", "arm", *PERCENTILES_COMPARED),
         rows=rows,
         note=(
-            "Geometric mean over blocks of the ratios of that percentile, with a CI from "
-            f"{VERDICT_BLOCKS_MIN} blocks on. {ABSENT}: a block has fewer than 10 transactions above it"
-            f"{', or only a lower bound' if is_bounded else ''}."
-            + (f" Without CI: its block ratios have an SD above {limit}." if is_dispersed else "")
-            + of_several_arms(findings)
+            f"p50: geometric mean of the blocks' ratios, with a CI from {VERDICT_BLOCKS_MIN} blocks on. "
+            f"Others: ratio of the percentiles over all blocks, no interval below {BLOCKS_MIN} blocks."
+            f"{_missed_events(findings)} {ABSENT}: a block has fewer than 10 transactions above it"
+            f"{', or only a lower bound' if is_bounded else ''}." + of_several_arms(findings)
         ),
         numeric=frozenset(PERCENTILES_COMPARED),
         dispensable=("p90", "p95", "p99"),
+    )
+
+
+def _missed_events(findings: Findings) -> str:
+    """Return which rare events the blocks probably do not contain; empty without blocks."""
+    blocks = min((n for of in findings.comparisons if (n := len(of.blocks))), default=0)
+    if not blocks:
+        return ""
+    return (
+        f" {counted(blocks, 'block')} can miss an event that occurs in fewer than "
+        f"{share_text(missed_share(blocks))} of the blocks (probability above {given_percent(MISSED)})."
     )
 
 

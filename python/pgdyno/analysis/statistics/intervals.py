@@ -372,7 +372,7 @@ def method_of(plan: Study, trials: Sequence[Trial]) -> Method:
 class LogRatioSummary:
     """Mean and interval of the blocks' log ratios. ``sd`` and Student's interval need at least two blocks.
 
-    Ratios that are too dispersed for an interval have no ``sd`` either. The anytime-valid interval needs
+    A tail percentile of too few blocks has no ``sd`` either. The anytime-valid interval needs
     ``VERDICT_BLOCKS_MIN`` blocks. Logs are natural. ``p_value`` is two-sided, for mean d = 0. It is below
     1 − ``confidence`` exactly if the interval excludes 0.
     """

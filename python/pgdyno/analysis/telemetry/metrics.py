@@ -442,6 +442,12 @@ def latency_key(kind: str, percentile: str) -> str:
     return f"{LATENCY}.{kind}.{percentile}"
 
 
+def split_latency(key: str) -> tuple[str, str]:
+    """Return the kind of transactions and the percentile of the key of a latency."""
+    kind, _, percentile = key.removeprefix(f"{LATENCY}.").rpartition(".")
+    return kind, percentile
+
+
 def latency_metric(kind: str, percentile: str) -> Metric:
     """Return the metric of a percentile of one kind of transactions."""
     key = latency_key(kind, percentile)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pgdyno.analysis.statistics.intervals import binomial_at_most
+from pgdyno.analysis.statistics.pooled_quantiles import BlockCounts
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, TrialLatencies, latency_key
 from pgdyno.caveats import Caveat, Code, Parameter
 from pgdyno.results.reader import Evidence
@@ -122,6 +123,22 @@ def merge_latencies(every: Iterable[Latencies]) -> Latencies:
     return Latencies(merge(of.answered for of in known), merge(of.skipped for of in known))
 
 
+def block_counts(blocks: Sequence[Latencies], quantile: float) -> BlockCounts:
+    """Return the counts of an arm by block. Each block must have the quantile.
+
+    Only values between the lowest and the highest quantile of a block can be the quantile of all blocks.
+    """
+    own = [_at(of.answered, of._cumulative, _rank(of.n, quantile)) for of in blocks]
+    lowest, highest = min(own), max(own)
+    values = [of.answered[:, 0] for of in blocks]
+    every = np.unique(np.concatenate([ns[(lowest <= ns) & (ns <= highest)] for ns in values]))
+    counts = [
+        np.append(0, of._cumulative)[np.searchsorted(of.answered[:, 0], every, "right")] for of in blocks
+    ]
+    totals = [of.n for of in blocks]
+    return BlockCounts(*(np.asarray(part, dtype=np.float64) for part in (every, counts, totals)))
+
+
 def read_latencies(evidence: Evidence, trial: int) -> dict[str, Latencies]:
     """Return the latencies of a trial by kind."""
     answered, skipped = (
@@ -135,12 +152,12 @@ def read_latencies(evidence: Evidence, trial: int) -> dict[str, Latencies]:
 
 
 def trial_latencies(by_trial: Mapping[int, Mapping[str, Latencies]]) -> TrialLatencies:
-    """Return the percentiles of each kind and of ALL_KINDS. ``by_trial``: trial ID → kind → latencies."""
+    """Return the percentiles of each kind. ``by_trial``: trial ID → kind → latencies."""
     values: dict[int, dict[str, float | None]] = {}
     bounds: dict[int, dict[str, float | None]] = {}
     for trial, by_kind in by_trial.items():
         values[trial], bounds[trial] = {}, {}
-        for kind, of in {**by_kind, ALL_KINDS: merge_latencies(by_kind.values())}.items():
+        for kind, of in by_kind.items():
             for name, ms in of.quantiles_ms().items():
                 if ms is not None:
                     (bounds if ms.is_bound else values)[trial][latency_key(kind, name)] = ms.value
@@ -148,9 +165,10 @@ def trial_latencies(by_trial: Mapping[int, Mapping[str, Latencies]]) -> TrialLat
 
 
 def latencies_of_all_kinds(evidence: Evidence, plan: Study, trials: Sequence[Trial]) -> TrialLatencies:
-    """Return the percentiles of each ok trial, if the verdict is about latency."""
+    """Return the percentiles of all kinds of each ok trial, if the verdict is about latency."""
     ok = [trial.trial for trial in trials if trial.status is TrialStatus.OK] if plan.load_is_fixed else []
-    return trial_latencies({trial: read_latencies(evidence, trial) for trial in ok})
+    merged = {trial: merge_latencies(read_latencies(evidence, trial).values()) for trial in ok}
+    return trial_latencies({trial: {ALL_KINDS: of} for trial, of in merged.items()})
 
 
 def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) -> float | None:

@@ -87,6 +87,7 @@ class Reason(StrEnum):
     UNDECIDED = "undecided"
     NOT_SIGNIFICANT = "not-significant"
     NOISE_FLOOR = "noise-floor"
+    TOO_FEW_BLOCKS = "too-few-blocks"
 
 
 LOST = (TrialStatus.FAILED, TrialStatus.EXCLUDED)
@@ -265,8 +266,10 @@ def _judged(condition: GateCondition, one: MetricVerdict, *, is_significant: boo
     """
     if condition.word is GateWord.UNDECIDED:
         return GateOutcome.FAILED if one.verdict is Verdict.UNDECIDED else GateOutcome.PASSED
-    if one.percent is None or one.partial or one.dispersed:
+    if one.percent is None or one.partial:
         return GateOutcome.NOT_EVALUABLE
+    if one.no_interval_below is not None:
+        return Reason.TOO_FEW_BLOCKS
     if condition.limit_percent is None:
         if one.verdict is Verdict.UNDECIDED:
             is_below_floor = one.taken_back in MEETING[condition.word]

@@ -50,7 +50,9 @@ def size(of: MetricVerdict) -> str:
     if of.percent is None:
         return "no valid block"
     if not has_interval(of):
-        return f"{of.name} {change_text(of.percent, '%')}, no CI yet"
+        below = of.no_interval_below
+        why = "no CI yet" if below is None else f"no interval below {below} blocks"
+        return f"{of.name} {change_text(of.percent, '%')}, {why}"
     interval = f"{ci_text(of.percent.confidence)} {of.percent.signed_interval_text}"
     return f"{of.name} {of.percent.signed_text}, {interval}"
 
@@ -88,8 +90,6 @@ SOME_BLOCKS = (
     "the windows, or the latency limit did not hold at the capacity found"
 )
 
-DISPERSED = "the blocks differ too much for an interval of this percentile"
-
 
 def _by_reason(not_evaluable: Sequence[NotEvaluable]) -> str:
     """Return conditions by reason: ``slower:p99 of 18 vs. 17 in clients 8: no block has a value …``."""
@@ -106,7 +106,7 @@ def why_not_evaluated(of: NotEvaluable) -> str:
     """Return the reason why a condition could not be evaluated."""
     if of.of is None or of.of.percent is None:
         return NO_TAIL if is_latency(of.condition.metric) else NO_BLOCK
-    return SOME_BLOCKS if of.of.partial else DISPERSED
+    return SOME_BLOCKS
 
 
 def why_inconclusive(one: Inconclusive, of: Gate) -> str:
@@ -115,7 +115,7 @@ def why_inconclusive(one: Inconclusive, of: Gate) -> str:
         return f"; not significant among {counted(of.family, 'comparison')} (Holm)"
     if one.reason is Reason.NOISE_FLOOR:
         return "; the difference is below the noise floor of identical arms (A/A)"
-    if one.condition.limit_percent is None:
+    if one.condition.limit_percent is None or one.reason is Reason.TOO_FEW_BLOCKS:
         return ""
     if not has_interval(one.of):
         return f"; a limit needs a CI, and {VERDICT_BLOCKS_MIN} blocks"

@@ -23,7 +23,7 @@ from pgdyno.analysis.finding_fields import Length, about
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import holm_confidences, percent_of
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, StudyFindings
-from pgdyno.analysis.telemetry.metrics import METRICS
+from pgdyno.analysis.telemetry.metrics import METRICS, is_tail
 from pgdyno.features.hosts.identity import (
     difference_of,
     difference_of_plans,
@@ -425,7 +425,8 @@ class FileDifference:
 class HistoryChange:
     """A change. ``at``: index of the first file with it; ``percent``: mean after vs. mean before.
 
-    The interval assumes that the place of the change is known and that files are independent.
+    The interval assumes that the place of the change is known and that files are independent. A percentile
+    above the median has none, because rare events can determine it.
     ``confirmed_at`` is the index of the file that confirmed it. It is None for a change of a level, and for
     one that awaits confirmation.
     """
@@ -630,6 +631,8 @@ def _changes(
         percent = _percent(
             values[before.start : before.stop], values[after.start : after.stop], series.better, confidence
         )
+        if is_tail(series.key.metric):
+            percent = replace(percent, low=None, high=None)
         good = percent.value > 0 if series.better is Better.MORE else percent.value < 0
         verdict = Verdict.FASTER if good else Verdict.SLOWER
         differences = _differences(recorded[cut.at - 1], recorded[cut.at])

@@ -104,7 +104,9 @@ def subject(series: HistorySeries) -> str:
 def history_change_sentence(series: HistorySeries, change: HistoryChange) -> str:
     """Return sentences with the first file, the size, the basis and the confirmation of a change."""
     point, percent = series.points[change.at], change.percent
-    interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
+    interval = "no interval"
+    if percent.low is not None:
+        interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     files = f"{len(change.before)} files before, {len(change.after)} since"
     became = "may have become" if change is series.awaiting else "became"
     return (

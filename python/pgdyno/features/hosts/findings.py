@@ -26,13 +26,15 @@ from pgdyno.analysis.statistics.intervals import (
     f_beyond,
     simultaneous,
     summarize,
+    with_error,
 )
+from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, MetricVerdict, StudyFindings
-from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, split_key
+from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, is_tail, split_key
 from pgdyno.caveats import Caveat, Parameter
 from pgdyno.features.hosts.fleet_record import HostState, HostWork
 from pgdyno.features.hosts.identity import files_by_machine, fitted_differences, require_same
-from pgdyno.features.hosts.pooling import WHOLE, Pooled, common_parts, pool_groups
+from pgdyno.features.hosts.pooling import WHOLE, Pooled, common_parts, pool_groups, pool_summaries
 from pgdyno.features.published.tables import (
     Changed,
     MeasuredCell,
@@ -144,6 +146,7 @@ class OverHosts:
             blocks=self.pooled.blocks,
             partial=bool(self.stalled),
             difference=self.differs(plan),
+            no_interval_below=BLOCKS_MIN if is_tail(self.key) and self.percent.low is None else None,
         )
 
     def caveats(self) -> list[Caveat]:
@@ -183,12 +186,16 @@ def average_over_parts(by_host: ByHost, key: str, confidence: float) -> list[Ove
 
 @dataclass
 class _Effects:
-    """Effects that are pooled as one, by pair of arms. ``ratios``: pair → host → part."""
+    """Effects that are pooled as one, by pair of arms. ``ratios``: pair → host → part.
+
+    ``tails``: pair → host → result, of a percentile above the median, which is not a mean over blocks.
+    """
 
     name: str
     better: Better
     method: Method
     ratios: dict[Pair, dict[str, dict[str, LogRatios]]] = field(default_factory=dict)
+    tails: dict[Pair, dict[str, LogRatioSummary]] = field(default_factory=dict)
     verdicts: dict[Pair, list[Verdict | None]] = field(default_factory=dict)
 
 
@@ -211,6 +218,8 @@ def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Plac
             one = found.setdefault(placed[:2], _Effects(effect.name, effect.percent.better, method))
             one.method = Method.ANYTIME if one.method is Method.ANYTIME else method  # a resumed study
             one.ratios.setdefault(pair, {}).setdefault(host, {})[placed[2]] = effect.log_ratios
+            if is_tail(own):
+                one.tails.setdefault(pair, {})[host] = effect.summary
             one.verdicts.setdefault(pair, []).append(_own_verdict(comparison, own))
     return [
         OverHosts(
@@ -227,7 +236,12 @@ def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Plac
 def _of_pairs(effects: _Effects, confidence: float) -> list[tuple[Pair, Pooled]]:
     """Return the pooled effect of each pair of arms for which the hosts have parts in common."""
     common = {pair: groups for pair, of in effects.ratios.items() if (groups := common_parts(of))}
-    poolings = [partial(pool_groups, groups, method=effects.method) for groups in common.values()]
+    poolings = [
+        partial(pool_summaries, effects.tails[pair])
+        if pair in effects.tails
+        else partial(pool_groups, groups, method=effects.method)
+        for pair, groups in common.items()
+    ]
     return list(zip(common, simultaneous(poolings, confidence), strict=True))
 
 
@@ -547,17 +561,15 @@ def _joined(lists: Sequence[Sequence[str]], *, by_place: bool = True) -> list[di
 
 
 def _renamed(comparison: Comparison, names: Mapping[str, str], telemetry: Mapping[str, Effect]) -> Comparison:
-    """Return the comparison with common arm names and telemetry effects, without some latencies.
+    """Return the comparison with common arm names and telemetry effects, without incomplete latencies.
 
-    Incomplete or dispersed ones are omitted. In the missing blocks an arm was too slow for enough
-    transactions, so the others would bias the effect. Dispersed ones have no interval on their host.
+    In the missing blocks an arm was too slow for enough transactions, so the others would bias the effect.
     """
     a, b = comparison.baseline, comparison.arm
     whole = {
         key: effect
         for key, effect in comparison.effects.items()
-        if not is_latency(key)
-        or (len(effect.log_ratios) == len(comparison.blocks) and not effect.is_dispersed)
+        if not is_latency(key) or len(effect.log_ratios) == len(comparison.blocks)
     }
     return replace(
         comparison,
@@ -604,6 +616,10 @@ def _merged(files: Sequence[tuple[int, Comparison]]) -> Comparison:
             methods = [of.effects[key].summary.method for _, of in files]
             method = Method.ANYTIME if Method.ANYTIME in methods else effect.summary.method
             summary = summarize(list(ratios.values()), effect.summary.confidence, method)
+            if is_tail(key):
+                own = [of.effects[key].summary for _, of in files]
+                mean = sum(one.n * one.mean for one in own) / summary.n
+                summary = with_error(mean, None, summary.n, summary.confidence, method)
             percent = summary.percent(effect.percent.better)
             effects[key] = replace(
                 effect, log_ratios=ratios, summary=summary, percent=percent, bootstrap=None

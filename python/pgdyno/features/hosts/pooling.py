@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -128,6 +128,19 @@ def pool_groups(groups: Groups, confidence: float, method: Method) -> Pooled:
         elif (combined := combine(parts, confidence, method)) is not None:
             effects.append(HostEffect(group, combined.summary))
     return pool(effects, confidence)
+
+
+def pool_summaries(by_host: Mapping[str, LogRatioSummary], confidence: float) -> Pooled:
+    """Return the effect over hosts with these results, without an interval unless each of them has one."""
+    hosts = [
+        HostEffect(host, with_error(of.mean, of.sd, of.n, confidence, of.method))
+        for host, of in by_host.items()
+    ]
+    pooled = pool(hosts, confidence)
+    if all(host.error is not None for host in hosts):
+        return pooled
+    mean = pooled.over_hosts.mean
+    return replace(pooled, over_hosts=with_error(mean, None, len(hosts), confidence, Method.STUDENT))
 
 
 def pool(hosts: Sequence[HostEffect], confidence: float) -> Pooled:

@@ -17,6 +17,7 @@ from typing import Annotated
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.statistics.intervals import percent_of
+from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, Metric, latency_key
 from pgdyno.cli.report import read_findings
@@ -175,7 +176,7 @@ def further_metrics(findings: HostsFindings) -> Table:
     chosen.sort(key=lambda of: (findings.cases.index(of.case), keys.index(of.key)))
     note = (
         f"{_DESCRIPTIVE} Different signs near zero may be noise. {ABSENT}: no value on that host, or too few "
-        "transactions beyond that percentile."
+        f"transactions beyond that percentile. p99 has no interval below {BLOCKS_MIN} blocks on each host."
     )
     named = [(_name(of), of) for of in chosen]
     table = _by_host(findings, "Change in other metrics by host", "metric", named, note)

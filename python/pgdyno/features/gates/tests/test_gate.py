@@ -18,6 +18,7 @@ from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.comparison import Verdict, effects_by_arm, judge
 from pgdyno.analysis.statistics.intervals import Method, t_quantile, with_error
+from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.analysis.telemetry.metrics import NOPM
 from pgdyno.caveats import Caveat, Code
@@ -40,7 +41,7 @@ from pgdyno.measure import study_runner
 from pgdyno.report.document import FileReport
 from pgdyno.report.markdown_format import escaped
 from pgdyno.results.records import ENGINE, StudyEnd, TrialStatus
-from pgdyno.units import Better
+from pgdyno.units import Better, Estimate
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
 FASTER = replace(SLOWER, effects=(1, 1.1))
@@ -53,8 +54,6 @@ FAILED_8 = {(block, 1): TrialStatus.FAILED for block in range(8)}
 NO_TRIAL = [replace(SAME, **FOUR), replace(SAME, **NINE, statuses=FAILED_8)]
 SOME_STALLED = [replace(SAME, **FOUR), replace(SAME, **NINE, stalled=[(2, 1), (5, 1)])]
 OVERLOADED = replace(SAME, fixed_rate_per_s=3000.0, skipped=(0.0, 0.1))
-# One block of the baseline has latencies ten times as long.
-DISPERSED = replace(SAME, slowed={(2, 0): 0.1})
 # The effect changes within the windows.
 WARMING_UP = replace(FASTER, cold=(0.0, 0.3))
 # The latency limit did not hold at the capacity found.
@@ -117,10 +116,13 @@ def on_hosts(path: Path, *studies: Synthetic | Sequence[Synthetic]) -> list[Path
         (SLOWER, "faster undecided slower", 3),
         (SLOWER, "not-same", 3),
         (SLOWER, "slower:nopm", 3),
-        (SLOWER, "slower:p99", 3),
+        (SLOWER, "slower:p99", 4),
+        (SLOWER, "undecided:p99", 3),
+        (replace(SLOWER, blocks=BLOCKS_MIN, slices=2), "slower:p99 slower:p99:5%", 3),
+        (replace(FASTER, blocks=BLOCKS_MIN, slices=2), "slower:p99 slower:p99:5%", 0),
         (SLOWER, "slower:latency.payment.p50", 3),
         (SLOWER, "slower:server_cpu", 3),
-        (FASTER, "slower slower:p99 slower:server_cpu", 0),
+        (FASTER, "slower slower:p50 slower:server_cpu", 0),
         (FASTER, "faster:p50", 3),
         (FASTER, "not-same", 3),
         (SAME, "slower faster not-same undecided", 0),
@@ -132,7 +134,7 @@ def on_hosts(path: Path, *studies: Synthetic | Sequence[Synthetic]) -> list[Path
         (SLOWER, "slower:5%", 3),
         (SLOWER, "slower:20%", 0),
         (SLOWER, "slower:10%", 4),
-        (SLOWER, "slower:p99:5%", 3),
+        (SLOWER, "slower:p50:5%", 3),
         (NO_BLOCK, "slower", 1),
         (NO_BLOCK, "slower undecided", 3),
         (SLOWER, "slower:wal.bytes_per_tx", 1),  # it was not probed
@@ -141,10 +143,6 @@ def on_hosts(path: Path, *studies: Synthetic | Sequence[Synthetic]) -> list[Path
         (SOME_STALLED, "slower:p50", 1),
         (SOME_STALLED, "undecided", 3),
         (SOME_STALLED[1], "slower not-same slower:50%", 1),
-        (DISPERSED, "slower:p99", 1),
-        (DISPERSED, "not-same:p99", 1),
-        (DISPERSED, "undecided:p99", 3),
-        (DISPERSED, "slower:p50", 4),
         (replace(OVERLOADED, skipped=(0.0, 0.6)), "slower", 1),
         (OVERLOADED, "not-same:p99", 1),
         (OVERLOADED, "slower:p99", 1),
@@ -222,13 +220,22 @@ def test_each_condition_is_met_ruled_out_or_inconclusive_by_the_interval(name: s
             assert found.outcome is outcome_expected, (text, better)
 
 
-@pytest.mark.parametrize("state", ["partial", "dispersed", "no value"])
+@pytest.mark.parametrize("state", ["partial", "no value"])
 @pytest.mark.parametrize("text", WORDS)
 def test_a_biased_or_missing_value_rules_no_condition_out(state: str, text: str) -> None:
     more: dict[str, object] = {"verdict": Verdict.UNDECIDED}
     more |= {"percent": None, "summary": None} if state == "no value" else {state: True}
     found = evaluate([parse_condition(text)], {"": [shown_as(-1, 1, **more)]}, 0.95)
     assert found.outcome is (F if text == "undecided" else E)
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_a_percentile_with_too_few_blocks_for_an_interval_is_inconclusive(text: str) -> None:
+    bare = Estimate(-12, "%", 8, Better.LESS)
+    one = shown_as(-12, -6, verdict=Verdict.UNDECIDED, percent=bare, no_interval_below=40)
+    found = evaluate([parse_condition(text)], {"": [one]}, 0.95)
+    assert found.outcome is (F if text == "undecided" else OPEN)
+    assert {of.reason for of in found.inconclusive} <= {Reason.TOO_FEW_BLOCKS}
 
 
 @pytest.mark.parametrize(

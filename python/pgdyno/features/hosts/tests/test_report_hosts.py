@@ -20,6 +20,7 @@ from synthetic_study import HOST, Synthetic
 from pgdyno.analysis.comparison import Effect, Verdict
 from pgdyno.analysis.statistics.averages import combine
 from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import AVERAGE, StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.errors import EvidenceError, UsageError
@@ -85,11 +86,19 @@ def test_pooling_equal_hosts_changes_only_the_interval(tmp_path: Path) -> None:
     assert Code.HOSTS_DISAGREE not in {caveat.code for caveat in found.caveats}
 
 
-def test_a_host_with_a_dispersed_tail_percentile_is_not_pooled(tmp_path: Path) -> None:
-    found = pooled_of(tmp_path, small=SMALL, large=replace(LARGER, slowed={(2, 1): 0.1}))
-    absent = {of.key: of.absent for of in found.effects}
-    p50, p99 = (absent[latency_key(ALL_KINDS, name)] for name in ("p50", "p99"))
-    assert (len(p50), len(p99)) == (0, 1)
+@pytest.mark.parametrize(("blocks", "has_interval"), [(8, False), (BLOCKS_MIN, True)])
+def test_a_tail_percentile_over_hosts_has_an_interval_if_each_host_has_one(
+    tmp_path: Path, blocks: int, has_interval: bool
+) -> None:
+    many = replace(SMALL, blocks=BLOCKS_MIN, slices=2)
+    studies = findings_of(tmp_path, small=many, large=replace(LARGER, blocks=blocks, slices=2))
+    key = latency_key(ALL_KINDS, "p99")
+    (over,) = [of for of in find_hosts(studies).effects if of.key == key]
+    own = [study.first.comparisons[0].effects[key].percent.value for study in studies.values()]
+    assert [of.value for of in over.percent_by_host.values()] == pytest.approx(own)
+    assert (over.percent.low is not None) == has_interval
+    verdict = over.metric_verdict(studies["small"].first.study.plan)
+    assert verdict.no_interval_below == (None if has_interval else BLOCKS_MIN)
 
 
 def test_the_variation_over_hosts_is_that_of_their_effects(tmp_path: Path) -> None:
