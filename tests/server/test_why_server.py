@@ -97,8 +97,10 @@ def test_kernel_times_and_wait_samples_are_those_of_the_arms_own_slices(slept: R
 
 INTERVAL_S = 0.25
 RATE_PER_S = 120.0
-POINTS = 24
-"""Number of intervals with transactions before each lock, and after the last one."""
+POINTS_MIN, POINTS_PER_HELD = 24, 8
+"""Number of intervals with transactions around a lock: at least, and for each interval in which it is held.
+So a checkpoint that takes long is a small part of the series, too.
+"""
 
 PLANTED = ("", *["CHECKPOINT"] * 5)
 """Statements while each lock is held. Each lock is in a part of the series that counts as a trial: a single
@@ -134,6 +136,7 @@ def test_locks_and_checkpoints_that_stop_the_clients_are_the_causes_of_the_dips(
     trials = [ok_trial(trial=block) for block in rates]
     found = find_dips(trials, rates, dict.fromkeys(rates, events))[0]
     dips_of = {event: dips for event, _, dips in found.groups}
+    assert {Event.LOCKS, Event.CHECKPOINT} <= dips_of.keys(), found
     assert len(dips_of[Event.LOCKS]) >= len(PLANTED)
     assert len(dips_of[Event.CHECKPOINT]) >= len(PLANTED) - 1
     lone = min(dips_of[Event.LOCKS], key=lambda dip: dip.from_s)
@@ -164,10 +167,10 @@ class Planter:
         with self.server.connect(self.database) as connection:
             for number, statement in enumerate(PLANTED):
                 if number:
-                    self.see_transactions()
                     self.cuts.append(self.read)
-                self.see_transactions()
+                self.see_transactions(POINTS_MIN // 2)
                 connection.execute("BEGIN; LOCK TABLE pgbench_accounts")
+                before_lock = self.read
                 self.see_no_transaction()
                 if statement:
                     before = self.next(self.samples)["num_requested"]
@@ -178,11 +181,11 @@ class Planter:
                     while not any(name.startswith("Lock/") for name in self.next(self.waits)):
                         pass
                 self.see_no_transaction()
+                held = self.read - before_lock
                 connection.execute("COMMIT")
-            self.see_transactions()
+                self.see_transactions(max(POINTS_MIN // 2, POINTS_PER_HELD * held))
 
-    def see_transactions(self) -> None:
-        missing = POINTS // 2
+    def see_transactions(self, missing: int) -> None:
         while missing:
             missing -= executed_in(self.next_interval()) > 0
 
