@@ -188,14 +188,18 @@ def _warm_up_times(trial: Trial) -> int:
 
 
 def concatenated(probe: str, chunks: Sequence[SampleSeries]) -> SampleSeries:
-    """Concatenate chunks. A column that a chunk does not have is NaN there."""
-    if len(chunks) == 1:
-        return chunks[0]
+    """Concatenate chunks. A column that a chunk does not have is NaN there.
+
+    The columns are contiguous in memory, because the analysis reads them one by one.
+    """
+    first = chunks[0].columns
+    if all(chunk.columns == first for chunk in chunks):
+        return SampleSeries(probe, first, np.concatenate([chunk.points.T for chunk in chunks], axis=1).T)
     columns = list(dict.fromkeys(name for chunk in chunks for name in chunk.columns))
-    whole = np.full((sum(len(chunk.points) for chunk in chunks), len(columns)), np.nan)
+    whole = np.full((len(columns), sum(len(chunk.points) for chunk in chunks)), np.nan)
     begin = 0
     for chunk in chunks:
         end = begin + len(chunk.points)
-        whole[begin:end, [columns.index(name) for name in chunk.columns]] = chunk.points
+        whole[[columns.index(name) for name in chunk.columns], begin:end] = chunk.points.T
         begin = end
-    return SampleSeries(probe, columns, whole)
+    return SampleSeries(probe, columns, whole.T)

@@ -35,8 +35,9 @@ def merge(histograms: Iterable[Pairs]) -> Pairs:
     every = [pairs for pairs in histograms if len(pairs)]
     if not every:
         return np.empty((0, 2), dtype=np.uint64)
-    stacked = np.concatenate(every)
-    values, counts = stacked[np.argsort(stacked[:, 0], kind="stable")].T
+    stacked = np.concatenate([pairs.T for pairs in every], axis=1)
+    order = np.argsort(stacked[0], kind="stable")  # merges the sorted histograms
+    values, counts = stacked[:, order]
     begins = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
     return np.column_stack([values[begins], np.add.reduceat(counts, begins)])
 
@@ -98,6 +99,11 @@ class Latencies:
         """Number of answered transactions up to each value."""
         return np.cumsum(self.answered[:, 1])
 
+    @cached_property
+    def _every(self) -> Pairs:
+        """All transactions, skipped ones with the time that they had waited."""
+        return merge([self.answered, self.skipped])
+
     def quantile_ms(self, quantile: float) -> LatencyMs | None:
         """Return the quantile over all, with skipped ones above all others. None as in ``quantile_ns``.
 
@@ -109,7 +115,7 @@ class Latencies:
             return None
         rank = _rank(n, quantile)
         if len(self.answered) == 0 or rank > self._cumulative[-1]:
-            return LatencyMs(_at_rank(merge([self.answered, self.skipped]), rank) / 1e6, True)
+            return LatencyMs(_at_rank(self._every, rank) / 1e6, True)
         return LatencyMs(_at(self.answered, self._cumulative, rank) / 1e6)
 
     def quantiles_ms(self) -> dict[str, LatencyMs | None]:
