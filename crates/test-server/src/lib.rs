@@ -26,11 +26,13 @@ hostssl all u_only_tls 127.0.0.1/32 scram-sha-256
 hostnossl all u_no_tls 127.0.0.1/32 scram-sha-256
 ";
 
-// No test here depends on crash safety, so fsync is off.
+// No test here depends on crash safety, so fsync is off. Autovacuum would change pg_class.reltuples between the
+// readings of two databases.
 const SETTINGS: &str = "
 listen_addresses = '127.0.0.1'
 ssl = on
 fsync = off
+autovacuum = off
 shared_buffers = 16MB
 max_connections = 300
 ";

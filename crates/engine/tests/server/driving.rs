@@ -281,7 +281,7 @@ fn a_server_is_pinned_during_a_slice_and_unpinned(server: &Database) {
         {"target": 0, "role": "measure", "duration_s": 0.1, "cores": one}]);
     let events = drive(&specification, &|_| {
         let pids = ask(server, "SELECT pid FROM pg_stat_activity WHERE pid <> pg_backend_pid()");
-        // An autovacuum worker, or the session of an earlier query, may have exited.
+        // The session of an earlier query may have exited.
         let found = pids.into_iter().flatten().flatten().filter_map(|pid| cores_of(pid.parse().unwrap()));
         let found: Vec<_> = found.collect();
         assert!(found.len() > 2 && found.iter().all(|cores| *cores == core), "{core}: {found:?}");
