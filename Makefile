@@ -52,11 +52,10 @@ demo: setup ## measure the effect of synchronous_commit in about two minutes, af
 fleet-demo: setup ## compare 17 and 18 with load generators on two of three local Ray nodes, and kill one; needs pip install 'ray'
 	$(BIN)/python tests/e2e/fleet_demo.py $(or $(ARMS),17 18) --directory demo/fleet
 
-# The engine's tests mostly wait: the others run beside them, but not beside the compiler.
+# A file keeps to one worker, in the order of conftest.py: those with servers first.
 test: setup ## every test: the engine's, the Python side's, and those against real servers
-	cargo test --release --quiet --no-run
-	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet & engine=$$!; \
-	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder; python=$$?; wait $$engine && exit $$python
+	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet
+	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder
 
 core-test: setup ## the tests of the core, in a copy without the folder of features and their list
 	rm -rf target/core && mkdir -p target/core
