@@ -48,7 +48,7 @@ SKEWNESSES = (0.0, 1.0, 1.75, 2.0)
 SPREADS_OF_SKEWED = (0.01, 0.015, 0.025, 0.04)
 BLOCKS_OF_20_MIN = 40
 """Blocks of half a minute, with the defaults of ``pgdyno compare --minutes 20``."""
-LEAST_BLOCKS = (5, 10, 15, SAME_BLOCKS_MIN)
+LEAST_BLOCKS = (5, 10, SAME_BLOCKS_MIN, 20)
 SEED = 20261122
 
 

@@ -85,10 +85,10 @@ def test_simulated_studies_end_sooner_with_less_noise() -> None:
             report([undecided, StudyRun(0.05, Verdict.SLOWER, 2.5, (-0.04, -0.05) * 2 + (-0.045,))], OPTIONS)
         )[-2:]
 
-    # Half a minute per block. A verdict needs at least five blocks.
+    # Half a minute per block. *Same* needs at least 15 blocks, another verdict five.
     none, five = drawn(0.002)
-    assert none == ["none", "55", "0.50", "100.0%", "100.0%", "0.0%", "2.5", "2.5"]
-    assert five == ["5%", *none[1:]]
+    assert none == ["none", "55", "0.50", "0.0%", "100.0%", "0.0%", "7.5", "7.5"]
+    assert five == ["5%", "55", "0.50", "100.0%", "100.0%", "0.0%", "2.5", "2.5"]
     none, five = drawn(0.2)
     assert none[4] == "0.0%"
     assert none[6:] == five[6:] == ["> 25", "> 25"]

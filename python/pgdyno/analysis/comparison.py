@@ -66,7 +66,7 @@ BLOCKS_NEEDED_MAX = 10_000
 """Limit of the search. A study that needs more blocks requires a quieter machine."""
 
 
-SAME_BLOCKS_MIN = 20
+SAME_BLOCKS_MIN = 15
 """Minimum number of blocks of *same* in a study with interim analyses. Fewer blocks of a skewed distribution
 often lack its rare values, and their interval is too narrow (docs/explanation/stopping.md)."""
 
