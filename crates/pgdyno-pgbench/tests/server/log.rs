@@ -87,7 +87,8 @@ fn aggregates_have_pgbenchs_columns() {
     let one = pgbench.script("one.sql", "select pg_sleep(0.01);\n");
     let cases: [&[&str]; 3] = [&[], &["-R", "50", "-L", "1000"], &["--max-tries=2", "--failures-detailed"]];
     for options in cases {
-        let arguments = [&["-f", &one, "-T", "2", "--aggregate-interval=1"], options].concat();
+        // The transactions last 2.2 s at least. With a time limit the run may end just before its second interval.
+        let arguments = [&["-f", &one, "-t", "220", "--aggregate-interval=1"], options].concat();
         let [real, ours] = both(&pgbench, &arguments);
         for lines in [&real[0], &ours[0]] {
             // Each second has a line from the first to the last, of which there are two at least.
