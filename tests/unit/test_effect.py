@@ -129,6 +129,7 @@ def test_a_difference_is_reported_also_within_the_margin(
     assert below.verdict is (Verdict.SAME if expected[0] is Verdict.SAME else Verdict.UNDECIDED)
 
 
+@pytest.mark.parametrize("mean", [0.0, 0.01])
 @pytest.mark.parametrize(
     ("method", "blocks", "verdict"),
     [
@@ -138,9 +139,9 @@ def test_a_difference_is_reported_also_within_the_margin(
     ],
 )
 def test_a_study_with_interim_analyses_needs_more_blocks_for_the_same_than_for_a_difference(
-    method: Method, blocks: int, verdict: Verdict
+    method: Method, blocks: int, verdict: Verdict, mean: float
 ) -> None:
-    decision = decide(with_error(0.0, 1e-5, blocks, 0.95, method), Better.MORE, 0.02)
+    decision = decide(with_error(mean, 1e-5, blocks, 0.95, method), Better.MORE, 0.02)
     assert decision.verdict is verdict
     assert decision.blocks_needed == (None if verdict is Verdict.SAME else SAME_BLOCKS_MIN - blocks)
 

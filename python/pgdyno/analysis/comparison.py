@@ -142,7 +142,7 @@ def difference(summary: LogRatioSummary, better: Better) -> Verdict | None:
 def is_within(summary: LogRatioSummary, margin: float) -> bool:
     """Return whether two one-sided tests at the level of the interval reject an effect beyond the margin.
 
-    So does an interval with twice the level, half of it at each end.
+    An interval with twice the level has about half of it at each end.
     """
     low, high = intervals.ends(summary, 2 * summary.confidence - 1)
     return max(-low, high) <= math.log1p(margin)
@@ -167,9 +167,10 @@ def detectable_percent(summary: LogRatioSummary) -> float | None:
 def blocks_needed(summary: LogRatioSummary, margin: float) -> int:
     """Return the number of further blocks for a decision, if effect and SD are as estimated.
 
-    The interval either excludes 0, or fits into the margin.
+    The interval either excludes 0, or fits into the margin. If it fits already, only the minimum is missing.
     """
-    least = max(1, VERDICT_BLOCKS_MIN - summary.n)
+    awaits_same = is_within(summary, margin) and summary.method is Method.ANYTIME
+    least = max(1, (SAME_BLOCKS_MIN if awaits_same else VERDICT_BLOCKS_MIN) - summary.n)
     if summary.sd is None:
         return least
     sd, confidence, method = summary.sd, summary.confidence, summary.method
@@ -221,7 +222,7 @@ SEED = 20261123
 """Fixed, so that repeated forecasts are equal."""
 
 DUET_TIME_SHARE = 0.55
-"""Blocks that a duet needs, as a share of those of slices (docs/explanation/stopping.md)."""
+"""Time that a duet needs, as a share of that of slices (``python -m bench pairs``)."""
 
 BUDGET_FACTOR_MAX = 4.0
 """Maximum factor of the budget that is suggested. Beyond it, the noise must become less.
@@ -296,7 +297,9 @@ def forecast_verdict(
     if probability >= POWER:
         return VerdictForecast(probability)
     needed = summary.n + decision.blocks_needed
-    if LessNoise.DUET in remaining.less_noise and needed * DUET_TIME_SHARE <= summary.n + further:
+    detectable = detectable_log_ratio(summary.sd, needed, summary.confidence, summary.method)
+    least = VERDICT_BLOCKS_MIN if detectable <= abs(summary.mean) else SAME_BLOCKS_MIN
+    if LessNoise.DUET in remaining.less_noise and max(least, needed * DUET_TIME_SHARE) <= summary.n + further:
         return VerdictForecast(probability, Remedy.DUET)
     needed_s = remaining.spent_s + decision.blocks_needed * remaining.block_s
     if needed_s <= BUDGET_FACTOR_MAX * remaining.budget_s:
@@ -606,11 +609,15 @@ def _comparison(
     decision, is_biased = None, False
     if main and not stalled and not failed:
         decision = decide(main.summary, primary.better, plan.margin)
-        if bias is not None and not _holds_at_final_rates(decision, main.summary, bias, primary.better, plan):
-            may_trend = True
-            is_biased = bias.exceeds(plan.margin)
-            if bias.p_value <= ALARM_OF_RISES:
-                decision = replace(decision, verdict=Verdict.UNDECIDED, difference=None, blocks_needed=1)
+        if bias is not None:
+            final = _at_final_rates(decision, main.summary, bias, primary.better, plan)
+            if final is not None:
+                decision = final
+            else:
+                may_trend = True
+                is_biased = bias.exceeds(plan.margin)
+                if bias.p_value <= ALARM_OF_RISES:
+                    decision = replace(decision, verdict=Verdict.UNDECIDED, difference=None, blocks_needed=1)
     is_trending = is_trending or is_biased
     return Comparison(
         baseline=baseline,
@@ -631,20 +638,22 @@ def _comparison(
     )
 
 
-def _holds_at_final_rates(
+def _at_final_rates(
     decision: Decision, summary: LogRatioSummary, bias: WarmUpBias, better: Better, plan: Study
-) -> bool:
-    """Return whether the effect without its bias by the warm-up has the same verdict.
+) -> Decision | None:
+    """Return the decision, if the effect without its bias by the warm-up has the same verdict; else None.
 
-    With a large bias only a difference holds, and only if its interval is beyond what the bias can explain.
-    A small bias is subtracted with its error, or, if that is small, without what exceeds the error.
+    A difference within the margin is dropped unless the effect without its bias has it, too. With a large
+    bias only a difference holds, and only if its interval is beyond what the bias can explain. A small bias
+    is subtracted with its error, or, if that is small, without what exceeds the error.
     """
     n, verdict, is_large = summary.n, decision.verdict, bias.exceeds(plan.margin)
     if summary.sd is None or summary.low is None or summary.high is None or verdict is Verdict.UNDECIDED:
-        return not is_large
+        return None if is_large else decision
     if is_large:
         nearest = min(abs(summary.low), abs(summary.high))
-        return verdict is not Verdict.SAME and nearest > bias.limit(math.copysign(1.0, summary.mean))
+        is_beyond = nearest > bias.limit(math.copysign(1.0, summary.mean))
+        return decision if is_beyond and verdict is not Verdict.SAME else None
     shifts = [(bias.log_ratio, bias.error)]
     if bias.is_precise(plan.margin):
         beyond = max(0.0, abs(bias.log_ratio) - bias.error)
@@ -659,7 +668,11 @@ def _holds_at_final_rates(
         )
         for shift, error in shifts
     )
-    return any(decide(one, better, plan.margin).verdict is verdict for one in found)
+    decisions = [decide(one, better, plan.margin) for one in found]
+    differences = {of.difference for of in decisions if of.verdict is verdict}
+    if not differences:
+        return None
+    return decision if decision.difference in differences else decision.without_difference()
 
 
 def _censored(by_block: BlockTrials, arm: int, metric: Metric) -> list[int]:

@@ -216,7 +216,7 @@ class Noise:
     def detectable(self, blocks: int) -> float | None:
         """Return the log ratio that a number of blocks detects with probability POWER.
 
-        It must exceed both the reach of the arms' interval (``verdict.reach_of``) and the noise floor. None
+        It must exceed both what the arms' interval detects and the noise floor. None
         if so few blocks have no interval.
         """
         floor = self.floor(blocks)

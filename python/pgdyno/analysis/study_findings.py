@@ -204,7 +204,8 @@ def _of_case(findings: Findings, comparison: Comparison, metric: str) -> MetricV
     if is_primary:
         decision = comparison.decision
         floor = findings.noise.floor(effect.summary.n, effect.summary.confidence) if effect else None
-        if own and decision and decision.verdict is not own.verdict:
+        is_below_floor = effect is not None and floor is not None and abs(effect.summary.mean) < floor
+        if own and decision and decision.verdict is not own.verdict and is_below_floor:
             taken_back = own.verdict
     return MetricVerdict(
         case=findings.study.case,

@@ -333,8 +333,8 @@ def method_paragraphs(findings: Findings) -> list[str]:
         f"geometric mean. {_interval(findings)} "
         f"The equivalence margin is {given_percent(plan.margin)}. Arms are equivalent if two one-sided "
         f"tests at {given_percent(round(1 - plan.confidence, 9))} reject a larger effect"
-        f"{_least_blocks(findings)}. A CI that excludes zero means faster or slower. Anything else, or fewer "
-        f"than {VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
+        f"{_least_blocks(findings)}. Otherwise a CI that excludes zero means faster or slower. Anything "
+        f"else, or fewer than {VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
         f"about {findings.primary.name}. CIs of other metrics are of the same kind, descriptive and not "
         "corrected for their number."
     )
@@ -384,7 +384,7 @@ def _partitions(plan: Study) -> str:
 
 def _least_blocks(findings: Findings) -> str:
     """Return the condition on the number of blocks of *same*."""
-    return f", from {SAME_BLOCKS_MIN} blocks on" if has_anytime_interval(findings) else ""
+    return f" (before block {SAME_BLOCKS_MIN}: undecided)" if has_anytime_interval(findings) else ""
 
 
 def _interval(findings: Findings) -> str:

@@ -133,7 +133,10 @@ def pool_groups(groups: Groups, confidence: float, method: Method) -> Pooled:
 def pool_summaries(by_host: Mapping[str, LogRatioSummary], confidence: float) -> Pooled:
     """Return the effect over hosts with these results, without an interval unless each of them has one."""
     hosts = [
-        HostEffect(host, with_error(of.mean, of.sd, of.n, confidence, of.method))
+        HostEffect(
+            host,
+            of if of.confidence == confidence else with_error(of.mean, of.sd, of.n, confidence, of.method),
+        )
         for host, of in by_host.items()
     ]
     pooled = pool(hosts, confidence)
