@@ -50,8 +50,8 @@ from pgdyno.units import (
 # rates. Latency is measured from the intended start (ADR 6), and a transaction without an answer misses the
 # limit (``latency.limited_ms``).
 #
-# A pass has one capacity per arm. Its logarithm is compared like any other metric: paired by pass, Student's
-# interval, several arms corrected (Holm). If a pass meets the limit at the highest rate, or misses it at the
+# A pass has one capacity per arm. Its logarithm is compared like any other metric: paired by pass, several
+# arms corrected (Holm). If a pass meets the limit at the highest rate, or misses it at the
 # lowest, only a bound of its capacity is known. Omitting such passes would bias the estimate, so none is
 # given, and the missing rates are reported.
 # ----------------------------------------------------------------------

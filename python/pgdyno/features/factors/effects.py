@@ -48,7 +48,7 @@ from pgdyno.units import ABSENT, Better, Estimate, ci_text, given_percent, group
 #
 # Each is averaged over the combinations of the remaining factors with equal weights. Its interval is over the
 # complete passes (``averages.combine``, by the method of the verdicts). This is the contrast of Yates ("The
-# design and analysis of factorial experiments", 1937) with Student's interval on its values by pass.
+# design and analysis of factorial experiments", 1937) with the study's interval on its values by pass.
 # Unlike an analysis of variance, this does not require equal variances of all cells. Drift from pass to pass
 # cancels. Drift from block to block also cancels for compared factors.
 #

@@ -243,7 +243,7 @@ def resampled(logs: Floats, weight: Floats) -> Floats:
 #
 # Computed if ``clients`` is a factor with enough levels. A curve is fitted to the means over the passes that
 # have all numbers of clients. Intervals are over passes. Two curves are compared on the same passes, so
-# common effects of a pass cancel. Ratios at each number of clients need no model: paired by pass, Student's
+# common effects of a pass cancel. Ratios at each number of clients need no model: paired by pass, the study's
 # interval, corrected (Holm) over all of them.
 # ----------------------------------------------------------------------
 

@@ -317,7 +317,7 @@ class OutlierTrial:
 
 @dataclass(frozen=True)
 class WithoutBlock:
-    """Change of an arm without the block with the most extreme ratio, by Student's interval.
+    """Change of an arm without the block with the most extreme ratio.
 
     ``all`` is the change with it, by the same method.
     """
