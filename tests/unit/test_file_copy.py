@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import stat
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pgdyno.server import snapshots
 from pgdyno.server.directories import Account
 from pgdyno.server.snapshots import BLOCK_BYTES, COMPARED_BYTES, Snapshot, copy_bytes, restore, take
 
@@ -25,12 +30,13 @@ def test_a_copy_of_a_file_that_became_shorter_fails(tmp_path: Path) -> None:
 
 
 def copied(directory: Path, old: bytes, new: bytes) -> int:
-    """Copy one file over another, check the result, and return the number of bytes written."""
+    """Copy one file over another in two parts, check them, and return the number of bytes written."""
     source, target = directory / "source", directory / "target"
     source.write_bytes(new)
     target.write_bytes(old)
-    written = copy_bytes(source, target, len(new))
-    assert target.read_bytes() == new
+    middle = len(new) // 2 // BLOCK_BYTES * BLOCK_BYTES
+    written = copy_bytes(source, target, middle) + copy_bytes(source, target, len(new), middle)
+    assert target.read_bytes() == new + old[len(new) :]
     return written
 
 
@@ -67,9 +73,16 @@ def test_a_copy_equals_its_source_and_writes_only_blocks_that_differ(
     assert copied(tmp_path_factory.mktemp("copy"), old, new) == unequal_bytes(old, new)
 
 
-@pytest.mark.parametrize("changed", [range(0), [0], [127, 128], [300], range(300), range(100, 200)], ids=str)
+PART = COMPARED_BYTES // BLOCK_BYTES
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [range(0), [0], [PART - 1, PART], [4 * PART], range(4 * PART), range(PART // 2, 3 * PART)],
+    ids=str,
+)
 def test_blocks_are_found_in_a_file_that_is_compared_in_parts(tmp_path: Path, changed: range) -> None:
-    new = bytearray(os.urandom(2 * COMPARED_BYTES + 45 * BLOCK_BYTES))
+    new = bytearray(os.urandom(4 * COMPARED_BYTES + 9 * BLOCK_BYTES))
     old = bytearray(new)
     for block in changed:
         old[(block + 1) * BLOCK_BYTES - 1] ^= 1
@@ -83,15 +96,16 @@ def test_a_short_read_or_write_is_continued(tmp_path: Path, monkeypatch: pytest.
     assert copied(tmp_path, b"a" * 3 * BLOCK_BYTES, b"b" * 3 * BLOCK_BYTES) == 3 * BLOCK_BYTES
 
 
-@pytest.fixture
-def snapshot(tmp_path: Path) -> Snapshot:
-    """A stopped data directory with one relation."""
-    path = tmp_path / "snapshot"
-    (path / "global").mkdir(parents=True)
+@pytest.fixture(scope="module")
+def snapshot(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """A stopped data directory with one relation and its free space map."""
+    path = tmp_path_factory.mktemp("snapshot")
+    (path / "global").mkdir()
     (path / "base" / "5").mkdir(parents=True)
     shut_down = struct.pack("=QIIi", 1, 1300, 202209061, 1)
     (path / "global" / "pg_control").write_bytes(shut_down)
     (path / RELATION).write_bytes(os.urandom(BLOCKS * BLOCK_BYTES))
+    (path / f"{RELATION}_fsm").write_bytes(os.urandom(3 * BLOCK_BYTES))
     return take(path)
 
 
@@ -131,3 +145,84 @@ def test_an_interrupted_restore_is_completed_by_the_next_one(
     done = restore(snapshot, live, OURSELVES, sync=False)
     assert done.files_kept == 0, "the record of the restore before was trusted"
     assert (live / RELATION).read_bytes() == (snapshot.data_dir / RELATION).read_bytes()
+
+
+def overwrite(path: Path, n: int) -> None:
+    with path.open("r+b") as file:
+        file.seek(n)
+        file.write(b"a torn write")
+
+
+def rename_another_to(path: Path, n: int) -> None:
+    """Rename a file of the same size and modification time to this name."""
+    before, new = path.stat(), path.with_name("new")
+    new.write_bytes(bytes([n % 256]) * before.st_size)
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    new.rename(path)
+
+
+def leave_a_hole(path: Path, n: int) -> None:
+    os.truncate(path, 0)
+    os.truncate(path, n)
+
+
+def add_a_file(path: Path, _: int) -> None:
+    path.with_name(f"{path.name}_new").write_bytes(b"unknown")
+
+
+def instead(create: Callable[[Path], object]) -> Callable[[Path, int], None]:
+    """Return a change that creates something else in the place of a file or directory."""
+
+    def change(path: Path, _: int) -> None:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        create(path)
+
+    return change
+
+
+second_name_of_the_map = instead(lambda path: os.link(path.with_name("16384_fsm"), path))
+CHANGES = st.tuples(
+    st.sampled_from(["base", "base/5", RELATION, f"{RELATION}_fsm", "global/pg_control"]),
+    st.sampled_from(
+        [
+            *(overwrite, rename_another_to, leave_a_hole, add_a_file, os.truncate),
+            lambda path, n: path.chmod(0o700 + n % 0o100),
+            instead(lambda path: path.write_bytes(b"unknown")),
+            instead(lambda path: shutil.copytree(path.parent, path)),
+            instead(lambda path: os.mknod(path, stat.S_IFSOCK)),
+            instead(lambda path: path.symlink_to("16384_fsm")),
+            instead(lambda path: path.symlink_to(path.parents[1] / "global")),
+            second_name_of_the_map,
+            instead(lambda _: None),
+        ]
+    ),
+    st.integers(0, (BLOCKS + 9) * BLOCK_BYTES),
+)
+
+
+@pytest.fixture(scope="module")
+def live(snapshot: Snapshot, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory restored from the snapshot."""
+    path = tmp_path_factory.mktemp("live") / "data"
+    restore(snapshot, path, OURSELVES, sync=False)
+    return path
+
+
+@given(st.lists(CHANGES, min_size=1, max_size=4))
+@example([(RELATION, second_name_of_the_map, 0)])
+def test_a_restore_undoes_any_change(
+    snapshot: Snapshot, live: Path, changes: list[tuple[str, Callable[[Path, int], None], int]]
+) -> None:
+    for path, change, n in changes:
+        with contextlib.suppress(OSError):  # an earlier change can make a later one impossible
+            change(live / path, n)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "PIECE_BYTES", 4 * BLOCK_BYTES)
+        patch.setattr(snapshots, "COMPARED_BYTES", 2 * BLOCK_BYTES)
+        restore(snapshot, live, OURSELVES, sync=False)
+    found = take(live)
+    assert found.entries == snapshot.entries
+    for path, entry in found.entries.items():
+        if not entry.is_directory:
+            assert (live / path).read_bytes() == (snapshot.data_dir / path).read_bytes()
+            assert (live / path).stat().st_nlink == 1

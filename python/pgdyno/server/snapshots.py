@@ -17,6 +17,7 @@ import hashlib
 import json
 import mmap
 import os
+import re
 import shutil
 import stat
 import struct
@@ -43,45 +44,41 @@ from pgdyno.units import format_size
 # Copies of files in place that write only what differs.
 # ----------------------------------------------------------------------
 
-# linux/fs.h: make the target share the source's blocks (btrfs, xfs).
-FICLONE = 0x40049409
+# linux/fs.h: make a range of the target share the source's blocks (btrfs, xfs).
+FICLONERANGE = 0x4020940D
 CHUNK_BYTES = 2**30  # a call copies at most 2 GiB; smaller chunks allow an interrupt in between
 BLOCK_BYTES = 8192  # unit of comparison: the block size of nearly all servers. Correct for any other
-COMPARED_BYTES = (
-    2**22
-)  # compared at once; smaller pieces pass the interpreter lock between threads more often
+COMPARED_BYTES = 2**18  # compared at once: the blocks of both files fit into the L2 cache of a core
+_UNEQUAL_BLOCKS = re.compile(b"\x01+")
 
 _NO_REFLINK = {errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EPERM}
 _NO_COPY_RANGE = {errno.EXDEV, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 
 
-def copy_bytes(source: Path, target: Path, size_bytes: int) -> int:
-    """Make the content of the target equal to the source. Return the number of bytes written.
+def copy_bytes(source: Path, target: Path, end: int, start: int = 0) -> int:
+    """Make the bytes from start to end of the target equal to the source. Return the number of bytes written.
 
     In place, the file keeps its blocks on disk: the layout is the same in every trial, and no block is freed
-    and allocated again. Blocks that are equal already are only read. Raises OSError.
+    and allocated again. Blocks that are equal already are only read. ``start`` is a multiple of their size.
+    Raises OSError.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with source.open("rb", buffering=0) as reading:
         descriptor = os.open(target, flags, 0o600)
         try:
-            written = size_bytes
-            if not _share_blocks(reading.fileno(), descriptor):
-                common_bytes = min(size_bytes, os.fstat(descriptor).st_size) // BLOCK_BYTES * BLOCK_BYTES
-                written = _copy_unequal_blocks(reading.fileno(), descriptor, common_bytes)
-                _copy(reading.fileno(), descriptor, common_bytes, size_bytes)
-                written += size_bytes - common_bytes
-            # Only if it was longer: ext4 starts a transaction for each truncation, even to the same size.
-            if os.fstat(descriptor).st_size > size_bytes:
-                os.ftruncate(descriptor, size_bytes)
+            if _share_blocks(reading.fileno(), descriptor, start, end):
+                return end - start
+            common_end = max(start, min(end, os.fstat(descriptor).st_size) // BLOCK_BYTES * BLOCK_BYTES)
+            written = _copy_unequal_blocks(reading.fileno(), descriptor, start, common_end)
+            _copy(reading.fileno(), descriptor, common_end, end)
         finally:
             os.close(descriptor)
-    return written
+    return written + end - common_end
 
 
-def _share_blocks(source: int, target: int) -> bool:
+def _share_blocks(source: int, target: int, start: int, end: int) -> bool:
     try:
-        fcntl.ioctl(target, FICLONE, source)
+        fcntl.ioctl(target, FICLONERANGE, struct.pack("=qQQQ", source, start, end - start, start))
     except OSError as error:
         if error.errno not in _NO_REFLINK:
             raise
@@ -89,33 +86,26 @@ def _share_blocks(source: int, target: int) -> bool:
     return True
 
 
-def _copy_unequal_blocks(source: int, target: int, size_bytes: int) -> int:
-    """Copy the blocks that differ among the first bytes of two files. Return the number of bytes written."""
-    buffer_bytes, written = min(COMPARED_BYTES, size_bytes), 0
+def _copy_unequal_blocks(source: int, target: int, start: int, end: int) -> int:
+    """Copy the blocks that differ in a range of two files. Return the number of bytes written."""
+    buffer_bytes, written = min(COMPARED_BYTES, end - start), 0
     wanted, found = bytearray(buffer_bytes), bytearray(buffer_bytes)
-    for offset in range(0, size_bytes, COMPARED_BYTES):
-        count = min(COMPARED_BYTES, size_bytes - offset)
+    for offset in range(start, end, COMPARED_BYTES):
+        count = min(COMPARED_BYTES, end - offset)
         _read(source, memoryview(wanted)[:count], offset)
         _read(target, memoryview(found)[:count], offset)
+        if wanted == found:  # much faster than the search for unequal blocks
+            continue
         unequal = (_words(wanted, count) != _words(found, count)).any(axis=1)
-        for first, end in _runs(unequal):
-            written += _write(
-                target,
-                memoryview(wanted)[first * BLOCK_BYTES : end * BLOCK_BYTES],
-                offset + first * BLOCK_BYTES,
-            )
+        for run in _UNEQUAL_BLOCKS.finditer(unequal.tobytes()):
+            at, past = (block * BLOCK_BYTES for block in run.span())
+            written += _write(target, memoryview(wanted)[at:past], offset + at)
     return written
 
 
 def _words(content: bytearray, count: int) -> npt.NDArray[np.uint64]:
     """Return the first bytes as blocks of words, without a copy. Shape (blocks, words of a block)."""
     return np.frombuffer(content, np.uint64, count // 8).reshape(-1, BLOCK_BYTES // 8)
-
-
-def _runs(chosen: npt.NDArray[np.bool_]) -> Iterator[tuple[int, int]]:
-    """Yield the first index and the end of each run of chosen elements."""
-    edges = np.flatnonzero(np.diff(chosen, prepend=False, append=False)).tolist()
-    yield from zip(edges[::2], edges[1::2], strict=True)
 
 
 def _read(descriptor: int, into: memoryview, offset: int) -> None:
@@ -240,16 +230,20 @@ def take(data_dir: Path) -> Snapshot:
     require_clean(data_dir)
     entries = {}
     for path, found in walk(data_dir):
-        directory = stat.S_ISDIR(found.st_mode)
-        if not directory and not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISDIR(found.st_mode) and not stat.S_ISREG(found.st_mode):
             raise DatasetError(
                 f"{data_dir / path} is a link or device: tablespaces and a WAL directory elsewhere "
                 "are not supported"
             )
-        size_bytes = 0 if directory else found.st_size
-        mtime_ns = 0 if directory else found.st_mtime_ns
-        entries[path] = SnapshotEntry(directory, size_bytes, mtime_ns, stat.S_IMODE(found.st_mode))
+        entries[path] = _entry(found)
     return Snapshot(data_dir, entries)
+
+
+def _entry(found: os.stat_result) -> SnapshotEntry:
+    mode = stat.S_IMODE(found.st_mode)
+    if stat.S_ISDIR(found.st_mode):
+        return SnapshotEntry(True, 0, 0, mode)
+    return SnapshotEntry(False, found.st_size, found.st_mtime_ns, mode)
 
 
 def different_paths(expected: Mapping[str, SnapshotEntry], found: Mapping[str, SnapshotEntry]) -> list[str]:
@@ -292,6 +286,7 @@ def first_paths(paths: list[str]) -> str:
 CLOCK_TICK_NS = 20_000_000
 
 COPY_THREADS = min(4, os.cpu_count() or 1)
+PIECE_BYTES = 2**25  # of a file, compared by one thread
 
 
 @dataclass(frozen=True)
@@ -305,8 +300,8 @@ class RestoreStatistics:
 
 
 def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool = True) -> RestoreStatistics:
-    """Make ``data_dir`` equal to the snapshot, check it, and sync it, so that write-back does not disturb the
-    trial.
+    """Make ``data_dir`` equal to the snapshot, sync it, so that write-back does not disturb the trial, and
+    check it.
 
     Creates ``data_dir`` if missing. The file ``<data_dir>.restored`` next to it records the files that the
     next restore can keep. Raises DatasetError (a server runs there, or the result differs from the snapshot),
@@ -319,16 +314,14 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     recorded = _read_record(data_dir, snapshot)
     data_dir.mkdir(mode=0o700, exist_ok=True)
     _record(data_dir).unlink(missing_ok=True)  # an interrupted restore must not be trusted
-    kept = _remove_and_sort(snapshot, data_dir, recorded)
-    files = [path for path, entry in snapshot.entries.items() if not entry.is_directory and path not in kept]
+    files, kept = _remove_and_sort(snapshot, data_dir, recorded)
     _require_space(data_dir, files, snapshot)
     _make_directories(snapshot, data_dir, account)
     bytes_copied = _copy_all(snapshot, data_dir, files, account)
-    _check(snapshot, data_dir)
     if sync:
         sync_file_system(data_dir)
-    _write_record(data_dir, snapshot)
-    return RestoreStatistics(len(files), bytes_copied, len(kept), time.monotonic() - begun_s)
+    _write_record(data_dir, snapshot, _checked(snapshot, data_dir))
+    return RestoreStatistics(len(files), bytes_copied, kept, time.monotonic() - begun_s)
 
 
 def _refuse_running(data_dir: Path) -> None:
@@ -337,32 +330,33 @@ def _refuse_running(data_dir: Path) -> None:
         raise DatasetError(f"{data_dir} cannot be restored: process {pid} may be a server running on it")
 
 
-def _remove_and_sort(snapshot: Snapshot, data_dir: Path, recorded: Mapping[str, list[int]]) -> set[str]:
-    """Delete the files that the snapshot lacks. Return the set of unchanged files."""
+def _remove_and_sort(
+    snapshot: Snapshot, data_dir: Path, recorded: Mapping[str, list[int]]
+) -> tuple[dict[str, int], int]:
+    """Delete what the snapshot lacks, and what has another type or a second name.
+
+    Return the files to copy, each with its size in the directory, and the number of unchanged files.
+    """
     for name in TRANSIENT:
         (data_dir / name).unlink(missing_ok=True)
-    kept = set()
+    files = {path: 0 for path, entry in snapshot.entries.items() if not entry.is_directory}
+    n = len(files)
     for path, found in list(walk(data_dir)):
-        expected = snapshot.entries.get(path)
-        is_directory = stat.S_ISDIR(found.st_mode)
-        if expected is not None and expected.is_directory == is_directory and not stat.S_ISLNK(found.st_mode):
-            if not is_directory and recorded.get(path) == _identity(found):
-                kept.add(path)
-            continue
-        target = data_dir / path
-        if not is_directory:
+        expected, target = snapshot.entries.get(path), data_dir / path
+        if stat.S_ISDIR(found.st_mode):
+            if (expected is None or not expected.is_directory) and target.exists():
+                shutil.rmtree(target)
+        elif path not in files or not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
             target.unlink(missing_ok=True)  # its directory may be deleted already
-        elif target.exists():
-            shutil.rmtree(target)
-    return kept
+        elif recorded.get(path) == _identity(found):
+            del files[path]
+        else:
+            files[path] = found.st_size
+    return files, n - len(files)
 
 
-def _require_space(data_dir: Path, files: list[str], snapshot: Snapshot) -> None:
-    needed = 0
-    for path in files:
-        target = data_dir / path
-        there = target.stat().st_size if target.exists() else 0
-        needed += max(0, snapshot.entries[path].size_bytes - there)
+def _require_space(data_dir: Path, files: Mapping[str, int], snapshot: Snapshot) -> None:
+    needed = sum(max(0, snapshot.entries[path].size_bytes - there) for path, there in files.items())
     free = free_bytes(data_dir)
     if needed > free:
         raise DiskFullError(
@@ -380,37 +374,53 @@ def _make_directories(snapshot: Snapshot, data_dir: Path, account: Account) -> N
             account.own(target)
 
 
-def _copy_all(snapshot: Snapshot, data_dir: Path, files: list[str], account: Account) -> int:
-    """Copy the files. Return the number of bytes written."""
+def _copy_all(snapshot: Snapshot, data_dir: Path, files: Mapping[str, int], account: Account) -> int:
+    """Copy the files, each with its size in the directory. Return the number of bytes written."""
 
-    def copy(path: str) -> int:
+    def copy(piece: tuple[str, int, int]) -> int:
+        path, start, end = piece
+        return copy_bytes(snapshot.data_dir / path, data_dir / path, end, start)
+
+    with ThreadPoolExecutor(COPY_THREADS, thread_name_prefix="pgdyno-copy") as pool:
+        try:
+            written = sum(pool.map(copy, _pieces(snapshot, files)))
+        except BaseException as error:
+            pool.shutdown(cancel_futures=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFullError(
+                    f"disk full at {data_dir} while restoring {snapshot.data_dir}: run `pgdyno cache prune`"
+                ) from error
+            raise
+    for path, there in files.items():
         entry, target = snapshot.entries[path], data_dir / path
-        written = copy_bytes(snapshot.data_dir / path, target, entry.size_bytes)
+        # Only if it was longer: ext4 starts a transaction for each truncation, even to the same size.
+        if there > entry.size_bytes:
+            os.truncate(target, entry.size_bytes)
         account.own(target)
         target.chmod(entry.mode)
         os.utime(target, ns=(entry.mtime_ns, entry.mtime_ns))
-        return written
-
-    files = sorted(files, key=lambda path: snapshot.entries[path].size_bytes, reverse=True)
-    with ThreadPoolExecutor(COPY_THREADS, thread_name_prefix="pgdyno-copy") as pool:
-        try:
-            return sum(pool.map(copy, files))
-        except OSError as error:
-            pool.shutdown(cancel_futures=True)
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            raise DiskFullError(
-                f"disk full at {data_dir} while restoring {snapshot.data_dir}: run `pgdyno cache prune`"
-            ) from error
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+    return written
 
 
-def _check(snapshot: Snapshot, data_dir: Path) -> None:
-    unlike = different_paths(snapshot.entries, take(data_dir).entries)
+def _pieces(snapshot: Snapshot, files: Mapping[str, int]) -> list[tuple[str, int, int]]:
+    """Return path, start and end of the pieces of files, the largest first. What a file lacks is in its last
+    piece: threads that extend one file would wait for each other.
+    """
+    pieces = []
+    for path, there in files.items():
+        size_bytes = snapshot.entries[path].size_bytes
+        *starts, last = range(0, max(1, min(size_bytes, there)), PIECE_BYTES)
+        pieces += [*((path, start, start + PIECE_BYTES) for start in starts), (path, last, size_bytes)]
+    return sorted(pieces, key=lambda piece: piece[1] - piece[2])
+
+
+def _checked(snapshot: Snapshot, data_dir: Path) -> dict[str, os.stat_result]:
+    """Return the status of all entries. Raises DatasetError if they differ from those of the snapshot."""
+    restored = dict(walk(data_dir))
+    unlike = different_paths(snapshot.entries, {path: _entry(found) for path, found in restored.items()})
     if unlike:
         raise DatasetError(f"{data_dir} differs from its snapshot {snapshot.data_dir}: {first_paths(unlike)}")
+    return restored
 
 
 def _identity(found: os.stat_result) -> list[int]:
@@ -438,12 +448,9 @@ def _read_record(data_dir: Path, snapshot: Snapshot) -> dict[str, list[int]]:
     return {}
 
 
-def _write_record(data_dir: Path, snapshot: Snapshot) -> None:
-    files, newest_ns = {}, 0
-    for path, found in walk(data_dir):
-        if stat.S_ISREG(found.st_mode):
-            files[path] = _identity(found)
-            newest_ns = max(newest_ns, found.st_ctime_ns)
+def _write_record(data_dir: Path, snapshot: Snapshot, restored: Mapping[str, os.stat_result]) -> None:
+    files = {path: _identity(found) for path, found in restored.items() if stat.S_ISREG(found.st_mode)}
+    newest_ns = max((found.st_ctime_ns for found in restored.values()), default=0)
     _record(data_dir).write_text(json.dumps({"source": _source(snapshot), "files": files}))
     wait_ns = newest_ns + CLOCK_TICK_NS - time.time_ns()
     if 0 < wait_ns <= CLOCK_TICK_NS:
@@ -604,16 +611,9 @@ class DatasetKey:
 
     def facts(self) -> dict[str, Any]:
         """Return the key for the manifest and the results file."""
-        init = {name: value for name, value in asdict(self.init).items() if name != "sync"}
-        return {
-            "layout": LAYOUT,
-            "build_id": self.build_id,
-            "init": init,
-            "workload": self.workload,
-            "scale": dict(self.scale),
-            "seed": self.seed,
-            "format": self.format,
-        }
+        facts = asdict(self)
+        del facts["label"], facts["init"]["sync"]
+        return {"layout": LAYOUT, **facts}
 
     @property
     def name(self) -> str:
