@@ -32,12 +32,12 @@ def value(connection: Connection, query: bytes) -> object:
     return row[0]
 
 
-def test_a_file_just_written_is_evicted_and_cached_again_when_read(server_dir: Path) -> None:
-    data = server_dir / "data"
+def test_a_file_just_written_is_evicted_and_cached_again_when_read(tmp_path: Path) -> None:
+    data = tmp_path / "data"
     data.mkdir()
     (data / "dirty").write_bytes(b"x" * 3_000_001)
     (data / "empty").touch()
-    elsewhere = server_dir / "wal"
+    elsewhere = tmp_path / "wal"
     elsewhere.mkdir()
     (elsewhere / "segment").write_bytes(b"y" * 1_000_000)
     (data / "pg_wal").symlink_to(elsewhere)
