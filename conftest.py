@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -228,7 +229,8 @@ def _initdb_runs_once_for_its_arguments(session_dir: Path) -> Iterator[None]:
     def initdb_or_copy(
         cluster: Cluster, options: InitOptions | None = None, more: Sequence[str] = ()
     ) -> None:
-        key = (cluster.build.build_id, options or InitOptions(), tuple(more))
+        # Whether initdb syncs makes no difference to its files.
+        key = (cluster.build.build_id, replace(options or InitOptions(), sync=False), tuple(more))
         is_new = not cluster.data_dir.exists() or not any(cluster.data_dir.iterdir())
         if key in made and is_new:
             copy_with_owner(made[key], cluster.data_dir)

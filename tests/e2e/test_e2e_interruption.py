@@ -38,7 +38,7 @@ from pgdyno.results.reader import Evidence
 from pgdyno.server import connections
 from pgdyno.server.processes import Server
 
-COMPARE = ("compare", *PGBENCH, *SLICES, "--slice", "0.5s", "--clients", "2")
+COMPARE = ("compare", *PGBENCH, *SLICES, "--slice", "0.5s", "--clients", "2", "--rate", "100")
 LONG = (*COMPARE, "--window", "60s", "--blocks", "1", "--evidence")
 """A block that takes longer than the test."""
 
@@ -260,8 +260,9 @@ def test_a_study_continues_after_a_server_ended_and_after_one_restarted(
     # The window is long enough to kill between the first and the last slice, even after a pause of the
     # machine. PostgreSQL restarts after a backend is killed, and clients reconnect. Between slices no
     # transaction need fail: then only a connection held during the trial detects it.
-    options = ("--rate", "100", "--window", "5s", "--blocks", "3", "--evidence", evidence)
-    running = program.start(*COMPARE, *options, server, server)
+    running = program.start(
+        *COMPARE, "--window", "5s", "--blocks", "3", "--evidence", evidence, server, server
+    )
     running.until(lambda: measuring(evidence, 0))
     program.postmasters()[0].kill()
     running.until(lambda: measuring(evidence, 1))

@@ -79,8 +79,10 @@ def test_a_crash_after_the_last_slice_invalidates_a_single_run(
     crashes_at_the_end: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     dsn = crashes_at_the_end.conninfo("single_run")
-    expanded(drive_command.load)(dsn, warehouses=1, quiet=True)
+    expanded(drive_command.load)(dsn, workload="pgbench", quiet=True)
     capsys.readouterr()
     with pytest.raises(PgdynoError, match="the run is not valid: the server crashed or restarted"):
-        expanded(drive_command.drive)(dsn, clients=2, window=0.4, warmup=0.0, json=True, quiet=True)
+        expanded(drive_command.drive)(
+            dsn, clients=2, window=0.4, warmup=0.0, workload="pgbench", json=True, quiet=True
+        )
     assert '"complete": false' in capsys.readouterr().out
