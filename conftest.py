@@ -96,7 +96,7 @@ def refusal(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 8 * 10**9
-"""Free memory from which the data directories of tests, up to 1 GB for each process, are in memory."""
+"""Free memory from which the data directories of tests, up to 2 GB for each process, are in memory."""
 
 
 @pytest.fixture(scope="session")
@@ -149,6 +149,14 @@ def session_dir(place_of_servers: Path) -> Iterator[Path]:
 def module_dir(session_dir: Path) -> Path:
     """A directory for the servers of a module, also if two processes run its tests, or one twice."""
     return _reachable_directory(session_dir)
+
+
+@pytest.fixture(scope="module")
+def cache_of_studies(session_dir: Path) -> Iterator[None]:
+    """A cache of the session for the studies of a module, so that they do not fill that of the user."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PGDYNO_CACHE", str(session_dir / "cache-of-studies"))
+        yield
 
 
 @pytest.fixture(scope="session")

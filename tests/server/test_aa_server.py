@@ -21,7 +21,7 @@ from pgdyno.study import schedule
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import aa_arm_after
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.usefixtures("cache_of_studies")]
 
 
 def the_smallest(server: str, blocks: int) -> Study:

@@ -23,7 +23,7 @@ from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.processes import Server
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.usefixtures("cache_of_studies")]
 
 
 @pytest.fixture(scope="module")
@@ -63,9 +63,8 @@ def crashes_at_the_end(mortal: Server, monkeypatch: pytest.MonkeyPatch) -> Serve
 
 
 def test_a_crash_after_the_last_slice_fails_the_trials_on_a_running_server(
-    crashes_at_the_end: Server, session_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    crashes_at_the_end: Server, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PGDYNO_CACHE", str(session_dir / "cache-of-crashes"))
     dsn, path = crashes_at_the_end.conninfo(), tmp_path / "e.sqlite"
     study = small_study([f"a={dsn}", f"b={dsn}"], blocks_max=1)
     assert run_small(path, study) is StudyEnd.BLOCKS

@@ -30,7 +30,7 @@ from pgdyno.study.plan import Driving, Rate
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.usefixtures("cache_of_studies")]
 
 READ = "SELECT abalance FROM pgbench_accounts WHERE aid = 1;\n"
 CLIENTS, BLOCKS = 2, 3

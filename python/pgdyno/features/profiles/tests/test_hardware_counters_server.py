@@ -92,6 +92,7 @@ def test_a_server_that_runs_already_is_counted_with_its_backends(running_server:
     counters.close()
 
 
+@pytest.mark.usefixtures("cache_of_studies")
 def test_a_study_counts_each_arm_over_the_same_time_as_its_cpu(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
