@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -132,33 +132,39 @@ def parameters(**given: Any) -> TpccParameters:
     return TpccParameters.model_validate({"warehouses": 1, **given})
 
 
-@contextmanager
-def loaded(server: Server, name: str, workload: TpccParameters) -> Iterator[str]:
-    """A database with the data of a workload."""
+def loaded(server: Server, name: str, workload: TpccParameters) -> str:
+    """Make a database with the data of a workload."""
     with closing(server.connect()) as conn:
         conn.execute(f"CREATE DATABASE {name}")
-    place = Place(server.conninfo(name), lambda: server.connect(name))
+    load(server, name, workload)
+    return name
+
+
+def load(server: Server, name: str, workload: TpccParameters, into_existing: bool = False) -> None:
+    place = Place(server.conninfo(name), lambda: server.connect(name), into_existing)
     load_data(place, workload, Interruption(), lambda *_: None, lambda _: None, connections=2)
-    yield name
 
 
 @pytest.fixture(scope="module")
-def hammerdb(running_server: Server) -> Iterator[str]:
-    with loaded(running_server, "hammerdb", parameters(dialect="hammerdb")) as name:
-        yield name
+def hammerdb(running_server: Server) -> str:
+    return loaded(running_server, "hammerdb", parameters(dialect="hammerdb"))
 
 
 @pytest.fixture(scope="module")
-def sysbench(running_server: Server) -> Iterator[str]:
+def sysbench(running_server: Server) -> str:
     of_sysbench = parameters(dialect="sysbench", warehouses=2, table_sets=2)
-    with loaded(running_server, "sysbench", of_sysbench) as name:
-        yield name
+    return loaded(running_server, "sysbench", of_sysbench)
 
 
 @pytest.fixture(scope="module")
-def spec(running_server: Server) -> Iterator[str]:
-    with loaded(running_server, "spec", parameters()) as name:
-        yield name
+def spec(running_server: Server, sysbench: str) -> str:
+    """The data of the specification, loaded in place of others, beside a table of the user."""
+    with closing(running_server.connect()) as conn:
+        conn.execute(f"CREATE DATABASE spec TEMPLATE {sysbench}".encode())
+    with closing(running_server.connect("spec")) as conn:
+        conn.execute("CREATE TABLE orders3 (of_the_user integer)")
+    load(running_server, "spec", parameters(), into_existing=True)
+    return "spec"
 
 
 def scalar(conn: psycopg.Connection[tuple[Any, ...]], statement: str, *values: object) -> Any:
@@ -216,23 +222,15 @@ def test_a_database_of_the_dialect_sysbench_has_its_tables_and_counts(
 
 
 def test_a_new_load_replaces_all_table_sets_but_no_table_of_the_user(
-    running_server: Server, sysbench: str
+    running_server: Server, sysbench: str, spec: str
 ) -> None:
-    with closing(running_server.connect()) as conn:
-        conn.execute(f"CREATE DATABASE sets TEMPLATE {sysbench}".encode())
-    place = Place(running_server.conninfo("sets"), lambda: running_server.connect("sets"), into_existing=True)
-
-    def load(workload: TpccParameters) -> None:
-        load_data(place, workload, Interruption(), lambda *_: None, lambda _: None, connections=2)
-
-    with closing(running_server.connect("sets")) as conn:
-        with pytest.raises(DatasetError, match="has 2 table sets, not 1: use --table-sets 2"):
-            Tpcc(parameters(dialect="sysbench", warehouses=2)).require(conn)
-        conn.execute("CREATE TABLE orders3 (of_the_user integer)")
-        with pytest.raises(DatasetError, match="has orders3, which pgdyno did not load"):
-            load(parameters(dialect="sysbench", warehouses=3, table_sets=3))
-        load(parameters())
+    of_two_sets = pytest.raises(DatasetError, match="has 2 table sets, not 1: use --table-sets 2")
+    with closing(running_server.connect(sysbench)) as conn, of_two_sets:
+        Tpcc(parameters(dialect="sysbench", warehouses=2)).require(conn)
+    with closing(running_server.connect(spec)) as conn:
         assert scalar(conn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 11
+        with pytest.raises(DatasetError, match="has orders3, which pgdyno did not load"):
+            load(running_server, spec, parameters(dialect="sysbench", warehouses=3, table_sets=3), True)
         assert scalar(conn, "SELECT count(*) FROM orders3") == 0
 
 
