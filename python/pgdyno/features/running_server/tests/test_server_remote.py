@@ -27,6 +27,7 @@ from pgdyno.features.running_server.remote import (
     take_lock,
 )
 from pgdyno.measure.preflight import OWN_CONNECTIONS, require_connections
+from pgdyno.server import connections
 from pgdyno.server.connections import READ_ROWS_MAX, Dsn, ReadLimitExceeded
 from pgdyno.server.processes import Server
 from pgdyno.study.arm_spec import parse_arms
@@ -186,11 +187,14 @@ def test_a_result_with_too_many_rows_is_rejected_and_the_connection_is_usable(re
         assert connection.execute("select 1").fetchone() == (1,)
 
 
-def test_an_oversized_value_is_rejected_over_tcp(running_server: Server) -> None:
+def test_an_oversized_value_is_rejected_over_tcp(
+    running_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "READ_BYTES_MAX", 2 << 20)
     with Pooler(running_server, 2, "session") as between:
         connection = Remote(Dsn(between.dsn("postgres"))).connect()
-        with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one result"):
-            connection.execute("select repeat('x', 50 << 20)")
+        with pytest.raises(ReadLimitExceeded, match="more than 2 MiB in one result"):
+            connection.execute("select repeat('x', 3 << 20)")
         assert connection.closed
 
 
