@@ -33,7 +33,7 @@ from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 pytestmark = [pytest.mark.server, pytest.mark.usefixtures("cache_of_studies")]
 
 READ = "SELECT abalance FROM pgbench_accounts WHERE aid = 1;\n"
-CLIENTS, BLOCKS = 2, 3
+CLIENTS, BLOCKS = 2, 2
 
 
 def reading(more: str = "") -> Driving:
