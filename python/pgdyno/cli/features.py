@@ -68,6 +68,7 @@ def features() -> None:
 
 
 @functools.cache
+@functools.cache
 def all_features() -> Sequence[Feature]:
     """Import the features. The core's commands and workloads are the first of them."""
     return [

@@ -222,21 +222,28 @@ def insert(connection: Connection, record: object, *owner: object, kind: type[Re
     fields are inserted, if not that of the record.
     """
     kind = kind or cast(type[Record], type(record))
-    _insert(connection, kind, kind.TABLE, record, owner)
+    _insert(connection, kind, kind.TABLE, [(owner, record)])
 
 
 def _insert(
-    connection: Connection, kind: type, table: Table, record: object, owner: Iterable[object]
+    connection: Connection, kind: type, table: Table, records: Sequence[tuple[Sequence[object], object]]
 ) -> None:
+    """Insert records with the values of the columns of their owners."""
     shape = _shape(kind, table)
-    row = dict(zip(shape.owner, map(masked, owner), strict=True))
-    row |= {field.column: field.encoded(getattr(record, field.name)) for field in shape.fields}
-    marks = ", ".join("?" * len(row))
-    connection.execute(f"INSERT INTO {table.name} ({', '.join(row)}) VALUES ({marks})", [*row.values()])
+    columns = [*shape.owner, *(field.column for field in shape.fields)]
+    rows = [
+        [*map(masked, owner), *(field.encoded(getattr(record, field.name)) for field in shape.fields)]
+        for owner, record in records
+    ]
+    marks = ", ".join("?" * len(columns))
+    connection.executemany(f"INSERT INTO {table.name} ({', '.join(columns)}) VALUES ({marks})", rows)
     for child in shape.children:
-        key = [row[column] for column in child.key]
-        for name, one in getattr(record, child.name).items():
-            _insert(connection, child.kind, child.table, one, [*key, name])
+        of = [
+            ([*(row[columns.index(column)] for column in child.key), name], one)
+            for row, (_, record) in zip(rows, records, strict=True)
+            for name, one in getattr(record, child.name).items()
+        ]
+        _insert(connection, child.kind, child.table, of)
 
 
 def update(

@@ -11,11 +11,12 @@ import os
 import re
 import sqlite3
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
+from types import NoneType
 from typing import Any, BinaryIO, NamedTuple
 
 from pgdyno.errors import DiskFullError, EvidenceError, in_one_line
@@ -61,25 +62,18 @@ def row_digest(row: tuple[object, ...]) -> int:
     bytes, with a space between. Integers are decimal text, reals 8 bytes (IEEE 754, little-endian), texts
     UTF-8.
     """
-    digest = blake2b(b"".join(map(_bytes_of, row)), digest_size=_DIGEST_BYTES)
-    return int.from_bytes(digest.digest(), "little")
+    values = b"".join([_BYTES_OF[type(value)](value) for value in row])
+    return int.from_bytes(blake2b(values, digest_size=_DIGEST_BYTES).digest(), "little")
 
 
-def _bytes_of(value: object) -> bytes:
-    match value:
-        case None:
-            return b"null 0 "
-        case int():
-            data = b"%d" % value
-            return b"integer %d %s" % (len(data), data)
-        case float():
-            return b"real 8 " + _REAL.pack(value)
-        case str():
-            data = value.encode()
-            return b"text %d %s" % (len(data), data)
-        case bytes():
-            return b"blob %d %s" % (len(value), value)
-    raise TypeError(f"SQLite has no values of the type {type(value).__name__}")
+_BYTES_OF: dict[type, Callable[[Any], bytes]] = {
+    NoneType: lambda _: b"null 0 ",
+    int: lambda value: b"integer %d %s" % (len(data := b"%d" % value), data),
+    float: lambda value: b"real 8 " + _REAL.pack(value),
+    str: lambda value: b"text %d %s" % (len(data := value.encode()), data),
+    bytes: lambda value: b"blob %d %s" % (len(value), value),
+}
+"""Type of a value of SQLite → the bytes of the value in a digest."""
 
 
 def sum_of(rows: Iterable[tuple[Any, ...]]) -> Sum:
