@@ -14,7 +14,7 @@ import sqlite3
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -291,26 +291,36 @@ def test_a_finished_file_is_read_from_a_directory_that_cannot_be_written(tmp_pat
         tmp_path.chmod(0o755)
 
 
+READS_ON_REQUEST = """
+import sys
+from pathlib import Path
+from pgdyno.results.reader import Evidence
+for _ in sys.stdin:
+    with Evidence(Path(sys.argv[1])) as evidence:
+        (trial,) = evidence.trials()
+        n = len(evidence.intervals(trial.trial))
+        print(f"{trial.status} {len(trial.slices)} slices {n} intervals", flush=True)
+"""
+
+
 def test_another_process_reads_while_the_study_runs(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
-    with writer:
-        assert seen_by_another_process(tmp_path / "e") == "running 0 slices 0 intervals"
+    command = [sys.executable, "-c", READS_ON_REQUEST, tmp_path / "e"]
+    with (
+        writer,
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader,
+    ):
+
+        def seen() -> str:
+            print(file=reader.stdin, flush=True)
+            return reader.stdout.readline().strip()
+
+        assert seen() == "running 0 slices 0 intervals"
         writer.add_interval(trial, INTERVAL)
         writer.add_slice(trial, SLICE)
-        assert seen_by_another_process(tmp_path / "e") == "running 1 slices 1 intervals"
+        assert seen() == "running 1 slices 1 intervals"
         writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
-        assert seen_by_another_process(tmp_path / "e") == "ok 1 slices 1 intervals"
-
-
-def seen_by_another_process(path: Path) -> str:
-    script = (
-        "import sys; from pathlib import Path; from pgdyno.results.reader import Evidence\n"
-        "evidence = Evidence(Path(sys.argv[1])); (trial,) = evidence.trials()\n"
-        "n = len(evidence.intervals(trial.trial))\n"
-        "print(f'{trial.status} {len(trial.slices)} slices {n} intervals')"
-    )
-    done = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+        assert seen() == "ok 1 slices 1 intervals"
 
 
 def test_a_snapshot_does_not_contain_later_changes(tmp_path: Path) -> None:
@@ -324,38 +334,61 @@ def test_a_snapshot_does_not_contain_later_changes(tmp_path: Path) -> None:
 
 
 WRITES_FOREVER = """
-import dataclasses, sys
+import dataclasses, os, sys
 from pathlib import Path
 import numpy as np
 from synthetic_study import Synthetic, arms_of, study_of, write_block
 from example_records import INTERVAL, SLICE
 from pgdyno.results.records import Block
 from pgdyno.results.writer import Writer
-wanted = Synthetic(blocks=2, slices=2)
-writer = Writer.create(Path(sys.argv[1]), study_of(wanted), arms_of(wanted))
-write_block(writer, wanted, 0, np.random.default_rng(1))
-writer.begin_block(Block(1, 12, (0, 1), 50.0))
-trials = [writer.begin_trial(1, arm, 50.0) for arm in (0, 1)]
-position = 0
-while True:
-    for trial in trials:
-        writer.add_interval(trial, dataclasses.replace(INTERVAL, position=position, from_s=float(position)))
-        writer.add_slice(trial, dataclasses.replace(SLICE, position=position))
-        position += 1
-        print(position, flush=True)
+
+def write(path):
+    wanted = Synthetic(blocks=2, slices=2)
+    writer = Writer.create(path, study_of(wanted), arms_of(wanted))
+    write_block(writer, wanted, 0, np.random.default_rng(1))
+    writer.begin_block(Block(1, 12, (0, 1), 50.0))
+    trials = [writer.begin_trial(1, arm, 50.0) for arm in (0, 1)]
+    print(os.getpid(), flush=True)
+    position = 0
+    while True:
+        for trial in trials:
+            begin = float(position)
+            writer.add_interval(trial, dataclasses.replace(INTERVAL, position=position, from_s=begin))
+            writer.add_slice(trial, dataclasses.replace(SLICE, position=position))
+            position += 1
+            print(position, flush=True)
+
+for line in sys.stdin:
+    if os.fork() == 0:
+        write(Path(line.rstrip()))
+    os.wait()
+    print("ended", flush=True)
 """
+"""A process that starts a writer for each path that it reads, and reports its number, slices and end."""
+
+
+@pytest.fixture(scope="module")
+def writers() -> Iterator[subprocess.Popen[str]]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", WRITES_FOREVER]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        yield process
 
 
 @pytest.mark.parametrize("slices", [1, 2, 33, 400])
-def test_a_killed_writer_leaves_a_consistent_file_that_can_be_resumed(tmp_path: Path, slices: int) -> None:
+def test_a_killed_writer_leaves_a_consistent_file_that_can_be_resumed(
+    tmp_path: Path, writers: subprocess.Popen[str], slices: int
+) -> None:
     path = tmp_path / "e"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    with subprocess.Popen(
-        [sys.executable, "-c", WRITES_FOREVER, path], stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
-        for _ in range(slices):
-            assert process.stdout.readline()
-        process.send_signal(signal.SIGKILL)
+    print(path, file=writers.stdin, flush=True)
+    pid = int(writers.stdout.readline())
+    for _ in range(slices):
+        assert writers.stdout.readline()
+    os.kill(pid, signal.SIGKILL)
+    for line in iter(writers.stdout.readline, "ended\n"):
+        assert line
 
     with Evidence(path) as evidence:
         unfinished = [trial for trial in evidence.trials() if trial.status is TrialStatus.RUNNING]
@@ -671,10 +704,10 @@ def test_a_file_that_was_damaged_while_it_was_written_gets_no_digest(tmp_path: P
 
 def test_every_changed_byte_changes_the_digest_of_the_bytes(tmp_path: Path) -> None:
     path = tmp_path / "e"
-    path.write_bytes(bytes(4096))
+    path.write_bytes(bytes(1024))  # two of the smallest pages
     results_file.store_bytes_digest(path)
     written = path.read_bytes()
-    assert written[-32:] == hashlib.blake2b(bytes(4096), digest_size=32).digest()
+    assert written[-32:] == hashlib.blake2b(bytes(1024), digest_size=32).digest()
     assert results_file.has_bytes_digest(path)
     for place in range(len(written)):
         path.write_bytes(written[:place] + b"\1" + written[place + 1 :])

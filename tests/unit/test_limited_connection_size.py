@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterator
 from itertools import cycle
 from pathlib import Path
 from typing import Literal
@@ -30,16 +32,51 @@ libpq reads a value completely before pgdyno can count it, if it arrives as fast
 END_S = 120.0
 
 
-MEASURED = """
-import os, subprocess, sys
-process = subprocess.Popen(sys.argv[1:], stdout=sys.stderr)
-_, status, usage = os.wait4(process.pid, 0)
-print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
-"""
-"""Run a program and print its exit status and peak memory in KiB.
+COMMANDS = ("check", "drive", "load", "compare")
 
-The peak of a child starts at the memory of the process that starts it, so this is a small process of its own.
+MEASURED = """
+import json, os, sys
+from importlib import import_module
+from pgdyno.cli.features import commands, features
+
+features()
+for name in sys.argv[1:]:
+    import_module(commands()[name][0])
+main = import_module("pgdyno.cli.main").main
+for line in sys.stdin:
+    folder, *words = json.loads(line)
+    if (child := os.fork()) == 0:
+        os.chdir(folder)
+        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 1)
+        os.dup2(1, 2)
+        sys.argv[1:] = words
+        main()
+    _, status, usage = os.wait4(child, 0)
+    print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, flush=True)
 """
+"""Run each command of the input in a process and directory of its own, with its output in the file ``said``.
+Print its exit status and peak memory in KiB.
+
+The peak of a child starts at the memory of the process that starts it, so this is a small process.
+"""
+
+
+@pytest.fixture(scope="module")
+def measured() -> Iterator[Callable[..., list[int]]]:
+    """Return a function that runs a command and returns its exit status and peak memory in KiB."""
+    with subprocess.Popen(
+        [sys.executable, "-c", MEASURED, *COMMANDS],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "NO_COLOR": "1"},
+    ) as process:
+
+        def run(folder: Path, *words: str) -> list[int]:
+            print(json.dumps([str(folder), *words]), file=process.stdin, flush=True)
+            return [int(word) for word in process.stdout.readline().split()]
+
+        yield run
 
 
 @pytest.mark.parametrize(
@@ -71,25 +108,13 @@ def test_an_endless_login_is_rejected(family: Literal["tcp", "unix"]) -> None:
         connect(server.dsn)
 
 
-@pytest.mark.parametrize(
-    ("flood", "command"), list(zip(Flood, cycle(["check", "drive", "load", "compare"]), strict=False))
-)
+@pytest.mark.parametrize(("flood", "command"), list(zip(Flood, cycle(COMMANDS), strict=False)))
 def test_no_command_uses_much_memory_with_a_flooding_server(
-    flood: Flood, command: str, tmp_path: Path
+    flood: Flood, command: str, tmp_path: Path, measured: Callable[..., list[int]]
 ) -> None:
-    script = Path(sys.executable).parent / "pgdyno"
-    with EndlessServer(flood) as server, (tmp_path / "err").open("wb") as err:
-        arms = [server.dsn] * (2 if command == "compare" else 1)
-        done = subprocess.run(
-            [sys.executable, "-c", MEASURED, script, command, *arms],
-            stdout=subprocess.PIPE,
-            stderr=err,
-            cwd=tmp_path,
-            env={**os.environ, "NO_COLOR": "1"},
-            check=True,
-        )
-        status, peak_kib = map(int, done.stdout.split())
-    said = (tmp_path / "err").read_text()
+    with EndlessServer(flood) as server:
+        status, peak_kib = measured(tmp_path, command, *[server.dsn] * (2 if command == "compare" else 1))
+    said = (tmp_path / "said").read_text()
     assert status == 1, said[:2000]
     assert "Traceback" not in said
     assert peak_kib < MEMORY_MAX_KIB + (VALUE_MAX_KIB if flood is Flood.VALUE else 0)
