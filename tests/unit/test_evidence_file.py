@@ -291,6 +291,13 @@ def test_a_finished_file_is_read_from_a_directory_that_cannot_be_written(tmp_pat
         tmp_path.chmod(0o755)
 
 
+def started(program: str, *words: Path) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", program, *words]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+
+
 READS_ON_REQUEST = """
 import sys
 from pathlib import Path
@@ -305,11 +312,7 @@ for _ in sys.stdin:
 
 def test_another_process_reads_while_the_study_runs(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
-    command = [sys.executable, "-c", READS_ON_REQUEST, tmp_path / "e"]
-    with (
-        writer,
-        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as reader,
-    ):
+    with writer, started(READS_ON_REQUEST, tmp_path / "e") as reader:
 
         def seen() -> str:
             print(file=reader.stdin, flush=True)
@@ -369,11 +372,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def writers() -> Iterator[subprocess.Popen[str]]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    command = [sys.executable, "-c", WRITES_FOREVER]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as process:
+    with started(WRITES_FOREVER) as process:
         yield process
 
 

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from itertools import cycle
 from pathlib import Path
 from typing import Literal
@@ -29,54 +29,29 @@ VALUE_MAX_KIB = 2 << 20
 libpq reads a value completely before pgdyno can count it, if it arrives as fast as it is read.
 """
 
-END_S = 120.0
-
-
-COMMANDS = ("check", "drive", "load", "compare")
-
 MEASURED = """
 import json, os, sys
 from importlib import import_module
 from pgdyno.cli.features import commands, features
 
 features()
-for name in sys.argv[1:]:
-    import_module(commands()[name][0])
+given = json.loads(sys.argv[1])
+modules = [import_module(commands()[name][0]) for name, *_ in given]
 main = import_module("pgdyno.cli.main").main
-for line in sys.stdin:
-    folder, *words = json.loads(line)
+for number, words in enumerate(given):
     if (child := os.fork()) == 0:
-        os.chdir(folder)
-        os.dup2(os.open("said", os.O_WRONLY | os.O_CREAT), 1)
+        os.dup2(os.open(f"said-{number}", os.O_WRONLY | os.O_CREAT), 1)
         os.dup2(1, 2)
         sys.argv[1:] = words
         main()
     _, status, usage = os.wait4(child, 0)
     print(os.waitstatus_to_exitcode(status), usage.ru_maxrss, flush=True)
 """
-"""Run each command of the input in a process and directory of its own, with its output in the file ``said``.
-Print its exit status and peak memory in KiB.
+"""Run each command in a process of its own, with its output in a file. Print its exit status and peak memory
+in KiB.
 
 The peak of a child starts at the memory of the process that starts it, so this is a small process.
 """
-
-
-@pytest.fixture(scope="module")
-def measured() -> Iterator[Callable[..., list[int]]]:
-    """Return a function that runs a command and returns its exit status and peak memory in KiB."""
-    with subprocess.Popen(
-        [sys.executable, "-c", MEASURED, *COMMANDS],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "NO_COLOR": "1"},
-    ) as process:
-
-        def run(folder: Path, *words: str) -> list[int]:
-            print(json.dumps([str(folder), *words]), file=process.stdin, flush=True)
-            return [int(word) for word in process.stdout.readline().split()]
-
-        yield run
 
 
 @pytest.mark.parametrize(
@@ -108,15 +83,24 @@ def test_an_endless_login_is_rejected(family: Literal["tcp", "unix"]) -> None:
         connect(server.dsn)
 
 
-@pytest.mark.parametrize(("flood", "command"), list(zip(Flood, cycle(COMMANDS), strict=False)))
-def test_no_command_uses_much_memory_with_a_flooding_server(
-    flood: Flood, command: str, tmp_path: Path, measured: Callable[..., list[int]]
-) -> None:
-    with EndlessServer(flood) as server:
-        status, peak_kib = measured(tmp_path, command, *[server.dsn] * (2 if command == "compare" else 1))
-    said = (tmp_path / "said").read_text()
-    assert status == 1, said[:2000]
-    assert "Traceback" not in said
-    assert peak_kib < MEMORY_MAX_KIB + (VALUE_MAX_KIB if flood is Flood.VALUE else 0)
-    assert len(said) < 5000
-    assert "\x1b" not in said
+def test_no_command_uses_much_memory_with_a_flooding_server(tmp_path: Path) -> None:
+    with ExitStack() as servers:
+        commands = []
+        for flood, command in zip(Flood, cycle(["check", "drive", "load", "compare"]), strict=False):
+            server = servers.enter_context(EndlessServer(flood))
+            commands.append([command, *[server.dsn] * (2 if command == "compare" else 1)])
+        done = subprocess.run(
+            [sys.executable, "-c", MEASURED, json.dumps(commands)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "NO_COLOR": "1"},
+            check=True,
+        )
+    for number, (flood, line) in enumerate(zip(Flood, done.stdout.splitlines(), strict=True)):
+        status, peak_kib = map(int, line.split())
+        said = (tmp_path / f"said-{number}").read_text()
+        assert status == 1, (flood, said[:2000])
+        assert peak_kib < MEMORY_MAX_KIB + (VALUE_MAX_KIB if flood is Flood.VALUE else 0), flood
+        assert "Traceback" not in said and "\x1b" not in said, flood
+        assert len(said) < 5000, flood

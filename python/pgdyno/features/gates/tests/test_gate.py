@@ -23,7 +23,6 @@ from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.analysis.telemetry.metrics import NOPM
 from pgdyno.caveats import Caveat, Code
 from pgdyno.cli.main import run_command
-from pgdyno.cli.report import read_report
 from pgdyno.features.gates.conditions import (
     EXIT_STATUSES,
     Gate,
@@ -75,9 +74,8 @@ def summary_of(built: FileReport, found: Gate | None = None, files: Sequence[str
     return to_summary(built, built.findings.verdicts_on(), found, files)
 
 
-def gate_of(path: Path, conditions: str) -> Gate:
-    """The gate on the study that ``status`` wrote."""
-    findings = read_report(path / "e.sqlite").findings
+def gate_of(wanted: Synthetic | Sequence[Synthetic], conditions: str) -> Gate:
+    findings = report_of(*([wanted] if isinstance(wanted, Synthetic) else wanted)).findings
     return gate(findings, [parse_condition(text) for text in conditions.split()])
 
 
@@ -166,8 +164,7 @@ def on_hosts(path: Path, *studies: Synthetic | Sequence[Synthetic]) -> list[Path
 def test_a_true_condition_ends_with_status_3(
     wanted: Synthetic | Sequence[Synthetic], conditions: str, expected: int
 ) -> None:
-    findings = report_of(*([wanted] if isinstance(wanted, Synthetic) else wanted)).findings
-    found = gate(findings, [parse_condition(text) for text in conditions.split()])
+    found = gate_of(wanted, conditions)
     assert EXIT_STATUSES[found.outcome] == expected
     assert all([outcome(found), *reasons(found)])  # every outcome can be explained
 
@@ -302,8 +299,8 @@ def test_json_and_the_summary_name_an_inconclusive_gate(
     assert found["outcome"] == "inconclusive" and found["met"] == []
     assert [one["condition"] for one in found["inconclusive"]] == ["slower", "slower:5%"]
     assert {one["reason"] for one in found["inconclusive"]} == {"undecided"}
-    assert outcome(gate_of(tmp_path, "slower slower:5%")) in shown.err
-    assert escaped(outcome(gate_of(tmp_path, "slower slower:5%"))) in file.read_text()
+    assert outcome(gate_of(UNDECIDED, "slower slower:5%")) in shown.err
+    assert escaped(outcome(gate_of(UNDECIDED, "slower slower:5%"))) in file.read_text()
 
 
 @pytest.mark.parametrize("key", ["nopm", "server_cpu", "latency.all.p50", "latency.payment.p50"])
@@ -353,12 +350,11 @@ def test_json_names_what_could_not_be_evaluated(tmp_path: Path, capsys: pytest.C
         assert all(bool(one["of"]["percent"]) == has_value for one in found)
 
 
-def test_a_failure_counts_against_the_arm_that_failed_only(tmp_path: Path) -> None:
+def test_a_failure_counts_against_the_arm_that_failed_only() -> None:
     three = Synthetic(effects=(1.0, 1.1, 1.2), names=("17", "18", "18,fsync=off"), blocks=8)
     failed = {(3, arm): TrialStatus.FAILED for arm in range(3)}
     crashed = replace(three, statuses=failed, stopped_by={(3, 0): "18", (3, 2): "18"})
-    write_study(tmp_path / "e.sqlite", crashed)
-    (findings,) = read_report(tmp_path / "e.sqlite").findings.cases
+    (findings,) = report_of(crashed).findings.cases
     assert [one.verdict for one in findings.comparisons] == [Verdict.UNDECIDED, Verdict.FASTER]
     assert [one.failed for one in findings.comparisons] == [[3], []]
     lost = [of.parameters["arm"] for of in findings.caveats if of.code == Code.BLOCKS_LOST_BY_FAILURE]
@@ -392,9 +388,9 @@ def test_a_comparison_of_two_conditions_is_in_the_family_once() -> None:
 
 
 def test_one_slower_case_of_many_fails_the_gate(tmp_path: Path) -> None:
-    slow = replace(CASES[2], effects=(1, 1, 0.8))
-    assert status(tmp_path, [*CASES[:2], slow, *CASES[3:]], "slower") == 3
-    assert places(gate_of(tmp_path, "slower")) == ([("slower", "clients 3", "C")], [])
+    cases = [*CASES[:2], replace(CASES[2], effects=(1, 1, 0.8)), *CASES[3:]]
+    assert status(tmp_path, cases, "slower") == 3
+    assert places(gate_of(cases, "slower")) == ([("slower", "clients 3", "C")], [])
 
 
 def test_a_gate_on_several_hosts_uses_the_pooled_verdict(tmp_path: Path) -> None:
@@ -473,7 +469,7 @@ def test_the_summary_collapses_tables_and_less_severe_caveats(tmp_path: Path) ->
     assert text.startswith("of an earlier step\n## ")
     shown, _, collapsed = text.partition("<details>")
     less_severe, most_severe = (caveat.text for caveat in CAVEATS)
-    assert outcome(gate_of(tmp_path, "slower")) in shown
+    assert outcome(gate_of(wanted, "slower")) in shown
     assert "| 18 vs. 17 | slower |" in shown and "e.sqlite" in shown
     assert most_severe in shown and less_severe not in shown
     assert less_severe in collapsed and "pgdyno compare 17 18" in collapsed
@@ -571,4 +567,4 @@ def test_a_gate_on_a_new_study_is_evaluated_after_all_files_are_written(
     assert path.with_suffix(".html").exists() and "18 vs. 17" in summary.read_text()
     shown = capsys.readouterr()
     assert "All tables: pgdyno report" in shown.out
-    assert (outcome(gate_of(tmp_path, "slower")) in shown.err) == (ending is StudyEnd.BLOCKS)
+    assert (outcome(gate_of(wanted, "slower")) in shown.err) == (ending is StudyEnd.BLOCKS)

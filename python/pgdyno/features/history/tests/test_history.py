@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
-from report_forms import HOSTILE, matching
+from report_forms import HOSTILE, matching, report_of
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
 
-from pgdyno.analysis.study_findings import StudyFindings, find_study
+from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.cli.main import run_command
+from pgdyno.cli.report import read_findings
+from pgdyno.features.history import command
 from pgdyno.features.history.changes import (
     Group,
     HistoryPoint,
@@ -32,11 +34,24 @@ from pgdyno.features.history.report import (
     sparkline,
     ungated_metrics,
 )
-from pgdyno.results.reader import Evidence
 from pgdyno.units import Better, Estimate
 
 DAY_S = 86_400.0
 NIGHT = Synthetic(effects=(1, 1), blocks=5, slices=2, noise=0.01)
+
+
+FOUND: dict[bytes, StudyFindings] = {}
+"""Findings of results files by their content."""
+
+
+@pytest.fixture(autouse=True)
+def _each_file_is_analyzed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(path: Path) -> StudyFindings:
+        if (content := path.read_bytes()) not in FOUND:
+            FOUND[content] = read_findings(path)
+        return FOUND[content]
+
+    monkeypatch.setattr(command, "read_findings", read)
 
 
 def write_nights(directory: Path, n: int, changed_at: int, effect: float = 0.9) -> None:
@@ -250,10 +265,8 @@ def test_a_level_in_percent_is_not_a_change_in_percent() -> None:
 
 
 @pytest.fixture
-def first(tmp_path: Path) -> StudyFindings:
-    write_study(tmp_path / "e.sqlite", replace(NIGHT, blocks=1))
-    with Evidence(tmp_path / "e.sqlite") as opened:
-        return find_study(opened)
+def first() -> StudyFindings:
+    return report_of(replace(NIGHT, blocks=1)).findings
 
 
 def history_of(first: StudyFindings, values: np.ndarray, baseline: str = "A") -> StudyHistory:
