@@ -87,6 +87,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
 
 def main(arguments: list[str]) -> int:
     """Run the command line. A figure out of bounds is not a failure: benchmarks inform, they do not gate."""
+    features()
     if arguments and arguments[0] in OWN:
         return OWN[arguments[0]](arguments[1:])
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
@@ -109,7 +110,6 @@ def main(arguments: list[str]) -> int:
     unknown = sorted(set(chosen.names) - set(BENCHMARKS))
     if unknown:
         parser.error(f"no benchmark is called {unknown[0]}: there are {', '.join(BENCHMARKS)}")
-    features()
     engine = build_info()
     if engine["profile"] != "release" and not chosen.smoke:
         parser.error("the engine is a debug build: make setup builds the one to measure")

@@ -3,7 +3,8 @@
 One arm has a known slowdown: each transaction does more of the same work in the server. Complete studies run
 as in ``pgdyno compare``, with restores, restarts, checks and A/A blocks, until their verdict or the time
 limit. They alternate with studies of identical arms. Results are the share of correct verdicts within the
-limit, and the minutes from the start of the first block to the end of the last.
+limit, and the minutes from the start of the first block to the end of the last. Each block is stored with the
+covariates of the machine during its measured part.
 
 A study takes minutes, so there are few of them. ``--keep FILE`` collects them over several runs on a machine.
 ``--record`` stores them in bench/verdicts.jsonl. Thousands
@@ -17,7 +18,7 @@ import json
 import math
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -31,11 +32,14 @@ from bench.stopping import PATHS, SEED, apply_stopping_rule, table
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, percent_of, student
+from pgdyno.analysis.telemetry.trial_telemetry import telemetry_of_trial
 from pgdyno.cli.options import machine_size
+from pgdyno.features.outliers.findings import covariates
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import Progress, Watch
 from pgdyno.measure.study_runner import start_study
 from pgdyno.results.reader import Evidence
+from pgdyno.results.records import TrialStatus
 from pgdyno.server.build_store import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
@@ -64,6 +68,19 @@ TURNS = 20_000
 RECORDED = Path(__file__).with_name("verdicts.jsonl")
 """Studies with the default options of ``pgdyno compare``, except ``--minutes`` and ``--schedule``."""
 
+OF_HOST = (
+    "steal",
+    "others",
+    "swapped",
+    "memory_pressure",
+    "disk_write_ms",
+    "io_pressure",
+    "iowait",
+    "cpu_pressure",
+)
+"""Recorded covariates: those of the machine (``outliers.findings.COVARIATES``). ``others`` includes the
+kernel's work for the servers."""
+
 SOON_MIN = 4.0
 """Time limit in minutes for a change of 5%, to be met by 90% of the studies."""
 
@@ -85,13 +102,17 @@ class Options:
 
 @dataclass(frozen=True)
 class StudyRun:
-    """One complete study. ``log_ratios``: one per block."""
+    """One complete study. ``log_ratios``: one per block.
+
+    ``covariates``: by block and key, the largest of both arms. Empty for studies before their recording.
+    """
 
     effect: float
     verdict: Verdict
     minutes: float
     log_ratios: tuple[float, ...]
     day: str = ""
+    covariates: tuple[Mapping[str, float], ...] = ()
 
     def line(self, options: Options) -> str:
         """Return the line of a JSON Lines file."""
@@ -103,7 +124,14 @@ def runs_in(path: Path, options: Options) -> list[StudyRun]:
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     found = [dict(json.loads(line)) for line in lines]
     return [
-        StudyRun(of["effect"], Verdict(of["verdict"]), of["minutes"], tuple(of["log_ratios"]), of["day"])
+        StudyRun(
+            of["effect"],
+            Verdict(of["verdict"]),
+            of["minutes"],
+            tuple(of["log_ratios"]),
+            of["day"],
+            tuple(of.get("covariates", ())),
+        )
         for of in found
         if of["options"] == _shared_options(options)
     ]
@@ -184,10 +212,31 @@ def _study_run(path: Path, effect: float) -> StudyRun:
     with Evidence(path) as evidence:
         comparison = interim_result(evidence, 0).comparisons[0]
         blocks = [block for block in evidence.blocks(0) if block.ended_unix_s is not None]
+        of_host = _covariates(evidence)
     lasted_s = max(b.ended_unix_s or 0.0 for b in blocks) - min(b.started_unix_s for b in blocks)
-    ratios = comparison.primary.log_ratios.values() if comparison.primary else ()
-    day = datetime.now(tz=UTC).date().isoformat()
-    return StudyRun(effect, comparison.verdict, lasted_s / 60, tuple(ratios), day)
+    ratios = comparison.primary.log_ratios if comparison.primary else {}
+    return StudyRun(
+        effect,
+        comparison.verdict,
+        lasted_s / 60,
+        tuple(ratios.values()),
+        datetime.now(tz=UTC).date().isoformat(),
+        tuple(of_host[block] for block in ratios),
+    )
+
+
+def _covariates(evidence: Evidence) -> dict[int, dict[str, float]]:
+    """Return the covariates of the machine by block and key, the largest of both arms."""
+    trials = [trial for trial in evidence.trials() if trial.status is TrialStatus.OK]
+    probed = {of.trial: telemetry_of_trial(of, evidence.readings(of.trial)) for of in trials}
+    known = covariates(trials, probed)
+    found: dict[int, dict[str, float]] = {}
+    for trial in trials:
+        of_block = found.setdefault(trial.block, {})
+        for key in OF_HOST:
+            if key in known[trial.trial]:
+                of_block[key] = max(of_block.get(key, 0.0), round(known[trial.trial][key], 3))
+    return found
 
 
 def report(runs: Sequence[StudyRun], options: Options) -> str:

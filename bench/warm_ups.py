@@ -21,7 +21,6 @@ from pgdyno.analysis.comparison import Verdict, compare_arms
 from pgdyno.analysis.measurement_noise import InterimResult
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.telemetry.metrics import TPS
-from pgdyno.cli.features import features
 from pgdyno.measure.study_runner import Budget, times_of_warm_up
 from pgdyno.measure.warm_up import Rates, WarmUp, interval_s_of, with_longer_warm_up
 from pgdyno.results.reader import without_superseded
@@ -215,7 +214,6 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help="of each [default: 20]")
     chosen = parser.parse_args(arguments)
-    features()
     head = (
         "Time constants",
         "Initial shortfall",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -67,9 +68,13 @@ def test_benchmarks_of_one_call_do_not_interfere(build: Build) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build) -> None:
-    done = bench("verdict", "--smoke", "--server", str(build.bin_dir))
+def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build, tmp_path: Path) -> None:
+    kept = tmp_path / "kept"
+    done = bench("verdict", "--smoke", "--server", str(build.bin_dir), "--keep", str(kept))
     assert done.returncode == 0, done.stderr
+    for stored in map(json.loads, kept.read_text("utf-8").splitlines()):
+        assert len(stored["covariates"]) == len(stored["log_ratios"])
+        assert all("steal" in of for of in stored["covariates"])
     measured, _, drawn = done.stdout.split("\n\n")
     tables = [
         [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]

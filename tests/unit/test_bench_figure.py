@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -70,11 +71,13 @@ def rows(text: str) -> list[list[str]]:
 
 def test_only_studies_with_the_same_options_are_counted_together(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
-    one = StudyRun(0.05, Verdict.SLOWER, 2.0, (-0.05, -0.04))
+    one = StudyRun(0.05, Verdict.SLOWER, 2.0, (-0.05, -0.04), "", ({"steal": 1.5}, {"steal": 0.0}))
     other = replace(OPTIONS, schedule="slices")
-    kept.write_text(one.line(OPTIONS) + one.line(other), "utf-8")
-    assert runs_in(kept, OPTIONS) == [one]
-    assert runs_in(kept, replace(OPTIONS, effects=(0.0, 0.02), trials=9)) == [one]
+    old = {key: value for key, value in json.loads(one.line(OPTIONS)).items() if key != "covariates"}
+    kept.write_text(one.line(OPTIONS) + one.line(other) + json.dumps(old) + "\n", "utf-8")
+    both = [one, replace(one, covariates=())]
+    assert runs_in(kept, OPTIONS) == both
+    assert runs_in(kept, replace(OPTIONS, effects=(0.0, 0.02), trials=9)) == both
     assert runs_in(tmp_path / "none", OPTIONS) == []
 
 
