@@ -1,9 +1,9 @@
 """Run benchmarks and print a table of their figures.
 
 ``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
-appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``dialects``,
-``bisect``, ``driver-nodes``, ``fleet``, ``network-clients``, ``warm-ups`` and ``why`` run alone and have
-their own options.
+appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``disturbed-blocks``,
+``dialects``, ``bisect``, ``driver-nodes``, ``fleet``, ``network-clients``, ``warm-ups`` and ``why`` run alone
+and have their own options.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from bench import (
     analysis,
     bisect,
     dialects,
+    disturbed_blocks,
     driver_nodes,
     driver_overhead,
     fleet,
@@ -75,6 +76,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "history": history.main,
     "tails": tails.main,
     "verdict": verdict.main,
+    "disturbed-blocks": disturbed_blocks.main,
     "dialects": dialects.main,
     "driver-nodes": driver_nodes.main,
     "fleet": fleet.main,

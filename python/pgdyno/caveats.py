@@ -106,14 +106,14 @@ class Severity(StrEnum):
 @dataclass(frozen=True)
 class Wording:
     """Texts of a caveat, with {parameters} in braces. ``link``: a page of the documentation, as a path in
-    the repository with an anchor; or empty. ``merged_over_arms``: reports merge equal caveats of several
-    arms, whose parameter is ``arm``, into one."""
+    the repository with an anchor; or empty. ``merged_over``: a parameter, for example ``arm``; reports
+    merge caveats that differ in nothing else into one."""
 
     text: str
     remedy: str
     severity: Severity
     link: str = ""
-    merged_over_arms: bool = False
+    merged_over: str = ""
 
     @property
     def parameters(self) -> frozenset[str]:

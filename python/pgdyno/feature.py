@@ -40,6 +40,7 @@ class Feature(NamedTuple):
     prepare: Names = ()
     examinations: Names = ()
     session: Names = ()
+    repetitions: Names = ()
     before_drive: Names = ()
     noise: Names = ()
     search_time: Names = ()

@@ -78,7 +78,7 @@ def answers(folder: Path) -> list[object]:
             for parameters in EVERY
         ],
         [[found.redaction(parameters) for found in PREPARATIONS] for parameters in EVERY],
-        [kind.name for kind in PROBE_KINDS],
+        sorted(kind.name for kind in PROBE_KINDS),
         [type(source(cache.builds, print)) for source in SERVER_SOURCES],
         [item.name for item in items(cache)],
     ]

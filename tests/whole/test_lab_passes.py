@@ -47,7 +47,7 @@ class Played:
 
 def labs(blocks: Sequence[int], **changes: object) -> list[Lab]:
     never = cast(Interruption, SimpleNamespace(requested=False))
-    studies = [make_study(blocks_max=most, **changes) for most in blocks]
+    studies = [make_study(blocks_max=most, probes=(), **changes) for most in blocks]
     return [
         Lab(study, [], cast(Any, None), lambda _: None, never, case, f"case {case}")
         for case, study in enumerate(studies)
@@ -261,7 +261,7 @@ def test_the_warm_up_is_extended_while_an_effect_changes(
 ) -> None:
     Played(monkeypatch, block_s=50)
     trending = Trending(until_s=16)
-    plan = make_study(**{"blocks_max": None, "warmup_s": 4.0, "budget_s": 1e4, **changes})
+    plan = make_study(**{"blocks_max": None, "warmup_s": 4.0, "budget_s": 1e4, "probes": (), **changes})
     lab = replace(labs([1])[0], study=plan)
     if plan.blocks_max is None:
         lab = replace(lab, interruption=cast(Interruption, Interrupting(after=5)))
@@ -276,7 +276,7 @@ def test_the_warm_up_stays_if_the_budget_has_no_time_for_five_longer_blocks(
 ) -> None:
     Played(monkeypatch, block_s=50)
     trending = Trending(until_s=1000)
-    plan = make_study(blocks_max=None, warmup_s=4.0, warmup_min_s=1.0, budget_s=420.0)
+    plan = make_study(blocks_max=None, warmup_s=4.0, warmup_min_s=1.0, budget_s=420.0, probes=())
     assert run_study([replace(labs([1])[0], study=plan)], trending) is StudyEnd.BUDGET
     # After a block 370 s remain, for five of 50 + 16 s. After two, 320 s are not enough for five of 82 s.
     assert trending.warm_ups_s[:3] == [4, 8, 8]
@@ -329,7 +329,7 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
     changes, rates, block_s, slice_s = FIRST_BLOCKS[name]
     played, writer = Played(monkeypatch, block_s=block_s), Repeating()
     usual = {"clients": 8, "blocks_max": 2, "budget_s": 1500.0, "slices_may_grow": True, "rounds": 20}
-    plan = make_study(**{**usual, **changes})
+    plan = make_study(**{**usual, "probes": (), **changes})
     assert plan.slice_s == 0.5
     lab = replace(
         labs([2])[0],
@@ -350,7 +350,7 @@ def test_the_first_block_is_repeated_with_longer_slices_if_its_transactions_are_
 
 def test_a_case_with_longer_slices_stays_in_step_with_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     played, writer = Played(monkeypatch, block_s=10), Repeating()
-    plan = make_study(clients=8, blocks_max=3, budget_s=9000.0, slices_may_grow=True, rounds=20)
+    plan = make_study(clients=8, blocks_max=3, budget_s=9000.0, slices_may_grow=True, rounds=20, probes=())
     slow = {0: slices_with(80), 1: slices_with(80)}
     three = [
         replace(lab, study=plan, writer=cast(Any, writer), measured=slow if lab.case == 1 else {})

@@ -37,6 +37,7 @@ FEATURES = (
     "crash_disk",
     "demo",
     "dips",
+    "disturbed_blocks",
     "doctor",
     "drivers",
     "dumps",

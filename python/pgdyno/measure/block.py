@@ -44,7 +44,6 @@ from pgdyno.measure.trial import (
     restore_data,
     trial_caveats,
     trial_outcome,
-    voided,
 )
 from pgdyno.results import records
 from pgdyno.results.records import ENGINE, BlockStatus, DriverFacts, TrialOutcome, TrialStatus, with_log_error
@@ -285,20 +284,15 @@ def _attributed_to(arm: str) -> Iterator[None]:
 
 
 def _after(error: Exception, trial: RunningTrial) -> TrialOutcome:
-    """Return the outcome of a trial after an error in the block."""
+    """Return the outcome of a trial after an error in the block, of its own arm or of another."""
     if isinstance(error, FaultOf):
-        return _ended_by(error, trial)
+        outcome = failed(trial, because_of("block", error.arm, trial.arm.name) + str(error))
+        culprit = None if error.arm == trial.arm.name else error.arm
+        return replace(outcome, driver=DriverFacts(stopped_by=culprit))
     if isinstance(error, FleetError):
-        return voided(in_one_line(error))
+        return interrupted(in_one_line(error))
     ended_by = DriverFacts(stopped_by=ENGINE if isinstance(error, EngineError) else None)
     return replace(failed(trial, in_one_line(error)), driver=ended_by)
-
-
-def _ended_by(fault: FaultOf, trial: RunningTrial) -> TrialOutcome:
-    """Return the outcome of a trial after a fault of its arm or of another arm in the group."""
-    outcome = failed(trial, because_of("block", fault.arm, trial.arm.name) + str(fault))
-    culprit = None if fault.arm == trial.arm.name else fault.arm
-    return replace(outcome, driver=DriverFacts(stopped_by=culprit))
 
 
 def _judged(trial: RunningTrial, outcome: TrialOutcome, run: EngineRun, target: int) -> TrialOutcome:

@@ -16,8 +16,6 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pydantic import BaseModel
-
 from pgdyno import __version__
 from pgdyno.analysis.comparison import Comparison, RemainingBudget, forecast_verdict, less_noise_of
 from pgdyno.analysis.measurement_noise import InterimResult, interim_result
@@ -178,6 +176,10 @@ class CaseProgress:
         self.given_up = self.failed >= FAILED_BLOCKS_IN_A_ROW_MAX
 
 
+REPETITIONS: Hooks[Callable[[Lab, int, Budget], bool]] = Hooks("repetitions")
+"""Functions of features that return whether a block of a case that is done is to be repeated."""
+
+
 def run_study(
     labs: Sequence[Lab],
     analyze: InterimAnalysis,
@@ -214,6 +216,9 @@ def run_study(
             while status is BlockStatus.INTERRUPTED and _repeats(case, cases, f"block {case.next_block + 1}"):
                 status = _run_next(case, budget, active, may_stop=may_stop)
             if status is BlockStatus.DONE and block == 0 and _lengthen_slices(case, budget):
+                status = _run_next(case, budget, active, may_stop=may_stop)
+            while status is BlockStatus.DONE and any(of(case.lab, block, budget) for of in REPETITIONS):
+                case.next_block = block
                 status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
                 case.decided = is_sequential and _is_decided(case, analyze, budget, may_stop=may_stop)
@@ -675,14 +680,10 @@ def study_record(request: Request, case: Case, ready: Prepared) -> records.Study
         levels=dict(case.levels),
         file=request.file,
         changes=request.changes,
-        published=_as_read(request.published),
+        # As in the study file, without defaults.
+        published=request.published.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+        if request.published
+        else None,
         arm_levels=[dict(levels) for levels in case.arms],
         why_no_aa=ready.why_no_aa,
     )
-
-
-def _as_read(published: BaseModel | None) -> records.Json | None:
-    """Return the table as in the study file, without defaults."""
-    if published is None:
-        return None
-    return published.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -428,11 +428,6 @@ def failed(trial: RunningTrial, reason: str) -> TrialOutcome:
     )
 
 
-def voided(reason: str) -> TrialOutcome:
-    """Return the outcome of a trial whose load generator was lost: its block is repeated."""
+def interrupted(reason: str = "stopped by the user") -> TrialOutcome:
+    """Return the outcome of a trial that the user or a lost load generator stopped: its block is repeated."""
     return TrialOutcome(TrialStatus.INTERRUPTED, time.time(), reason=reason)
-
-
-def interrupted() -> TrialOutcome:
-    """Return the outcome of a trial that the user stopped."""
-    return TrialOutcome(TrialStatus.INTERRUPTED, time.time(), reason="stopped by the user")

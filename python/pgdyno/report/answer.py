@@ -412,23 +412,23 @@ def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
 
 def _merge_key(caveat: Caveat, blocks: Mapping[int, int]) -> object:
     """Return the key by which caveats are merged."""
-    if not wordings()[caveat.code].merged_over_arms:
+    if not (over := wordings()[caveat.code].merged_over):
         return id(caveat)
     place = blocks.get(caveat.trial) if caveat.trial is not None else None
-    return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != "arm"))
+    return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != over))
 
 
 def _shown_caveat(equal: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> ShownCaveat:
-    """Merge equal caveats of several arms into one; its arms are in the order of the study."""
+    """Merge equal caveats into one; its arms are in the order of the study."""
     first = equal[0]
-    place = ""
+    place, over = "", wordings()[first.code].merged_over
     if first.trial is not None:
         place = f"Block {blocks[first.trial] + 1}: " if first.trial in blocks else "In a repeated trial: "
     if len(equal) == 1:
         return ShownCaveat.of(first, place)
-    seen = {str(caveat.parameters["arm"]) for caveat in equal}
-    listed = result_tables.enumeration([name for name in names if name in seen] or sorted(seen))
-    whole = Caveat(first.code, {**first.parameters, "arm": listed})
+    seen = dict.fromkeys(caveat.parameters[over] for caveat in equal)
+    listed = result_tables.enumeration([name for name in names if name in seen] or [*map(str, seen)])
+    whole = Caveat(first.code, {**first.parameters, over: listed})
     return ShownCaveat.of(whole, place)
 
 

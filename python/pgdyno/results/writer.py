@@ -64,7 +64,7 @@ class Writer:
 
     def __init__(self, path: Path, connection: sqlite3.Connection, lock: WriterLock) -> None:
         """Use ``create`` or ``resume``."""
-        self._path = path
+        self.path = path
         self._connection = connection
         self._lock = lock
         with results_file.translated(path):
@@ -245,8 +245,8 @@ class Writer:
             if self._settle_in_one_file():
                 self._connection.close()
                 with suppress(EvidenceError):  # a file that was damaged meanwhile gets no digest
-                    results_file.open_for_reading(self._path).close()
-                    results_file.store_bytes_digest(self._path)
+                    results_file.open_for_reading(self.path).close()
+                    results_file.store_bytes_digest(self.path)
         finally:
             self._connection.close()
             self._lock.release()
@@ -277,7 +277,7 @@ class Writer:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with results_file.translated(self._path), self._checksums.kept():
+        with results_file.translated(self.path), self._checksums.kept():
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
@@ -289,7 +289,7 @@ class Writer:
                 raise
 
     def _checkpoint(self) -> None:
-        with results_file.translated(self._path):
+        with results_file.translated(self.path):
             self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     def _settle_in_one_file(self) -> bool:
