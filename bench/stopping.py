@@ -32,10 +32,10 @@ from bench.noise import (
     residuals,
     skewed,
 )
-from pgdyno.analysis.comparison import SAME_BLOCKS_MIN, Verdict
+from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method, critical_value
 from pgdyno.analysis.statistics.series import skewness
-from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 from pgdyno.study.sizing import CONFIDENCE, MARGIN
 from pgdyno.units import group_digits, signed
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_forms import plain
 
-from pgdyno.analysis.comparison import SAME_BLOCKS_MIN, Effect, Verdict, blocks_needed, decide, judge
+from pgdyno.analysis.comparison import Effect, Verdict, blocks_needed, decide, judge
 from pgdyno.analysis.statistics.intervals import (
     LogRatioSummary,
     Method,
@@ -25,7 +25,7 @@ from pgdyno.analysis.statistics.intervals import (
 from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge, quantile_ns
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import Pairs
-from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 from pgdyno.units import Better, Estimate, given_number, given_percent, group_digits, share_text
 
 rates = st.lists(

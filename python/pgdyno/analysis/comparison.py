@@ -42,7 +42,7 @@ from pgdyno.analysis.steady_state import (
 from pgdyno.analysis.telemetry.metrics import PERCENTILES, Metric, is_tail, split_latency
 from pgdyno.analysis.telemetry.percentiles import Latencies, MissedLimit, block_counts
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
-from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.sizing import Schedule, is_duet_sound
 from pgdyno.units import Better, Estimate, bracketed, ci_text, counted, share_text
 
@@ -64,11 +64,6 @@ POWER = 0.80
 
 BLOCKS_NEEDED_MAX = 10_000
 """Limit of the search. A study that needs more blocks requires a quieter machine."""
-
-
-SAME_BLOCKS_MIN = 15
-"""Minimum number of blocks of *same* in a study with interim analyses. Fewer blocks of a skewed distribution
-often lack its rare values, and their interval is too narrow (docs/explanation/stopping.md)."""
 
 
 class Verdict(StrEnum):

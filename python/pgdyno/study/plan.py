@@ -42,6 +42,10 @@ VERDICT_BLOCKS_MIN = 5
 """Minimum number of blocks for a verdict, an interim analysis, and the intervals of metrics other than that
 of the verdict: with fewer blocks they are too wide to decide anything."""
 
+SAME_BLOCKS_MIN = 15
+"""Minimum number of blocks of *same* in a study with interim analyses. Fewer blocks of a skewed distribution
+often lack its rare values, and their interval is too narrow (docs/explanation/stopping.md)."""
+
 INTERVAL_BLOCKS_MIN = 2
 """Minimum number of blocks for an interval of the effect: one block has no SD.
 
