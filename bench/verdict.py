@@ -43,7 +43,7 @@ from pgdyno.results.records import TrialStatus
 from pgdyno.server.build_store import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
-from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study, block_targets
 from pgdyno.study.sizing import SLICE_S, adaptive_warm_up, default_clients, discard_s, fit_block_layout
 from pgdyno.units import Better
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
@@ -164,7 +164,7 @@ def planned_study(options: Options, effect: float, seed: int) -> Study:
     machine, budget_s = machine_size(), 60 * options.minutes_max
     duet = options.schedule == "duet"
     clients = default_clients(replace(machine, cores=max(1, machine.cores // 2)) if duet else machine)
-    rhythm = fit_block_layout(budget_s, 1 if duet else 2, options.slice_s, options.schedule)
+    rhythm = fit_block_layout(budget_s, 1 if duet else 2, options.slice_s, options.schedule, block_targets())
     warm_up = adaptive_warm_up(rhythm.warmup_s, rhythm.warmup_s, options.slice_s)
     rounds = rhythm.rounds
     if options.window_s is not None:

@@ -27,7 +27,7 @@ from pgdyno.results.reader import without_superseded
 from pgdyno.results.records import Arm, Counts, DriverFacts, Slice, Trial, TrialStatus
 from pgdyno.server.engine import Event
 from pgdyno.study.arm_spec import parse_arm
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import Study, block_targets
 from pgdyno.study.schedule import Role, block_of
 from pgdyno.study.sizing import SLICE_S, Schedule, adaptive_warm_up, discard_s, fit_block_layout
 from pgdyno.units import NS_PER_S, signed
@@ -99,7 +99,7 @@ class SimulatedStudy:
 
 def default_study(minutes: float) -> Study:
     """Return the plan of ``pgdyno compare 15 15 --minutes N``, except clients and workload."""
-    layout = fit_block_layout(60 * minutes, 2, SLICE_S, Schedule.SLICES)
+    layout = fit_block_layout(60 * minutes, 2, SLICE_S, Schedule.SLICES, block_targets())
     warm_up = adaptive_warm_up(layout.warmup_s, layout.warmup_s, SLICE_S)
     return Study.model_validate(
         {

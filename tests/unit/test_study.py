@@ -6,6 +6,7 @@ import re
 import shlex
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -27,6 +28,7 @@ from pgdyno.study.arm_spec import (
     with_extensions,
 )
 from pgdyno.study.cases import choose_arms
+from pgdyno.study.plan import SAME_BLOCKS_MIN, block_targets
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of, place_of
 from pgdyno.study.sizing import (
     MachineSize,
@@ -269,15 +271,31 @@ def test_a_workload_with_another_unit_has_transactions_per_second() -> None:
     assert of_plan(study, TrialLatencies())[0].unit == "tx/s"
 
 
-@pytest.mark.parametrize("minutes", [1, 5, 7, 60, 600])
+@pytest.mark.parametrize("minutes", [1, 5, 7, 10, 60, 600])
 def test_a_larger_budget_has_more_blocks_and_not_longer_ones(minutes: int) -> None:
-    rhythm = fit_block_layout(minutes * 60, 2, 0.5, "slices")
+    rhythm = fit_block_layout(minutes * 60, 2, 0.5, "slices", block_targets())
     window_s = 0.5 * rhythm.rounds
     assert rhythm.rounds % 2 == 0
-    assert window_s == 10 if minutes >= 5 else 2 <= window_s < 10
-    assert rhythm.warmup_s == 4 if minutes >= 5 else 2
-    alone = fit_block_layout(minutes * 60, 2, 1.0, "blocks").rounds
+    assert window_s == 10 if minutes >= 10 else 2 <= window_s < 10
+    assert rhythm.warmup_s == (4 if minutes >= 10 else 3)
+    alone = fit_block_layout(minutes * 60, 2, 1.0, "blocks", block_targets()).rounds
     assert alone == 60 if minutes >= 60 else alone < 60
+
+
+@pytest.mark.parametrize(
+    ("minutes", "design", "window_s"),
+    [
+        (5, {}, 5),
+        (4, {}, 9),  # a third of the window would be left: eight blocks
+        (5, {"stop": "budget"}, 10),
+        (5, {"blocks_max": SAME_BLOCKS_MIN - 1}, 10),
+        (5, {"blocks_max": SAME_BLOCKS_MIN}, 5),
+    ],
+)
+def test_half_a_window_makes_room_for_the_blocks_of_the_verdict_same(
+    minutes: int, design: dict[str, Any], window_s: float
+) -> None:
+    assert 0.5 * fit_block_layout(60 * minutes, 2, 0.5, "slices", block_targets(**design)).rounds == window_s
 
 
 @pytest.mark.parametrize("slice_s", [0.1, 0.5, 1.0, 20.0])
@@ -296,7 +314,7 @@ def test_slices_grow_with_the_clients_that_wait_for_each_other() -> None:
     assert [default_slice_s(two, clients) for clients in (1, 50, 51, 200, 2000)] == [0.5, 0.5, 1, 2, 32]
     assert default_slice_s(two, 100_000) == 60, "the longest slice"
     assert [default_slice_s(two, 1, drivers) for drivers in (5, 10, 100, 1000)] == [0.5, 1, 16, 60]
-    assert fit_block_layout(300, 2, 20.0, "slices").rounds == 2
+    assert fit_block_layout(300, 2, 20.0, "slices", block_targets()).rounds == 2
 
 
 @given(st.floats(0.1, 60))

@@ -22,7 +22,7 @@ from pgdyno.measure.engine_runs import Pinning, drive_specification
 from pgdyno.measure.prepare import with_cpu_partition
 from pgdyno.server.settings import usable_cores
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import Study, block_targets
 from pgdyno.study.schedule import PlannedSlice, block_of
 from pgdyno.study.sizing import (
     Core,
@@ -157,7 +157,9 @@ def test_the_partition_of_an_older_results_file_is_read() -> None:
 
 
 def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
-    assert fit_block_layout(150.0, 1, 1.0, "duet").rounds > fit_block_layout(150.0, 2, 1.0, "slices").rounds
+    of = block_targets()
+    alternating = fit_block_layout(150.0, 2, 1.0, "slices", of)
+    assert fit_block_layout(150.0, 1, 1.0, "duet", of).rounds > alternating.rounds
     assert whole_rounds(5.2, 1.0, "duet") % 2 == 0
 
 

@@ -14,6 +14,7 @@ from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of, window_of
+from pgdyno.study.plan import block_targets
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, with_window
 from pgdyno.study.sizing import MachineSize, WarmUpLimits, adaptive_warm_up, fit_block_layout
 from pgdyno.study.study_file import Run, StudyFile
@@ -52,12 +53,30 @@ def test_a_budget_of_fewer_than_five_blocks_is_reported_before_the_start() -> No
     cycles = make_study(checkpoints=2, rounds=603, slice_s=1.0, schedule="blocks", budget_s=300.0)
     assert "5 min gives about 1" in shortage(cycles, SMALL)
     # A block of two arms takes 2 · (2 s + 4 s), plus about 6 s for restore and checks.
-    assert shortage(make_study(budget_s=90.0, slice_s=1.0), SMALL) == ""
+    assert " 5 blocks" not in shortage(make_study(budget_s=90.0, slice_s=1.0), SMALL)
     assert shortage(make_study(budget_s=60.0, slice_s=1.0), SMALL).startswith(
         "2 arms need about 2 min for 5 blocks, the minimum for a verdict; 1 min gives about 3: use --minutes "
     )
     assert shortage(make_study(budget_s=60.0, slice_s=1.0, blocks_max=4), SMALL) == ""
     assert "in 3 cases need about 5 min" in shortage(make_study(budget_s=60.0, slice_s=1.0), SMALL, cases=3)
+
+
+@pytest.mark.parametrize(
+    ("design", "told"),
+    [
+        ({"budget_s": 270.0}, ""),
+        ({}, "2 arms need about 5 min for 15 blocks, the minimum for the verdict same; 4 min gives about 13"),
+        ({"blocks_max": 14}, "at most 14 blocks are too few for the verdict same, which needs 15 unless"),
+        ({"blocks_max": 15}, "2 arms need about 5 min for 15 blocks"),
+        ({"blocks_max": 5}, ""),  # one analysis, as with --stop budget
+        ({"blocks_max": 14, "stop": "budget"}, ""),
+    ],
+)
+def test_blocks_too_few_for_the_verdict_same_are_reported_before_the_start(
+    design: dict[str, Any], told: str
+) -> None:
+    found = shortage(make_study(**{"budget_s": 240.0, "slice_s": 1.0, **design}), SMALL)
+    assert found.startswith(told) and bool(found) == bool(told)
 
 
 def test_a_shortage_counts_the_searches_for_capacities() -> None:
@@ -70,16 +89,17 @@ def test_a_shortage_counts_the_searches_for_capacities() -> None:
 
 def test_several_arms_in_few_minutes_have_five_blocks_or_the_minutes_that_they_need() -> None:
     for arms, minutes in itertools.product(range(2, 9), range(1, 11)):
-        layout = fit_block_layout(60.0 * minutes, arms, 0.5, "slices")
+        layout = fit_block_layout(60.0 * minutes, arms, 0.5, "slices", block_targets())
         study = make_study(
             arms=parse_arms(["18"] * arms),
             budget_s=60.0 * minutes,
             slice_s=0.5,
             rounds=layout.rounds,
             warmup_s=layout.warmup_s,
+            warmup_min_s=2.0,
         )
-        if shortage(study, SMALL):
-            assert (layout.rounds, layout.warmup_s) == (4, 2)  # nothing remains to be shortened
+        if " 5 blocks" in shortage(study, SMALL):
+            assert (layout.rounds, layout.warmup_s) == (4, 3)  # nothing remains to be shortened
             assert 60 * minutes < 5 * (arms * (2 + 2) + 6 + 4 * (arms - 2))
 
 

@@ -491,24 +491,29 @@ def compare_arms(
     are_trending = trending(trends, plan.margin, cases)
     may_trend = trending(trends, plan.margin, cases, SUSPICION)
     biases = warm_up_biases(plan, arms, trials)
-    return [
-        _comparison(
-            arms[0],
-            arm,
-            is_trending=are_trending[1 + i],
-            may_trend=may_trend[1 + i],
-            bias=biases[1 + i],
+    found = []
+    for i, arm in enumerate(arms[1:]):
+        main, lost = effects[i].get(metrics[0].key), censored[metrics[0].key][i]
+        both_ok = {block for block, of in by_block.items() if {0, arm.arm} <= of.keys()}
+        comparison = Comparison(
+            baseline=arms[0],
+            arm=arm,
+            blocks=sorted(main.log_ratios) if main else [],
             dropped=_dropped(trials, arm.arm),
+            # With a censored block no ratio is computed, so whether another block has one is not known.
+            stalled=[] if lost else sorted(both_ok - (main.log_ratios.keys() if main else set())),
+            censored=lost,
             failed=sorted({t.block for t in trials if t.arm in {0, arm.arm} and t.failed_by_itself}),
             failures=_failures((arms[0], arm), trials),
-            censored=censored[metrics[0].key][i],
-            both_ok={block for block, of_arm in by_block.items() if {0, arm.arm} <= of_arm.keys()},
             effects=effects[i],
-            primary=metrics[0],
-            plan=plan,
+            primary=main,
+            decision=None,
+            margin=plan.margin,
+            is_trending=are_trending[1 + i],
+            may_trend=may_trend[1 + i],
         )
-        for i, arm in enumerate(arms[1:])
-    ]
+        found.append(_decided(comparison, biases[1 + i], metrics[0].better, plan))
+    return found
 
 
 def with_tails(
@@ -582,55 +587,23 @@ def effects_by_arm(
     return found
 
 
-def _comparison(
-    baseline: Arm,
-    arm: Arm,
-    *,
-    is_trending: bool,
-    may_trend: bool,
-    bias: WarmUpBias | None,
-    dropped: Sequence[int],
-    failed: Sequence[int],
-    failures: Mapping[str, Proportion],
-    censored: Sequence[int],
-    both_ok: set[int],
-    effects: Mapping[str, Effect],
-    primary: Metric,
-    plan: Study,
-) -> Comparison:
-    main = effects.get(primary.key)
-    # With a censored block no ratio is computed, so whether another block has one is not known.
-    stalled = [] if censored else sorted(both_ok - (main.log_ratios.keys() if main else set()))
-    decision, is_biased = None, False
-    if main and not stalled and not failed:
-        decision = decide(main.summary, primary.better, plan.margin)
-        if bias is not None:
-            final = _at_final_rates(decision, main.summary, bias, primary.better, plan)
-            if final is not None:
-                decision = final
-            else:
-                may_trend = True
-                is_biased = bias.exceeds(plan.margin)
-                if bias.p_value <= ALARM_OF_RISES:
-                    decision = replace(decision, verdict=Verdict.UNDECIDED, difference=None, blocks_needed=1)
-    is_trending = is_trending or is_biased
-    return Comparison(
-        baseline=baseline,
-        arm=arm,
-        blocks=sorted(main.log_ratios) if main else [],
-        dropped=dropped,
-        stalled=stalled,
-        censored=censored,
-        failed=failed,
-        failures=failures,
-        effects=effects,
-        primary=main,
-        decision=None if is_trending else decision,
-        margin=plan.margin,
-        is_trending=is_trending,
-        may_trend=may_trend,
-        bias=bias if is_biased else None,
-    )
+def _decided(comparison: Comparison, bias: WarmUpBias | None, better: Better, plan: Study) -> Comparison:
+    """Return the comparison with its decision, unless it is held back."""
+    main = comparison.primary
+    if main is None or comparison.stalled or comparison.failed:
+        return comparison
+    decision = decide(main.summary, better, plan.margin)
+    if bias is not None:
+        final = _at_final_rates(decision, main.summary, bias, better, plan)
+        if final is not None:
+            decision = final
+        else:
+            comparison = replace(comparison, may_trend=True)
+            if bias.exceeds(plan.margin):
+                comparison = replace(comparison, is_trending=True, bias=bias)
+            if bias.p_value <= ALARM_OF_RISES:
+                decision = replace(decision, verdict=Verdict.UNDECIDED, difference=None, blocks_needed=1)
+    return replace(comparison, decision=None if comparison.is_trending else decision)
 
 
 def _at_final_rates(

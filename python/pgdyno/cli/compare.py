@@ -38,7 +38,7 @@ from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
 from pgdyno.study.cases import Request, choose_arms, only_case, window_of
-from pgdyno.study.plan import Study, window_conflict
+from pgdyno.study.plan import Study, block_targets, window_conflict
 from pgdyno.study.sizing import (
     BUDGET_MIN,
     Schedule,
@@ -294,7 +294,8 @@ def study_of(
 
     slice_s = run.slice_s or default_slice_s(machine, n_clients, drivers.n if drivers else 1)
     budget_s = 60 * (BUDGET_MIN if minutes is None else minutes)
-    layout = fit_block_layout(budget_s, 1 if is_duet else len(arms), slice_s, schedule)
+    targets = block_targets(run.stop, run.repeats)
+    layout = fit_block_layout(budget_s, 1 if is_duet else len(arms), slice_s, schedule, targets)
     rounds, length_s = window_of(run, slice_s, schedule, arms)
     if rounds is None:
         most = layout.rounds if run.capacity is None else ROUNDS_AT_CAPACITY

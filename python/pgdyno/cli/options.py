@@ -15,6 +15,7 @@ import inspect
 import math
 import os
 import re
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
@@ -622,26 +623,32 @@ def require_time_for_block(study: Study) -> None:
 
 
 def shortage(study: Study, machine: MachineSize, cases: int = 1) -> str:
-    """Return a warning if the budget has too few blocks for a verdict; else an empty string.
+    """Return a warning if the study has too few blocks for a verdict, or for *same*; else an empty string.
 
     ``cases`` share the minutes. This is no error: fewer blocks have an interval, too, and the estimate of the
     blocks is rough.
     """
-    driven_s = block_least_s(study)
-    if not driven_s or (study.blocks_max is not None and study.blocks_max < VERDICT_BLOCKS_MIN):
+    driven_s, most = block_least_s(study), study.blocks_max or sys.maxsize
+    if not driven_s or most < VERDICT_BLOCKS_MIN:
         return ""
     search_s = sum(of(study, machine) for of in SEARCH_TIMES) if study.searches_capacity else 0.0
     searches_s = len(study.arms) * search_s
     likely_s = driven_s + searches_s + block_overhead_s(1 if study.schedule == "duet" else len(study.arms))
     blocks = int(study.budget_s / likely_s)
-    if blocks >= VERDICT_BLOCKS_MIN:
+    if (unmet := study.unmet_minimum(min(blocks, most))) is None:
         return ""
-    needed = math.ceil(cases * VERDICT_BLOCKS_MIN * likely_s / 60)
+    least, verdict = unmet
+    if least > most:
+        return (
+            f"at most {most} blocks are too few for {verdict}, which needs {least} unless the study has a "
+            f"fixed length: use --blocks {least} or more, or --stop budget"
+        )
+    needed = math.ceil(cases * least * likely_s / 60)
     arms = counted(len(study.arms), "arm") + (f" in {counted(cases, 'case')}" if cases > 1 else "")
     search = f" with searches of about {format_duration(round(searches_s))}" if searches_s else ""
     # The first block always runs.
     return (
-        f"{arms}{search} need about {needed} min for {VERDICT_BLOCKS_MIN} blocks, the minimum for a verdict; "
+        f"{arms}{search} need about {needed} min for {least} blocks, the minimum for {verdict}; "
         f"{format_duration(cases * study.budget_s)} gives about {max(1, blocks)}: use --minutes {needed} or "
         f"more{', or fewer arms' if len(study.arms) > 2 else ''}"
     )

@@ -327,12 +327,13 @@ _SCHEDULES = {
 def method_paragraphs(findings: Findings) -> list[str]:
     """Return the paragraphs on the method."""
     plan = findings.study.plan
+    before = f" (before block {SAME_BLOCKS_MIN}: undecided)" if has_anytime_interval(findings) else ""
     statistics = (
         "The block is the unit of replication. Each block gives one ratio per arm; the effect is their "
         f"geometric mean. {_interval(findings)} "
         f"The equivalence margin is {given_percent(plan.margin)}. Arms are equivalent if two one-sided "
         f"tests at {given_percent(round(1 - plan.confidence, 9))} reject a larger effect"
-        f"{_least_blocks(findings)}. Otherwise a CI that excludes zero means faster or slower. Anything "
+        f"{before}. Otherwise a CI that excludes zero means faster or slower. Anything "
         f"else, or fewer than {VERDICT_BLOCKS_MIN} blocks, means undecided. The verdict is "
         f"about {findings.primary.name}. CIs of other metrics are of the same kind, descriptive and not "
         "corrected for their number."
@@ -379,11 +380,6 @@ def _partitions(plan: Study) -> str:
             f" The {'core' if len(resting) == 1 else 'cores'} {', '.join(map(str, resting))} stayed idle."
         )
     return found
-
-
-def _least_blocks(findings: Findings) -> str:
-    """Return the condition on the number of blocks of *same*."""
-    return f" (before block {SAME_BLOCKS_MIN}: undecided)" if has_anytime_interval(findings) else ""
 
 
 def _interval(findings: Findings) -> str:

@@ -33,7 +33,7 @@ from pgdyno.study.arm_spec import (
     parse_arm,
     parse_arms,
 )
-from pgdyno.study.plan import Driving, Study
+from pgdyno.study.plan import Driving, Study, block_targets
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, unit_of_window_s
 from pgdyno.study.sizing import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, Initdb, Run, StudyFile, driving_fields, key_of
@@ -409,7 +409,8 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     rounds, slice_s = window_of(run, slice_s, run.schedule, arms)
     if rounds is None:
         turns = 1 if run.schedule == "duet" else len(arms)
-        rhythm = fit_block_layout(budget_s, turns, slice_s, run.schedule)
+        targets = block_targets(run.stop, run.repeats)
+        rhythm = fit_block_layout(budget_s, turns, slice_s, run.schedule, targets)
     else:
         window_s = math.inf if run.checkpoints else run.window_s or rounds * slice_s
         rhythm = BlockLayout(max(2.0, float(round(min(WARM_UP_S_MAX, window_s / 3)))), rounds)

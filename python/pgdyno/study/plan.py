@@ -1,6 +1,7 @@
 """The plan of a study, as a value that fits into JSON, and when it may stop.
 
-- When interim analyses take place, which may stop a study (docs/explanation/stopping.md).
+- When interim analyses take place, which may stop a study (docs/explanation/stopping.md), and how many blocks
+  verdicts need.
 - The study: everything that determines what is run, as a value that fits into JSON.
 """
 
@@ -32,7 +33,8 @@ from pgdyno.study.workload_parameters import Workload
 from pgdyno.units import format_duration
 
 # ----------------------------------------------------------------------
-# When interim analyses take place, which may stop a study (docs/explanation/stopping.md).
+# When interim analyses take place, which may stop a study (docs/explanation/stopping.md), and how many blocks
+# verdicts need.
 #
 # ``analysis/statistics/intervals.py`` has the intervals that stay valid under this rule, and
 # ``analysis/measurement_noise.py`` computes the verdicts.
@@ -54,14 +56,19 @@ holds. Its quantile allows for the uncertain SD. With the noise of ``bench/noise
 3 and 4 blocks covers in 93.5 to 96.4% of studies (recorded noise: 94.7, 95.5, 92.1%), not less than with 5
 blocks (92.6 to 96.1%; 90.7%)."""
 
+BLOCKS_TARGET = 8
+"""Number of blocks of a budget that is too short for SAME_BLOCKS_MIN. The width of an interval still
+decreases steeply from 5 (Student's t: 2.78 standard errors, anytime-valid: 4.95) to 8 (2.36, 4.00)."""
 
-def has_interim_analyses(schedule: Schedule, blocks_max: int | None) -> bool:
-    """Return whether a study can be analyzed before its last block.
 
-    A sequential study has complete blocks only at its end. A study of at most VERDICT_BLOCKS_MIN blocks
-    has a single analysis.
+def block_targets(stop: str | None = None, blocks_max: int | None = None) -> tuple[int, ...]:
+    """Return the numbers of blocks for which a budget makes room, the best one first.
+
+    A study that cannot have SAME_BLOCKS_MIN, by its ``blocks_max``, or does not need them, because it has a
+    fixed length, does not try.
     """
-    return schedule is not Schedule.SEQUENTIAL and (blocks_max is None or blocks_max > VERDICT_BLOCKS_MIN)
+    may_be_same = stop != "budget" and (blocks_max or SAME_BLOCKS_MIN) >= SAME_BLOCKS_MIN
+    return (SAME_BLOCKS_MIN, BLOCKS_TARGET) if may_be_same else (BLOCKS_TARGET,)
 
 
 # ----------------------------------------------------------------------
@@ -325,8 +332,13 @@ class Study(Driving):
 
     @property
     def can_have_interim_analyses(self) -> bool:
-        """True if verdicts are possible before the last block."""
-        return has_interim_analyses(self.schedule, self.blocks_max)
+        """True if verdicts are possible before the last block.
+
+        A sequential study has complete blocks only at its end. A study of at most VERDICT_BLOCKS_MIN blocks
+        has a single analysis.
+        """
+        few = self.blocks_max is not None and self.blocks_max <= VERDICT_BLOCKS_MIN
+        return self.schedule is not Schedule.SEQUENTIAL and not few
 
     @property
     def is_together(self) -> bool:
@@ -355,6 +367,12 @@ class Study(Driving):
     def needs_anytime_intervals(self) -> bool:
         """True if intervals must be valid at any stopping time: the number of blocks is not fixed."""
         return self.stops_on_verdict or self.resumed_for_more
+
+    def unmet_minimum(self, blocks: int) -> tuple[int, str] | None:
+        """Return the minimum number of blocks of a verdict, or of *same*, if ``blocks`` are fewer."""
+        same = SAME_BLOCKS_MIN if self.needs_anytime_intervals else VERDICT_BLOCKS_MIN
+        minima = ((VERDICT_BLOCKS_MIN, "a verdict"), (same, "the verdict same"))
+        return next((one for one in minima if blocks < one[0]), None)
 
     @property
     def rate_per_s(self) -> float | None:

@@ -160,8 +160,8 @@ class Run(StudyTable):
         gt=0,
         alias="window",
         description="Measurement window per arm and block: a time, or checkpoint cycles with one arm at a "
-        "time (checkpoints:N, key checkpoints). [default: short enough for at least 8 blocks, if the budget "
-        "allows]",
+        "time (checkpoints:N, key checkpoints). [default: 10s, or 60s with one arm at a time; less to fit 15 "
+        "or 8 blocks into the budget]",
     )
     transactions: Annotated[plan.Transactions | None, Option("N", ("--transactions", "-t"))] = Field(
         default=None,

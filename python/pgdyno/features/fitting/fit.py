@@ -25,7 +25,6 @@ from pgdyno.features.fitting.levels import (
     with_fewer_levels,
 )
 from pgdyno.features.fitting.rules import (
-    BLOCKS_BETTER,
     BLOCKS_MIN,
     CHECKPOINT_WINDOW_S,
     CHECKPOINTS_MIN,
@@ -70,6 +69,7 @@ from pgdyno.features.planning.cost import (
     window_s,
 )
 from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.study.sizing import TOGETHER, default_slice_s, slice_s_of
 from pgdyno.study.study_file import StudyFile, level_names
 from pgdyno.units import format_duration, format_size
@@ -254,7 +254,7 @@ def fit_study(file: StudyFile, machine: FitMachine, minutes: float) -> Fitted:
     if draft is None and made_for is not None:
         draft = _asking_draft(task, file, with_clients, made_for)
     draft = draft or _shortened_draft(task, with_clients)
-    if draft.wanted.aa_share and draft.layout is not None and draft.layout.blocks < BLOCKS_BETTER:
+    if draft.wanted.aa_share and draft.layout is not None and draft.layout.blocks < VERDICT_BLOCKS_MIN:
         return _without_aa(fit_study(file.with_run(aa=False), machine, minutes))
     changes += level_changes(with_clients, draft.file, minutes)
     fitted, found = _applied(task, draft)
@@ -297,7 +297,7 @@ def _asking_draft(task: FitTask, file: StudyFile, left: StudyFile, made_for: Fit
     """Return a draft that keeps the question, with windows for checkpoints and few levels dropped."""
     asking = replace(task, asks=not task.is_settled)
     for one in with_dropped_levels(left):
-        draft = _laid_out(asking, one, BLOCKS_BETTER)
+        draft = _laid_out(asking, one, VERDICT_BLOCKS_MIN)
         if draft is not None and not _lost(task, file, one, _applied(task, draft)[0], made_for):
             return draft
     return None
@@ -305,7 +305,7 @@ def _asking_draft(task: FitTask, file: StudyFile, left: StudyFile, made_for: Fit
 
 def _without_aa(fitted: Fitted) -> Fitted:
     """Disable A/A blocks, because a verdict has priority over the measurement of noise."""
-    why = f"with A/A blocks, fewer than {BLOCKS_BETTER} blocks of the arms would fit"
+    why = f"with A/A blocks, fewer than {VERDICT_BLOCKS_MIN} blocks of the arms would fit"
     return replace(fitted, changes=(*fitted.changes, FitChange("run.aa", "true", "false", why)))
 
 
@@ -337,7 +337,7 @@ def _full_length_draft(task: FitTask, file: StudyFile) -> _Draft | None:
     factor = _factor(task, file, cases, None)
     sized = cases_of(fit_data(file, factor)[0])
     passes = min(task.time_s, file.run.budget_s or task.time_s) / pass_s(sized, task.machine)
-    wanted = file.run.repeats or BLOCKS_BETTER
+    wanted = file.run.repeats or VERDICT_BLOCKS_MIN
     if passes < (min(wanted, BLOCKS_MIN) if budget_s is not None else wanted):
         return None
     return _Draft(file, factor, None, _wanted(task, file, cases, factor, None), None)
@@ -347,9 +347,9 @@ def _shortened_draft(task: FitTask, file: StudyFile) -> _Draft:
     """Return a draft with shorter windows, then fewer levels, then fewer blocks."""
     left = file
     for left in with_dropped_levels(file):
-        if draft := _laid_out(task, left, BLOCKS_BETTER):
+        if draft := _laid_out(task, left, VERDICT_BLOCKS_MIN):
             return draft
-    for blocks in range(BLOCKS_BETTER - 1, BLOCKS_MIN - 1, -1):
+    for blocks in range(VERDICT_BLOCKS_MIN - 1, BLOCKS_MIN - 1, -1):
         if draft := _laid_out(task, left, blocks):
             return draft
     for thinner in with_fewer_levels(left):
@@ -373,7 +373,7 @@ def _laid_out(task: FitTask, file: StudyFile, blocks: int) -> _Draft | None:
 
 def _draft(task: FitTask, file: StudyFile, *, in_turns: bool) -> _Draft:
     cases = cases_of(file)
-    factor = _factor(task, file, cases, BLOCKS_BETTER)
+    factor = _factor(task, file, cases, VERDICT_BLOCKS_MIN)
     slice_s = _slice_s(task, file, cases, factor) if in_turns or file.run.schedule in TOGETHER else None
     return _Draft(file, factor, None, _wanted(task, file, cases, factor, slice_s), slice_s)
 
@@ -443,6 +443,7 @@ def _wanted(
         blocks_max=file.run.repeats,
         least_s=max(fit_of(file).window_min_s or 0.0, _checkpoint_window_s(task, file, cases, slice_s)),
         aa_share=aa_share(cases, in_slices=slice_s is not None),
+        may_be_same=study.stop == "verdict" and (slice_s is not None or study.schedule != "sequential"),
     )
 
 

@@ -39,13 +39,18 @@ from pgdyno.features.planning.cost import (
 )
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of, setting_of
-from pgdyno.study.plan import Study
-from pgdyno.study.sizing import (
+from pgdyno.study.plan import (
     BLOCKS_TARGET,
+    SAME_BLOCKS_MIN,
+    VERDICT_BLOCKS_MIN,
+    Study,
+)
+from pgdyno.study.sizing import (
     PER_GENERATOR,
     SHARED_MEMORY_SHARE_MAX,
     SLICE_S,
     WINDOW_S,
+    WINDOW_SHARE_MIN,
     MachineSize,
     Schedule,
 )
@@ -729,11 +734,8 @@ def _scaled_by(name: str, cores: float) -> Callable[[Any], Any]:
 BLOCKS_MIN = 2
 """Minimum number of blocks: one block has no SD."""
 
-BLOCKS_BETTER = 5
-"""Number of blocks that a verdict requires (docs/explanation/method.md)."""
-
 DRIVEN_SHARE = 0.5
-"""Minimum share of load in the time with more than BLOCKS_BETTER blocks, because each block needs a
+"""Minimum share of load in the time with more than VERDICT_BLOCKS_MIN blocks, because each block needs a
 restore."""
 
 WINDOW_MIN_S = 10.0
@@ -757,7 +759,7 @@ class RequestedLengths:
     """Lengths in the file, and the available time. ``slice_s`` is None for trials without slices.
 
     ``least_s`` is the minimum window of the file; ``aa_share`` is the time of A/A blocks as a share of the
-    other blocks.
+    other blocks; ``may_be_same``: the study stops on its verdict, so *same* needs SAME_BLOCKS_MIN.
     """
 
     time_s: float
@@ -769,6 +771,7 @@ class RequestedLengths:
     blocks_max: int | None
     least_s: float = 0.0
     aa_share: float = 0.0
+    may_be_same: bool = True
 
     @property
     def window_min_s(self) -> float:
@@ -814,11 +817,17 @@ class Layout:
 def lay_out(wanted: RequestedLengths, least: int) -> Layout | None:
     """Return a layout of at least ``least`` blocks, or None if they do not fit with the shortest windows.
 
-    Windows have their maximum length if BLOCKS_TARGET blocks fit, or the number of blocks in the file.
+    Windows have their maximum length if SAME_BLOCKS_MIN blocks fit, or the number of blocks in the file. They
+    become shorter, down to WINDOW_SHARE_MIN, for SAME_BLOCKS_MIN, and else for BLOCKS_TARGET.
     """
     most = wanted.blocks_max or BLOCKS_TARGET
     window_s = wanted.window_max_s
     whole = math.floor(wanted.time_s / wanted.pass_s(window_s))
+    if wanted.may_be_same and whole < SAME_BLOCKS_MIN <= (wanted.blocks_max or SAME_BLOCKS_MIN):
+        same_s = _window_s(wanted, wanted.time_s / SAME_BLOCKS_MIN) or 0.0
+        driven_s = SAME_BLOCKS_MIN * wanted.driven_s(same_s)
+        if same_s >= WINDOW_SHARE_MIN * window_s and driven_s >= DRIVEN_SHARE * wanted.time_s:
+            return Layout(SAME_BLOCKS_MIN, same_s, wanted.warmup_of(same_s))
     if whole >= max(least, min(most, BLOCKS_TARGET)):
         blocks = min(whole, most) if wanted.slice_s is None else whole
         return Layout(blocks, window_s, wanted.warmup_of(window_s))
@@ -827,7 +836,7 @@ def lay_out(wanted: RequestedLengths, least: int) -> Layout | None:
         if shorter_s is None:
             continue
         driven_s = blocks * wanted.driven_s(shorter_s)
-        if blocks <= BLOCKS_BETTER or driven_s >= DRIVEN_SHARE * wanted.time_s:
+        if blocks <= VERDICT_BLOCKS_MIN or driven_s >= DRIVEN_SHARE * wanted.time_s:
             return Layout(blocks, shorter_s, wanted.warmup_of(shorter_s))
     return None
 
@@ -942,9 +951,9 @@ def _ends(run: Run, layout: Layout | None = None) -> str:
 def _why_blocks(layout: Layout | None, time_s: float, *, is_too_long: bool) -> str:
     if is_too_long:
         return f"not even {BLOCKS_MIN} blocks of the shortest windows fit into {format_duration(time_s)}"
-    if layout is None or layout.blocks >= BLOCKS_BETTER:
+    if layout is None or layout.blocks >= VERDICT_BLOCKS_MIN:
         return "blocks of every case within the time budget"
-    return f"the time budget allows no more; a verdict needs {BLOCKS_BETTER}"
+    return f"the time budget allows no more; a verdict needs {VERDICT_BLOCKS_MIN}"
 
 
 def _checkpoints(before: StudyFile, after: StudyFile) -> Iterator[FitChange]:

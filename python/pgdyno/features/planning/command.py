@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -149,9 +150,11 @@ def plan_lines(fitted: FittedFile, found: StudyForecast) -> Iterator[str]:
     yield from _part("workload", dict.fromkeys(one.workload.name for one in drivings))
     yield from _part("clients", [", ".join(dict.fromkeys(str(one.clients) for one in drivings))])
     yield from _part("trial", [_trial(found)])
-    yield from _part(
-        "blocks", [f"{found.blocks} of {size_of(found.cases)}: {counted(found.trials, 'trial')}"]
-    )
+    blocks = [f"{found.blocks} of {size_of(found.cases)}: {counted(found.trials, 'trial')}"]
+    if unmet := found.cases[0].study.unmet_minimum(found.blocks):
+        time = format_duration(60 * math.ceil(unmet[0] * found.pass_s / 60))
+        blocks.append(f"too few for {unmet[1]}, which needs {unmet[0]}, about {time}")
+    yield from _part("blocks", blocks)
     yield from _part("A/A", [_aa(found)])
     yield from _part("time", [_time(file, found)])
     yield from _part("disk", [_disk(found)])

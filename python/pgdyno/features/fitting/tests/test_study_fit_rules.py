@@ -193,8 +193,14 @@ WHOLE = {"slice_s": None, "warmup_s": 0.0}
         ({"fixed_s": 110.0}, 5, None),  # not even windows of four slices fit
         ({"fixed_s": 110.0}, 4, (4, 10.0, 2.0)),
         ({"fixed_s": 700.0}, 2, None),
-        # 10 + 2 x 23 s: ten blocks of the thirty requested by the file.
-        ({"window_s": 20.0, "warmup_s": 3.0, "blocks_max": 30, "slice_s": None}, 5, (10, 20.0, 3.0)),
+        # Windows of half the length or more make room for the 15 blocks of the verdict same.
+        ({"fixed_s": 20.0, "blocks_max": None}, 5, (15, 8.0, 2.0)),
+        ({"fixed_s": 20.0, "blocks_max": None, "may_be_same": False}, 5, (13, 10.0, 2.0)),
+        ({"fixed_s": 20.0, "blocks_max": 14}, 5, (13, 10.0, 2.0)),
+        ({"fixed_s": 25.0, "blocks_max": None}, 5, (12, 10.0, 2.0)),
+        # 10 + 2 x 23 s: ten blocks of the thirty requested by the file, or fifteen of 10 + 2 x 15 s.
+        ({"window_s": 20.0, "warmup_s": 3.0, "blocks_max": 30, "slice_s": None}, 5, (15, 13.0, 2.0)),
+        ({"window_s": 20.0, "warmup_s": 3.0, "blocks_max": 14, "slice_s": None}, 5, (10, 20.0, 3.0)),
         # In slices, windows have at most ten seconds, unless the file requires more.
         ({"least_s": 20.0, "window_s": 20.0, "warmup_s": 3.0}, 5, (10, 20.0, 3.0)),
         ({"window_s": 8.0, "warmup_s": 3.0}, 5, (18, 8.0, 3.0)),
