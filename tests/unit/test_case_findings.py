@@ -17,7 +17,7 @@ from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, NOPM, TPM, latency_key
 from pgdyno.analysis.telemetry.percentiles import quantile_ns
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.report.result_tables import latency_changes
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Counts, Slice, TrialStatus
@@ -32,7 +32,7 @@ def findings_of(wanted: Synthetic) -> Findings:
 
 
 def codes(findings: Findings) -> set[str]:
-    return {caveat.code for caveat in findings.caveats}
+    return {caveat.kind for caveat in findings.caveats}
 
 
 def test_an_effect_that_is_there_is_found() -> None:
@@ -62,9 +62,9 @@ def test_a_failed_trial_excludes_its_block_from_the_comparison(status: TrialStat
     assert (comparison.blocks, comparison.dropped) == ([0, 1, 2, 4, 5, 6], [3])
     assert [of.trials_by_status[TrialStatus.OK] for of in findings.arms] == [7, 6]
     assert codes(findings) & {
-        Code.CHECKS_FAILED_TRIALS_EXCLUDED,
-        Code.TRIALS_FAILED,
-        Code.INTERRUPTED,
+        "checks-failed-trials-excluded",
+        "trials-failed",
+        "interrupted",
     }
 
 
@@ -95,7 +95,7 @@ def test_the_last_attempt_counts(tmp_path: Path) -> None:
     with Evidence(tmp_path / "e") as evidence:
         findings = find_study(evidence).first
     assert findings.comparisons[0].blocks == [0, 1, 2, 3, 4, 5]
-    assert Code.INTERRUPTED not in codes(findings)
+    assert "interrupted" not in codes(findings)
 
 
 def test_a_study_without_a_finished_block_is_undecided() -> None:
@@ -106,13 +106,13 @@ def test_a_study_without_a_finished_block_is_undecided() -> None:
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
-        (Synthetic(blocks=4), Code.FEW_BLOCKS),
-        (Synthetic(blocks=5, failed_per_slice=100), Code.FAILURES_OVER_SHARE),
-        (Synthetic(blocks=5, unsafe_arms=(1,)), Code.UNSAFE_SETTINGS),
-        (Synthetic(blocks=5, schedule=Schedule.SEQUENTIAL), Code.SEQUENTIAL),
-        (Synthetic(blocks=5, schedule=Schedule.DUET), Code.DUET),
-        (Synthetic(blocks=5), Code.NO_KEYING_AND_THINKING),
-        (Synthetic(blocks=5, rate_per_s=100.0), Code.SLICES_TOO_SHORT),
+        (Synthetic(blocks=4), "few-blocks"),
+        (Synthetic(blocks=5, failed_per_slice=100), "failures-over-share"),
+        (Synthetic(blocks=5, unsafe_arms=(1,)), "unsafe-settings"),
+        (Synthetic(blocks=5, schedule=Schedule.SEQUENTIAL), "sequential"),
+        (Synthetic(blocks=5, schedule=Schedule.DUET), "duet"),
+        (Synthetic(blocks=5), "no-keying-and-thinking"),
+        (Synthetic(blocks=5, rate_per_s=100.0), "slices-too-short"),
     ],
 )
 def test_the_caveats_that_follow_from_the_evidence_are_raised(wanted: Synthetic, code: str) -> None:
@@ -121,13 +121,13 @@ def test_the_caveats_that_follow_from_the_evidence_are_raised(wanted: Synthetic,
 
 def test_a_valid_study_raises_no_caveat_except_that_of_its_load() -> None:
     findings = findings_of(Synthetic(slices=10))
-    assert codes(findings) == {Code.NO_KEYING_AND_THINKING}
+    assert codes(findings) == {"no-keying-and-thinking"}
 
 
 def test_a_stored_caveat_replaces_the_computed_one() -> None:
-    stored = Caveat(Code.FAILURES_OVER_SHARE, {"arm": "18", "share": "9 %", "limit": "1 %"})
+    stored = Caveat.of("failures-over-share", arm="18", share="9 %", limit="1 %")
     findings = findings_of(Synthetic(blocks=5, failed_per_slice=100, caveats=(stored,)))
-    assert [c for c in findings.caveats if c.code == Code.FAILURES_OVER_SHARE] == [stored]
+    assert [c for c in findings.caveats if c.kind == "failures-over-share"] == [stored]
 
 
 def test_a_debug_engine_and_a_fixed_load_are_caveats(tmp_path: Path) -> None:
@@ -138,8 +138,8 @@ def test_a_debug_engine_and_a_fixed_load_are_caveats(tmp_path: Path) -> None:
     Writer.create(tmp_path / "e", study, arms_of(wanted)).close()
     with Evidence(tmp_path / "e") as evidence:
         found = codes(find_study(evidence).first)
-    assert {Code.DEBUG_ENGINE, Code.THROUGHPUT_FIXED} <= found
-    assert Code.NO_KEYING_AND_THINKING not in found
+    assert {"debug-engine", "throughput-fixed"} <= found
+    assert "no-keying-and-thinking" not in found
 
 
 def piece(position: int, new_orders: int, rolled_back: int, payments: int) -> Slice:
@@ -180,7 +180,7 @@ def test_there_is_no_verdict_if_an_arm_has_no_transactions_in_a_block() -> None:
     (comparison,) = findings.comparisons
     assert (comparison.stalled, len(comparison.blocks)) == ([3], 6)
     assert comparison.verdict is Verdict.UNDECIDED
-    assert Code.NOTHING_DONE in codes(findings)
+    assert "nothing-done" in codes(findings)
 
 
 P99 = latency_key(ALL_KINDS, "p99")
@@ -228,8 +228,8 @@ def test_skipped_arrivals_count_as_longer_than_every_latency() -> None:
     assert comparison.censored == [] and comparison.verdict is Verdict.SLOWER
     assert latency_key(ALL_KINDS, "p50") in comparison.effects
     assert latency_key(ALL_KINDS, "p90") not in comparison.effects
-    assert Code.ARRIVALS_SKIPPED in codes(findings)
-    assert Code.MEDIAN_NOT_OBSERVED not in codes(findings)
+    assert "arrivals-skipped" in codes(findings)
+    assert "median-not-observed" not in codes(findings)
 
 
 def test_a_median_with_only_a_known_bound_gives_no_verdict() -> None:
@@ -237,7 +237,7 @@ def test_a_median_with_only_a_known_bound_gives_no_verdict() -> None:
     (comparison,) = findings.comparisons
     assert (comparison.primary, comparison.censored, comparison.stalled) == (None, list(range(7)), [])
     assert comparison.verdict is Verdict.UNDECIDED
-    assert {Code.ARRIVALS_SKIPPED, Code.MEDIAN_NOT_OBSERVED} <= set(codes(findings))
+    assert {"arrivals-skipped", "median-not-observed"} <= set(codes(findings))
     of = findings.arms[1]
     assert of.levels["median_latency"] is None
     assert of.bounds == {"median_latency": pytest.approx(SKIPPED_AFTER_NS / 1e6)}
@@ -252,17 +252,17 @@ def test_the_mean_latency_of_an_overloaded_arm_is_not_divided_into_parts() -> No
 
 @pytest.mark.parametrize(("share", "is_caveat"), [(0.009, False), (0.011, True)])
 def test_a_few_skipped_arrivals_raise_no_caveat(share: float, is_caveat: bool) -> None:
-    assert (Code.ARRIVALS_SKIPPED in codes(findings_of(overloaded(share)))) == is_caveat
+    assert ("arrivals-skipped" in codes(findings_of(overloaded(share)))) == is_caveat
 
 
 def test_only_autocorrelated_blocks_raise_a_caveat() -> None:
     waves = {(block, 1): 0.8 + 0.02 * abs(block - 10) for block in range(20)}
     findings = findings_of(Synthetic(blocks=20, slices=2, slowed=waves))
-    (caveat,) = [of for of in findings.caveats if of.code == Code.AUTOCORRELATED_BLOCKS]
+    (caveat,) = [of for of in findings.caveats if of.kind == "autocorrelated-blocks"]
     assert caveat.parameters["blocks"] == 20 and "+0." in caveat.text
     order = sorted(waves, key=lambda place: (7 * place[0]) % 20)
     mixed = dict(zip(order, waves.values(), strict=True))
-    assert Code.AUTOCORRELATED_BLOCKS not in codes(findings_of(Synthetic(blocks=20, slices=2, slowed=mixed)))
+    assert "autocorrelated-blocks" not in codes(findings_of(Synthetic(blocks=20, slices=2, slowed=mixed)))
 
 
 @pytest.mark.parametrize(("effect", "verdict"), [(1.2, Verdict.FASTER), (0.8, Verdict.SLOWER)])
@@ -274,4 +274,4 @@ def test_under_a_fixed_load_the_verdict_is_about_latency_and_less_is_faster(
     assert comparison.verdict is verdict
     assert findings.primary.key == "median_latency"
     assert (comparison.primary.percent.value < 0) == (verdict is Verdict.FASTER)
-    assert Code.THROUGHPUT_FIXED in codes(findings)
+    assert "throughput-fixed" in codes(findings)

@@ -30,7 +30,7 @@ from synthetic_study import Synthetic, arms_of, study_of, write_anew, write_bloc
 
 from edited_evidence import edited
 from example_studies import make_study
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.cli.report import read_report
 from pgdyno.errors import DiskFullError, EvidenceError, EvidenceExistsError
 from pgdyno.results import results_file
@@ -256,7 +256,7 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
             trial = writer.begin_trial(0, 1, 5.5, case=case)
             writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 6.0))
             writer.describe_arm(1, case=case, safety=[Guarantee(f"of {case}", Kept.PARTLY, "")])
-            writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": case}), case=case)
+            writer.add_caveat(Caveat.of("shared-machine", cores=case), case=case)
         writer.finish_block(0, BlockStatus.DONE, 9.0, case=1)
     with Evidence(tmp_path / "e") as evidence:
         assert evidence.cases() == [0, 1]
@@ -267,7 +267,7 @@ def test_every_case_has_its_own_arms_blocks_and_caveats(tmp_path: Path) -> None:
             assert [arm.name for arm in evidence.arms(case)] == [arm.name for arm in arms]
             assert evidence.arms(case)[1].safety == [Guarantee(f"of {case}", Kept.PARTLY, "")]
             assert [(t.block, t.arm, t.attempt) for t in evidence.trials(case)] == [(0, 1, 1)]
-            assert evidence.caveats(case) == [Caveat(Code.SHARED_MACHINE, {"cores": case})]
+            assert evidence.caveats(case) == [Caveat.of("shared-machine", cores=case)]
         statuses = [block.status for case in (0, 1) for block in evidence.blocks(case)]
         assert statuses == [BlockStatus.RUNNING, BlockStatus.DONE]
 
@@ -608,7 +608,7 @@ def test_the_same_caveat_twice_is_stored_once(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
     with writer:
         for about in (None, None, trial):
-            writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}, about))
+            writer.add_caveat(Caveat.of("shared-machine", about, cores=2))
     with Evidence(tmp_path / "e") as evidence:
         assert [caveat.trial for caveat in evidence.caveats()] == [None, trial]
 
@@ -637,7 +637,7 @@ def written_in_every_way(path: Path) -> None:
         writer.describe_arm(1, safety=[Guarantee("durable", Kept.YES, "")])
         writer.add_machine_state({"cores": 2})
         writer.note_more_time()
-        writer.add_caveat(Caveat(Code.SHARED_MACHINE, {"cores": 2}, trial))
+        writer.add_caveat(Caveat.of("shared-machine", trial, cores=2))
         writer.finish_trial(trial, EVERY_PART)
         writer.finish_block(0, BlockStatus.DONE, 9.0)
         writer.finish_study(StudyEnd.BLOCKS, 10.0)

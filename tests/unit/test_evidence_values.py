@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from synthetic_study import Synthetic, arms_of, study_of
 
-from pgdyno.caveats import Caveat, Code, wordings
+from pgdyno.caveats import Caveat, Rank, wordings
 from pgdyno.errors import EvidenceError
 from pgdyno.measure.engine_runs import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.results import codec
@@ -211,21 +211,27 @@ def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
             failures=[Failure("payment", "28P01", 1, dsn)],
         )
         writer.finish_trial(trial, outcome)
-        writer.add_caveat(Caveat(Code.TRIALS_FAILED, {"arm": dsn, "trials": 1, "reason": dsn}))
+        writer.add_caveat(Caveat.of("trials-failed", arm=dsn, trials=1, reason=dsn))
     assert b"hunter2" not in (tmp_path / "e").read_bytes()
 
 
-def test_every_caveat_is_a_full_sentence_with_a_remedy() -> None:
+def test_every_caveat_is_a_sentence_with_a_remedy_and_a_routine_one_is_a_condition() -> None:
     for code, wording in wordings().items():
-        caveat = Caveat(code, dict.fromkeys(wording.parameters, "something"))
-        assert caveat.text.endswith(".") and caveat.remedy.endswith("."), code
-        assert "{" not in caveat.text + caveat.remedy, code
+        for name in wording.kinds or (code,):
+            parameters = dict.fromkeys(wording.parameters(name) - {"kind"}, "something")
+            caveat = Caveat.of(name, **parameters)
+            assert (caveat.code, caveat.kind) == (code, name)
+            is_routine = wording.rank is Rank.ROUTINE
+            assert caveat.text.endswith("."), name
+            assert caveat.remedy.endswith(".") or (is_routine and not caveat.remedy), name
+            assert bool(caveat.condition) is is_routine, name
+            assert "{" not in caveat.text + caveat.remedy + caveat.condition, name
 
 
 @pytest.mark.parametrize("parameters", [{}, {"cores": 2, "more": 1}, {"core": 2}])
 def test_a_caveat_takes_the_parameters_of_its_sentence_and_no_others(parameters: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="shared-machine"):
-        Caveat(Code.SHARED_MACHINE, parameters)
+        Caveat.of("shared-machine", **parameters)
 
 
 def test_counts_add_up_without_retries() -> None:

@@ -16,7 +16,6 @@ from synthetic_study import Synthetic, arms_of, study_of
 
 from example_studies import make_study
 from pgdyno.analysis.comparison_caveats import comparison_caveats
-from pgdyno.caveats import Code
 from pgdyno.cli.execution import why_no_valid_block
 from pgdyno.errors import (
     ConnectError,
@@ -109,7 +108,7 @@ def test_a_server_that_does_not_start_is_attributed_to_its_arm(
         else:
             assert (found["17"].reason, found["17"].driver) == ("of its own", DriverFacts())
         told_of = comparison_caveats(evidence.study(), evidence.arms(), evidence.trials(), [], {})
-    caveats = [caveat for caveat in told_of if caveat.code == Code.TRIALS_FAILED]
+    caveats = [caveat for caveat in told_of if caveat.kind == "trials-failed"]
     blamed = [caveat.parameters["arm"] for caveat in caveats]
     assert blamed == (["18"] if schedule == "slices" else ["17", "18"])
     assert f"block 1, 18: failed: {WHY}" in told
@@ -147,7 +146,7 @@ def test_a_failure_of_our_engine_is_charged_to_no_arm(
         caveats = comparison_caveats(evidence.study(), evidence.arms(), trials, [], {})
     assert [trial.driver.stopped_by for trial in trials] == [stopped_by] * 2
     assert [trial.failed_by_itself for trial in trials] == [stopped_by is None] * 2
-    assert [of.parameters["arm"] for of in caveats if of.code == Code.TRIALS_FAILED] == ["17", "18"]
+    assert [of.parameters["arm"] for of in caveats if of.kind == "trials-failed"] == ["17", "18"]
 
 
 @pytest.mark.parametrize(("target", "expected"), [("18", ServerError), (None, EngineError)])

@@ -17,7 +17,6 @@ from edited_evidence import edited
 from example_studies import make_study
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.study_findings import find_study
-from pgdyno.caveats import Code
 from pgdyno.cli.execution import why_no_valid_block
 from pgdyno.cli.report import read_report
 from pgdyno.errors import EvidenceError, Interrupted, UsageError
@@ -106,7 +105,7 @@ def test_a_schedule_that_had_to_be_changed_is_a_caveat(shared_buffers: str, fits
     wanted = cast(Any, {0: arm, 1: arm})
     found = fit_schedule(study(["17", "18"], 2), wanted, MACHINE, lambda _: None, caveats)
     assert found.schedule == ("slices" if fits else "blocks")
-    assert [caveat.code for caveat in caveats] == ([] if fits else [Code.SCHEDULE_CHANGED])
+    assert [caveat.kind for caveat in caveats] == ([] if fits else ["schedule-changed"])
 
 
 def resumed(path: Path, arms: Sequence[Arm], schedule: str = "slices", **host: object) -> None:
@@ -190,7 +189,7 @@ def test_two_builds_of_one_version_are_each_inspected_and_compared(monkeypatch: 
     found = preflight.resolve_arms(asked, cache, MACHINE, lambda _: None, caveats)
     assert [found[index].catalogue.initial["of"] for index in (0, 1)] == ["-O2", "-O3"]
     (caveat,) = caveats
-    assert caveat.code == Code.BUILDS_DIFFER
+    assert caveat.kind == "builds-differ"
     assert "19devel (system) in /new/bin has -O3" in str(caveat.parameters["difference"])
 
 

@@ -29,7 +29,6 @@ from pgdyno.analysis.steady_state import (
     trend_of_trials,
 )
 from pgdyno.analysis.telemetry.samples import ThroughputPoint
-from pgdyno.caveats import Code
 from pgdyno.results.records import Counts, Slice, Trial
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.schedule import Role
@@ -102,7 +101,7 @@ def codes(
     schedule: Schedule, trials: Sequence[Trial], points: dict[int, list[ThroughputPoint]], cases: int = 1
 ) -> set[str]:
     found = find_steady_state(plan(schedule), ARMS, trials, points, {}, {}, cases)
-    return {caveat.code for caveat in steady_state_caveats(plan(schedule), found, cases)}
+    return {caveat.kind for caveat in steady_state_caveats(plan(schedule), found, cases)}
 
 
 def test_the_alarm_is_that_of_a_study_of_many_cases() -> None:
@@ -144,7 +143,7 @@ def test_a_rise_over_the_window_is_found_with_the_part_to_discard() -> None:
     trials = in_slices(rng, 8, 20, 0.1, 0.3, (rising, rising))
     found = find_steady_state(plan(Schedule.SLICES), ARMS, trials, {}, {}, {})
     told = steady_state_caveats(plan(Schedule.SLICES), found)
-    assert {caveat.code for caveat in told} == {Code.RATE_TREND}
+    assert {caveat.kind for caveat in told} == {"rate-trend"}
     assert {caveat.parameters["arm"] for caveat in told} == {"15", "18"}
     assert all("belong to the warm-up" in caveat.text for caveat in told)
     first = found[0].rate_trend
@@ -154,7 +153,7 @@ def test_a_rise_over_the_window_is_found_with_the_part_to_discard() -> None:
 def test_an_effect_that_grows_is_found_where_the_machine_hides_each_rate() -> None:
     rng = np.random.default_rng(4)
     trials = in_slices(rng, 8, 20, 0.3, 0.8, (flat, lambda share: 1 + 0.5 * share))
-    assert Code.EFFECT_TREND in codes(Schedule.SLICES, trials, {})
+    assert "effect-trend" in codes(Schedule.SLICES, trials, {})
 
 
 def test_a_step_in_one_trial_is_found_with_its_time_and_size() -> None:
@@ -164,7 +163,7 @@ def test_a_step_in_one_trial_is_found_with_its_time_and_size() -> None:
     points[hit.trial] = [replace(p, per_s=p.per_s * (0.7 if p.at_s > 120 else 1)) for p in points[hit.trial]]
     found = find_steady_state(plan(Schedule.BLOCKS), ARMS, trials, points, {}, {})
     (caveat,) = steady_state_caveats(plan(Schedule.BLOCKS), found)
-    assert caveat.code == Code.RATE_STEP and caveat.parameters["block"] == hit.block + 1
+    assert caveat.kind == "rate-step" and caveat.parameters["block"] == hit.block + 1
     (only,) = [one for of in found for one in of.steps]
     assert only.trial == hit.trial
     assert only.at_s == pytest.approx(120, abs=20) and only.percent == pytest.approx(-36, abs=8)

@@ -10,7 +10,6 @@ import pytest
 from example_records import begun
 
 from example_studies import make_study
-from pgdyno.caveats import Code
 from pgdyno.measure import telemetry_collection
 from pgdyno.measure.arms import LabArm
 from pgdyno.measure.engine_runs import drive_specification
@@ -46,10 +45,10 @@ def study(schedule: str) -> Study:
     return make_study(schedule=schedule, workload=TpccParameters(warehouses=1), clients=1, rounds=2)
 
 
-def codes(schedule: str, before: BarrierReadings, after: BarrierReadings) -> dict[Code, dict[str, Any]]:
+def parameters(schedule: str, before: BarrierReadings, after: BarrierReadings) -> dict[str, dict[str, Any]]:
     seen = {"measure": before, "end": after}
     found = trial_caveats(study(schedule), 1, cast(LabArm, Silent()), DriverFacts(), 0, seen, [])
-    return {caveat.code: dict(caveat.parameters) for caveat in found}
+    return {caveat.kind: dict(caveat.parameters) for caveat in found}
 
 
 @pytest.mark.parametrize(
@@ -66,14 +65,14 @@ def test_autovacuum_between_slices_is_reported(
     schedule: str, runs: tuple[int | None, int | None], told: int | None
 ) -> None:
     before, after = (BarrierReadings(MachineCpu(s, 0.0), [n]) for s, n in zip((1.0, 2.0), runs, strict=True))
-    found = codes(schedule, before, after).get(Code.AUTOVACUUM_IN_SLICES)
-    assert found == (None if told is None else {"arm": "18", "n": told})
+    found = parameters(schedule, before, after).get("autovacuum-in-slices")
+    assert found == (None if told is None else {"kind": "autovacuum-in-slices", "arm": "18", "n": told})
 
 
 @pytest.mark.parametrize(("stolen_s", "share"), [(1.0, "10.0%"), (0.4, None)])
 def test_steal_time_is_reported(stolen_s: float, share: str | None) -> None:
     before, after = (BarrierReadings(MachineCpu(*of), [0]) for of in ((10.0, 0.0), (20.0, stolen_s)))
-    assert codes("slices", before, after).get(Code.STEAL, {}).get("share") == share
+    assert parameters("slices", before, after).get("steal", {}).get("share") == share
 
 
 @pytest.mark.parametrize(("used_s", "is_known"), [(0.013, False), (0.39, False), (0.41, True)])
@@ -98,7 +97,7 @@ def test_a_cpu_time_below_its_resolution_is_absent_with_a_caveat(
         assert caveats == []
     else:
         assert found is None
-        assert [(of.code, of.trial) for of in caveats] == [(Code.PROBE_UNAVAILABLE, number)]
+        assert [(of.kind, of.trial) for of in caveats] == [("probe-unavailable", number)]
 
 
 def test_a_server_that_ended_has_no_cpu_time() -> None:
@@ -134,15 +133,15 @@ def test_the_drivers_share_is_of_the_cores_in_the_measured_slices(
 def test_a_busy_driver_matters_where_it_shares_the_servers_machine(arm: Silent, told: bool) -> None:
     slices = [piece(0, Role.MEASURE, 1e6)]
     found = trial_caveats(study("slices"), 1, cast(LabArm, arm), DriverFacts(), 0, {}, slices)
-    assert (Code.DRIVER_BUSY in {caveat.code for caveat in found}) is told
+    assert ("driver-busy" in {caveat.kind for caveat in found}) is told
 
 
 def test_in_a_duet_the_drivers_share_is_of_the_half_that_the_arm_had() -> None:
     playing = study("duet").model_copy(update={"cpu_partition": Partition(cores=((0,), (1,)))})
     slices = [piece(n, Role.MEASURE, 0.3) for n in (0, 1)]
     found = trial_caveats(playing, 1, cast(LabArm, Silent()), DriverFacts(), 0, {}, slices)
-    told = {caveat.code: caveat.parameters for caveat in found}
-    assert told[Code.DRIVER_BUSY]["share"] == "30.0%"
+    told = {caveat.kind: caveat.parameters for caveat in found}
+    assert told["driver-busy"]["share"] == "30.0%"
 
 
 COMMON = Driving(workload=TpccParameters(warehouses=1), clients=2, rate=Rate(per_s=10))

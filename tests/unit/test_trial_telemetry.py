@@ -48,7 +48,7 @@ from pgdyno.analysis.telemetry.trial_telemetry import (
     telemetry_levels,
     telemetry_of_trial,
 )
-from pgdyno.caveats import Code
+from pgdyno.caveats import Caveat
 from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading, Trial
 from pgdyno.study.schedule import Role
 from pgdyno.study.sizing import Absence, Schedule
@@ -351,9 +351,9 @@ def test_missing_values_are_reported_once_per_arm_and_reason() -> None:
     }
     trials = [trial(1, 0, 0), trial(2, 1, 0), trial(3, 0, 1), trial(4, 1, 1)]
     found = telemetry_caveats([arm(0, "12"), arm(1, "16")], trials, telemetry)
-    assert [(caveat.code, dict(caveat.parameters)) for caveat in found] == [
-        (Code.STATISTICS_RESET, {"probe": "wal", "arm": "12", "trials": 1}),
-        (Code.PROBE_UNAVAILABLE, {"probes": "io, locks", "arm": "12", "reason": old.reason}),
+    assert found == [
+        Caveat.of("statistics-reset", probe="wal", arm="12", trials=1),
+        Caveat.of("probe-unavailable", probes="io, locks", arm="12", reason=old.reason),
     ]
 
 

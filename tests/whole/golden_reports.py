@@ -32,7 +32,7 @@ from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_with_aa
 
 from example_studies import MISTAKES, with_mistake
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.caveats import Caveat, Code, wordings
+from pgdyno.caveats import Caveat, wordings
 from pgdyno.cli.features import features
 from pgdyno.cli.report import read_report
 from pgdyno.features.dips.findings import ArmDips, Coincidence, Dip, Event
@@ -63,7 +63,7 @@ DIFFERENCE_LINES_MAX = 30
 SIZE_BYTES_MAX = 70_000
 """Maximum size of a golden file, because readers review its differences."""
 
-STOLEN = Caveat(Code.STEAL, {"arm": "18", "share": "6%", "limit": "5%"}, trial=3)
+STOLEN = Caveat.of("steal", 3, arm="18", share="6%", limit="5%")
 VERDICT = Synthetic(
     effects=(1.0, 1.25),
     blocks=5,
@@ -71,7 +71,7 @@ VERDICT = Synthetic(
     noise=0.004,
     probed=True,
     stops_on_verdict=True,
-    caveats=(STOLEN, Caveat(Code.SHARED_MACHINE, {"cores": 2})),
+    caveats=(STOLEN, Caveat.of("shared-machine", cores=2)),
 )
 FAILURES = Synthetic(
     effects=(1.0, 1.10, 0.90),
@@ -375,11 +375,13 @@ def history() -> str:
 
 def caveats() -> str:
     """Return every caveat as reports show it, with the names of its parameters as their values."""
-    shown = (
-        Caveat(code, {name: name.upper() for name in wording.parameters})
-        for code, wording in wordings().items()
-    )
-    return "\n".join(f"{of.code} ({of.severity}): {of.text}\n    {of.remedy}" for of in shown) + "\n"
+    lines = []
+    for code, wording in wordings().items():
+        for name in wording.kinds or (code,):
+            of = Caveat.of(name, **{one: one.upper() for one in wording.parameters(name) - {"kind"}})
+            lines.append(f"{', '.join(dict.fromkeys((code, name)))} ({wording.rank.words}): {of.text}")
+            lines += [f"    {text}" for text in (of.condition, of.remedy) if text]
+    return "\n".join(lines) + "\n"
 
 
 def study_file_errors() -> str:

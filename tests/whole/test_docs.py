@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from synthetic_study import Synthetic, write_study
 
 from example_studies import read_study
-from pgdyno.caveats import Caveat, Code, Severity, wordings
+from pgdyno.caveats import Caveat, Rank, wordings
 from pgdyno.cli.features import commands
 from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_report
@@ -49,7 +49,7 @@ WANTED = Synthetic(
     blocks=3,
     failed_per_slice=1,
     statuses={(1, 1): TrialStatus.EXCLUDED},
-    caveats=(Caveat(Code.SHARED_MACHINE, {"cores": 2}),),
+    caveats=(Caveat.of("shared-machine", cores=2),),
 )
 
 
@@ -270,7 +270,7 @@ LINKS = sorted({of.link for of in wordings().values() if of.link})
 
 def test_every_link_of_a_caveat_is_printed_as_a_report_names_it(capsys: pytest.CaptureFixture[str]) -> None:
     for link in LINKS:
-        shown = ShownCaveat("code", Severity.LOW, "Text.", "Remedy.", link)
+        shown = ShownCaveat("code", Rank.ROUTINE, "Text.", link=link)
         assert run_command(shown.more.split()[1:]) == 0
         text = capsys.readouterr().out
         assert text.startswith("#") and len(text.splitlines()) > 1, link

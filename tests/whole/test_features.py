@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
-from enum import StrEnum
-from importlib import import_module
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from pkgutil import iter_modules
 
 import pytest
 from example_builds import build
@@ -149,10 +147,22 @@ def test_a_host_of_a_fleet_has_features(monkeypatch: pytest.MonkeyPatch) -> None
     assert list(PROBE_KINDS)
 
 
-def test_every_code_of_a_caveat_has_its_text_and_every_text_a_code() -> None:
-    for name in FEATURES:
-        for module in iter_modules(import_module(f"pgdyno.features.{name}").__path__):
-            import_module(f"pgdyno.features.{name}.{module.name}")
-    kinds = [kind for kind in StrEnum.__subclasses__() if kind.__name__ == "Code"]
-    codes = [code.value for kind in kinds for code in kind]
-    assert sorted(codes) == sorted(wordings())
+CAVEATS = {name: wording for code, wording in wordings().items() for name in wording.kinds or (code,)}
+"""By name."""
+
+
+def test_every_caveat_is_raised_with_the_parameters_of_its_texts() -> None:
+    named = set()
+    for path in Path(hooks.__file__).parent.rglob("*.py"):
+        if "tests" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            match node:
+                case ast.Constant(str(text)):
+                    named.add(text)
+                case ast.Call(ast.Attribute(ast.Name("Caveat"), "of"), [ast.Constant(str(name)), *_], given):
+                    needed = CAVEATS[name].parameters(name) - {"kind"}
+                    keywords = {one.arg for one in given if one.arg is not None}
+                    assert keywords <= needed, name
+                    assert keywords == needed or len(keywords) < len(given), name
+    assert CAVEATS.keys() <= named

@@ -48,7 +48,7 @@ def told_by(document: Document) -> Iterator[str]:
     for section in document.sections:
         yield from (section.title if section.sentences else "", *section.sentences)
         for caveat in section.caveats:
-            yield from (caveat.sentence, caveat.remedy)
+            yield from [caveat.condition] if caveat.condition else [caveat.sentence, caveat.remedy]
         for table in section.tables:
             if not table.items:
                 yield from (table.title, table.note, *table.columns)

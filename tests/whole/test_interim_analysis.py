@@ -15,7 +15,7 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.caveats import Code
+from pgdyno.caveats import Caveat
 from pgdyno.measure.progress import InterimVerdicts, Progress
 from pgdyno.measure.study_runner import Budget, interim_analysis_of
 from pgdyno.measure.trial import Lab
@@ -57,7 +57,7 @@ def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason() -> N
         (comparison,) = found.comparisons
         assert comparison.is_trending == comparison.is_held_back == is_trending
         assert (comparison.verdict is Verdict.UNDECIDED) == is_trending
-        assert (Code.EFFECT_TREND in {caveat.code for caveat in found.caveats}) == is_trending
+        assert ("effect-trend" in {caveat.kind for caveat in found.caveats}) == is_trending
 
 
 def test_blocks_before_the_longest_warm_up_do_not_count() -> None:
@@ -67,8 +67,8 @@ def test_blocks_before_the_longest_warm_up_do_not_count() -> None:
     assert superseded == set(range(6))
     assert list(found.comparisons[0].blocks) == list(range(6, 12))
     assert found.comparisons[0].verdict is not Verdict.UNDECIDED
-    (caveat,) = [one for one in found.caveats if one.code == Code.WARM_UP_EXTENDED]
-    assert caveat.parameters == {"longest": "12 s", "blocks": 6}
+    (caveat,) = [one for one in found.caveats if one.kind == "warm-up-extended"]
+    assert caveat == Caveat.of("warm-up-extended", longest="12 s", blocks=6)
 
 
 def test_an_interrupted_block_with_a_longer_warm_up_supersedes_nothing() -> None:
@@ -83,7 +83,7 @@ def test_an_effect_of_arms_that_still_rise_differently_has_no_verdict_and_a_cave
         found = found_in(replace(STOPPING, slices=10, effects=(1.0, 1.1), cold=cold)).first
         (comparison,) = found.comparisons
         assert (comparison.verdict is Verdict.UNDECIDED) == is_biased
-        assert (Code.WARM_UP_BIAS in {caveat.code for caveat in found.caveats}) == is_biased
+        assert ("warm-up-bias" in {caveat.kind for caveat in found.caveats}) == is_biased
 
 
 def test_a_study_continues_while_an_effect_may_change_within_the_windows() -> None:

@@ -44,13 +44,13 @@ from typer.testing import CliRunner
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.cli.console import VisibleConsole, out
 from pgdyno.cli.options import expanded
 from pgdyno.cli.report import read_report, report
 from pgdyno.cli.streams import PLAIN
 from pgdyno.report import answer, background
-from pgdyno.report.answer import CAVEATS_PER_CODE_MAX
+from pgdyno.report.answer import CAVEATS_PER_KIND_MAX
 from pgdyno.report.csv_format import COLUMNS
 from pgdyno.report.document import Section, placed
 from pgdyno.report.html_format import source_hash, to_html
@@ -308,22 +308,20 @@ def test_a_hostile_name_stays_a_name() -> None:
 
 
 def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted() -> None:
-    steals = tuple(
-        Caveat(Code.STEAL, {"arm": "18", "share": f"{n}%", "limit": "5%"}, n + 1) for n in range(8)
-    )
+    steals = tuple(Caveat.of("steal", n + 1, arm="18", share=f"{n}%", limit="5%") for n in range(8))
     built = report_of(Synthetic(blocks=6, caveats=steals))
-    shown = [caveat.sentence for caveat in only(built).caveats if caveat.code == Code.STEAL]
-    assert len(shown) == CAVEATS_PER_CODE_MAX + 1
+    shown = [caveat.sentence for caveat in only(built).caveats if caveat.code == "cpu-stolen"]
+    assert len(shown) == CAVEATS_PER_KIND_MAX + 1
     assert shown[0].startswith("Block 1: ") and "5" in shown[-1]
 
 
 def test_a_message_about_all_arms_of_a_block_is_reported_once() -> None:
     late = tuple(
-        Caveat(Code.DRIVER_LATE, {"arm": name, "late_ms": 12.3, "limit_ms": 10}, trial + 1)
+        Caveat.of("driver-late", trial + 1, arm=name, late_ms=12.3, limit_ms=10)
         for trial, name in enumerate(("17", "18"))
     )
     built = report_of(Synthetic(blocks=6, caveats=late))
-    said = [caveat.sentence for caveat in only(built).caveats if caveat.code == Code.DRIVER_LATE]
+    said = [caveat.sentence for caveat in only(built).caveats if caveat.code == "driver-late"]
     trials = {trial.trial: trial.block for trial in only(built).findings.trials}
     assert trials[1] == trials[2] == 0
     assert len(said) == 1 and said[0].startswith("Block 1: ") and "17 and 18" in said[0]

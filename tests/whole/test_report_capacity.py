@@ -15,7 +15,6 @@ from synthetic_study import Synthetic
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.comparison_caveats import comparison_caveats
 from pgdyno.analysis.telemetry.percentiles import limited_ms
-from pgdyno.caveats import Code
 from pgdyno.errors import UsageError
 from pgdyno.report.answer import case_report
 from pgdyno.report.document import Section
@@ -110,7 +109,7 @@ def test_a_capacity_at_which_the_limit_did_not_hold_has_no_verdict(
         effects=(1, 1.3), noise=0.001, latencies=slower, capacity=LIMIT, blocks=blocks, slices=1
     )
     built = report_of(wanted)
-    caveats = [of for of in built.findings.first.caveats if of.code == Code.CAPACITY_NOT_SUSTAINED]
+    caveats = [of for of in built.findings.first.caveats if of.kind == "capacity-not-sustained"]
     assert [of.parameters["arm"] for of in caveats] == named
     assert all((of.parameters["kept"], of.parameters["blocks"]) == (0, blocks) for of in caveats)
     (comparison,) = built.findings.first.comparisons
@@ -127,11 +126,9 @@ def test_a_block_in_which_the_limit_held_at_no_rate_is_not_said_to_lack_transact
         caveats = comparison_caveats(
             found.study, [of.arm for of in found.arms], found.trials, lost, {0: None, 1: None}
         )
-        expected = (
-            {Code.NOTHING_DONE, Code.NO_KEYING_AND_THINKING} if capacity is None else {Code.NO_CAPACITY}
-        )
-        either = {Code.NOTHING_DONE, Code.NO_KEYING_AND_THINKING, Code.NO_CAPACITY}
-        assert {of.code for of in caveats} & either == expected
+        expected = {"nothing-done", "no-keying-and-thinking"} if capacity is None else {"no-capacity"}
+        either = {"nothing-done", "no-keying-and-thinking", "no-capacity"}
+        assert {of.kind for of in caveats} & either == expected
         report = case_report(replace(found, comparisons=[replace(of, primary=None) for of in lost]))
         assert (LIMIT in report.headlines[0].more) == (capacity is not None)
         assert report.headlines[0].more

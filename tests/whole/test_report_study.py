@@ -18,7 +18,7 @@ from several_hosts import LARGE, findings_of
 from synthetic_study import HOST, Synthetic
 
 from pgdyno.analysis.statistics.intervals import Method, level_of
-from pgdyno.caveats import Caveat, Code, Severity
+from pgdyno.caveats import Caveat, Rank
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.sections import build_hosts
 from pgdyno.features.published.section import with_measured_columns
@@ -63,7 +63,7 @@ def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> 
 
 
 def test_a_caveat_of_some_cases_names_them() -> None:
-    stolen = Caveat(Code.BUILDS_DIFFER, {"difference": "gcc against clang"})
+    stolen = Caveat.of("builds-differ", difference="gcc against clang")
     alone = Synthetic(levels={"clients": "9"}, caveats=[stolen])
     text = " ".join(plain(on_terminal(report_of(*CASES, alone))).split())
     assert "- clients 9: " in text and "gcc against clang" in text
@@ -143,8 +143,8 @@ def test_the_verdict_has_the_lost_question_and_the_covered_share_of_the_recorded
     assert (found if hosts == 1 else found["files"]["a"])["sentences"][""]["lost"] == [SAID]
     rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
     assert {row["lost_question"] for row in rows} == {SAID}
-    low = [one.severity for one in studies["a"].first.caveats if one.code == Code.LOW_COVERAGE]
-    assert low == [Severity.HIGH]
+    low = [one.wording.rank for one in studies["a"].first.caveats if one.kind == "low-coverage"]
+    assert low == [Rank.CHANGES_ANSWER]
 
 
 def test_scripts_that_cover_80_percent_raise_no_caveat(
@@ -152,7 +152,7 @@ def test_scripts_that_cover_80_percent_raise_no_caveat(
 ) -> None:
     monkeypatch.setattr(WorkloadParameters, "coverage", 0.8)
     (covered,) = findings_of(tmp_path, c=CASES[0]).values()
-    assert Code.LOW_COVERAGE not in {one.code for one in covered.first.caveats}
+    assert "low-coverage" not in {one.kind for one in covered.first.caveats}
 
 
 def test_a_question_lost_on_one_of_two_hosts_is_lost(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ from pgdyno.analysis.telemetry.percentiles import (
 )
 from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint, throughput_points
 from pgdyno.analysis.time_breakdown import TimeBreakdown
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
@@ -416,10 +416,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def _without_duplicates(computed: Sequence[Caveat], stored: Sequence[Caveat]) -> list[Caveat]:
-    """Combine caveats without duplicates. A stored caveat replaces computed ones with the same code.
+    """Combine caveats without duplicates. A stored caveat replaces computed ones of the same kind.
 
-    The exception is PROBE_UNAVAILABLE: a lost series does not imply the missing readings.
+    The exception is an unavailable probe: a lost series does not imply the missing readings.
     """
-    known = {caveat.code for caveat in stored} - {Code.PROBE_UNAVAILABLE}
-    every = [*(caveat for caveat in computed if caveat.code not in known), *stored]
+    known = {caveat.kind for caveat in stored} - {"probe-unavailable"}
+    every = [*(caveat for caveat in computed if caveat.kind not in known), *stored]
     return list({(caveat.trial, caveat.code, caveat.text): caveat for caveat in every}.values())

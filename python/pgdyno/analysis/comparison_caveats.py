@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.series import autocorrelation, is_autocorrelated, is_skewed, skewness, tested
-from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.caveats import Caveat
 from pgdyno.results.records import (
     ENGINE,
     Arm,
@@ -58,19 +58,19 @@ def difference_caveats(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedul
     found = []
     given_up = _safety(baseline, arm)
     if given_up:
-        found.append(Caveat(Code.UNSAFE_SETTINGS, {**names, "difference": first_names(given_up)}))
+        found.append(Caveat.of("unsafe-settings", **names, difference=first_names(given_up)))
     waits = _unequal(WAITS_FOR_DISK, before, after)
     if waits and schedule.is_together:
-        found.append(Caveat(Code.WRITE_BACK_IN_SLICES, {**names, "settings": first_names(waits)}))
+        found.append(Caveat.of("write-back-in-slices", **names, settings=first_names(waits)))
     clusters = [
         f"{name} is {before[name]} in {baseline.name}, {after[name]} in {arm.name}"
         for name in _unequal(CLUSTER_SETTINGS, before, after)
     ]
     if clusters:
-        found.append(Caveat(Code.CLUSTERS_DIFFER, {"difference": "; ".join(clusters)}))
+        found.append(Caveat.of("clusters-differ", difference="; ".join(clusters)))
     things = _things(baseline, arm)
     if len(things) > 1:
-        found.append(Caveat(Code.SEVERAL_THINGS_CHANGED, {**names, "things": ", ".join(things)}))
+        found.append(Caveat.of("several-things-changed", **names, things=", ".join(things)))
     return found
 
 
@@ -79,13 +79,13 @@ def debug_build_caveats(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     flags = re.findall(r"(?<!\S)-O(?:0|g)(?!\S)", arm.server_facts.compiled_with("CFLAGS"))
     if effective(arm, trials).get("debug_assertions") == "on":
         flags.append("--enable-cassert")
-    return [Caveat(Code.DEBUG_SERVER, {"arm": arm.name, "flags": " ".join(flags)})] if flags else []
+    return [Caveat.of("debug-server", arm=arm.name, flags=" ".join(flags))] if flags else []
 
 
 def unsafe_settings_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]:
     """Return a caveat for each arm with settings that risk data, requested or inherited from a template.
 
-    Differences between the safety badges of the arms are reported by UNSAFE_SETTINGS instead.
+    Differences between the safety badges of the arms are reported by ``difference_caveats`` instead.
     """
     given_up = {
         arm.arm: [
@@ -101,7 +101,7 @@ def unsafe_settings_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> lis
         for arm in arms
     }
     return [
-        Caveat(Code.UNSAFE_ARM, {"arm": arm, "settings": first_names(settings)})
+        Caveat.of("unsafe-arm", arm=arm, settings=first_names(settings))
         for arm, settings in reported.items()
         if settings
     ]
@@ -210,14 +210,14 @@ def block_caveats(comparisons: Sequence[Comparison], cases: int) -> list[Caveat]
         names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
         if is_autocorrelated(d, alarm):
             lag_1 = signed(autocorrelation(d), 2, "")
-            found.append(
-                Caveat(Code.AUTOCORRELATED_BLOCKS, {**names, "correlation": lag_1, "blocks": len(d)})
-            )
+            found.append(Caveat.of("autocorrelated-blocks", **names, correlation=lag_1, blocks=len(d)))
         if is_skewed(d, alarm):
             found.append(
-                Caveat(
-                    Code.SKEWED_BLOCKS,
-                    {**names, "skewness": signed(skewness(tested(d)), 1, ""), "blocks": len(tested(d))},
+                Caveat.of(
+                    "skewed-blocks",
+                    **names,
+                    skewness=signed(skewness(tested(d)), 1, ""),
+                    blocks=len(tested(d)),
                 )
             )
     return found
@@ -234,30 +234,26 @@ def _trial_caveats(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Caveat]
             names = {check.name for trial in excluded for check in trial.checks if not check.passed}
             of_log = next((trial.log_error for trial in excluded if trial.log_error), "")
             found.append(
-                Caveat(
-                    Code.CHECKS_FAILED_TRIALS_EXCLUDED,
-                    {
-                        "arm": arm.name,
-                        "trials": len(excluded),
-                        "checks": (first_names(sorted(names)) or "not named") + (of_log and f": {of_log}"),
-                    },
+                Caveat.of(
+                    "checks-failed-trials-excluded",
+                    arm=arm.name,
+                    trials=len(excluded),
+                    checks=(first_names(sorted(names)) or "not named") + (of_log and f": {of_log}"),
                 )
             )
         if failed:
             found.append(
-                Caveat(
-                    Code.TRIALS_FAILED,
-                    {
-                        "arm": arm.name,
-                        "trials": len(failed),
-                        "reason": failed[0].full_reason or "no reason given",
-                    },
+                Caveat.of(
+                    "trials-failed",
+                    arm=arm.name,
+                    trials=len(failed),
+                    reason=failed[0].full_reason or "no reason given",
                 )
             )
         found += _count_caveats(arm, mine)
     interrupted = sum(trial.status is TrialStatus.INTERRUPTED for trial in trials)
     if interrupted:
-        found.append(Caveat(Code.INTERRUPTED, {"trials": interrupted}))
+        found.append(Caveat.of("interrupted", trials=interrupted))
     return found
 
 
@@ -266,7 +262,7 @@ def _warm_up_extended(plan: Study, trials: Sequence[Trial]) -> Iterator[Caveat]:
     if blocks:
         times = max(trial.driver.warm_up.times for trial in trials if trial.driver.warm_up is not None)
         longest = format_duration(times * plan.warmup_s)
-        yield Caveat(Code.WARM_UP_EXTENDED, {"longest": longest, "blocks": len(blocks)})
+        yield Caveat.of("warm-up-extended", longest=longest, blocks=len(blocks))
 
 
 def _slice_caveats(
@@ -281,8 +277,10 @@ def _slice_caveats(
         if latency_ms is not None and latency_ms / 1e3 > SLICE_SHARE_MAX * slice_s:
             share = share_text(latency_ms / 1e3 / slice_s)
             limit = share_text(SLICE_SHARE_MAX)
-            names: dict[str, Parameter] = {"arm": arm.name, "latency_ms": round(latency_ms)}
-            found.append(Caveat(Code.SLICES_TOO_SHORT, {**names, "share": share, "limit": limit}))
+            shown_ms = round(latency_ms)
+            found.append(
+                Caveat.of("slices-too-short", arm=arm.name, latency_ms=shown_ms, share=share, limit=limit)
+            )
     return found
 
 
@@ -303,13 +301,13 @@ def _count_caveats(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
     if not counts.all:
         return []
     shares = (
-        (Code.FAILURES_OVER_SHARE, counts.failed / counts.all, FAILURES_SHARE_MAX),
-        (Code.ARRIVALS_SKIPPED, counts.skipped / counts.all, SKIPPED_SHARE_MAX),
-        (Code.RETRIES_OVER_SHARE, counts.retried / counts.all, RETRIES_SHARE_MAX),
+        ("failures-over-share", counts.failed / counts.all, FAILURES_SHARE_MAX),
+        ("arrivals-skipped", counts.skipped / counts.all, SKIPPED_SHARE_MAX),
+        ("retries-over-share", counts.retried / counts.all, RETRIES_SHARE_MAX),
     )
     return [
-        Caveat(code, {"arm": arm.name, "share": share_text(share), "limit": share_text(limit)})
-        for code, share, limit in shares
+        Caveat.of(name, arm=arm.name, share=share_text(share), limit=share_text(limit))
+        for name, share, limit in shares
         if share > limit
     ]
 
@@ -320,57 +318,51 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
     if comparison.stalled:
         blocks = len(comparison.stalled)
         if plan.searches_capacity:
-            limit = plan.capacity or ""
-            found.append(Caveat(Code.NO_CAPACITY, {**names, "limit": limit, "blocks": blocks}))
+            found.append(Caveat.of("no-capacity", **names, limit=plan.capacity or "", blocks=blocks))
         else:
-            found.append(Caveat(Code.NOTHING_DONE, {**names, "blocks": blocks}))
+            found.append(Caveat.of("nothing-done", **names, blocks=blocks))
     if comparison.censored:
-        found.append(Caveat(Code.MEDIAN_NOT_OBSERVED, {**names, "blocks": len(comparison.censored)}))
+        found.append(Caveat.of("median-not-observed", **names, blocks=len(comparison.censored)))
     if comparison.failed:
-        failures = {"failures": comparison.failures_text}
-        found.append(Caveat(Code.BLOCKS_LOST_BY_FAILURE, {**names, **failures}))
+        found.append(Caveat.of("blocks-lost-by-failure", **names, failures=comparison.failures_text))
     if comparison.bias is not None:
         bias = signed(percent_of(comparison.bias.log_ratio), 1, "%")
-        found.append(Caveat(Code.WARM_UP_BIAS, {**names, "bias": bias}))
+        found.append(Caveat.of("warm-up-bias", **names, bias=bias))
     if len(comparison.blocks) < VERDICT_BLOCKS_MIN and not comparison.censored:
         found.append(
-            Caveat(
-                Code.FEW_BLOCKS, {**names, "blocks": len(comparison.blocks), "blocks_min": VERDICT_BLOCKS_MIN}
-            )
+            Caveat.of("few-blocks", **names, blocks=len(comparison.blocks), blocks_min=VERDICT_BLOCKS_MIN)
         )
     effect = comparison.primary
     enough = len(comparison.blocks) >= BLOCKS_TO_DISAGREE_MIN
     if enough and effect and effect.is_disputed(comparison.margin):
-        found.append(Caveat(Code.INTERVALS_DISAGREE, names))
+        found.append(Caveat.of("intervals-disagree", **names))
     return found
 
 
 def _study_caveats(study: StudyRecord) -> list[Caveat]:
     plan, found = study.plan, []
     if plan.schedule is Schedule.SEQUENTIAL:
-        found.append(Caveat(Code.SEQUENTIAL))
+        found.append(Caveat.of("sequential"))
     if plan.schedule is Schedule.DUET:
-        found.append(Caveat(Code.DUET))
+        found.append(Caveat.of("duet"))
     if study.engine_facts.profile == "debug":
-        found.append(Caveat(Code.DEBUG_ENGINE))
+        found.append(Caveat.of("debug-engine"))
     coverage = plan.workload.coverage
     if coverage is not None and coverage < COVERAGE_CAVEAT_BELOW:
-        found.append(Caveat(Code.LOW_COVERAGE, {"coverage": f"{math.floor(coverage * 100)}%"}))
+        found.append(Caveat.of("low-coverage", coverage=f"{math.floor(coverage * 100)}%"))
     if plan.rate_per_s is not None:
         found.append(
-            Caveat(
-                Code.THROUGHPUT_FIXED, {"load": f"{given_number(plan.rate_per_s)} transactions per second"}
-            )
+            Caveat.of("throughput-fixed", load=f"{given_number(plan.rate_per_s)} transactions per second")
         )
     elif plan.pacing != "none":
-        found.append(Caveat(Code.THROUGHPUT_FIXED, {"load": "keying and think times"}))
+        found.append(Caveat.of("throughput-fixed", load="keying and think times"))
     elif plan.workload.HAS_PACING and not plan.searches_capacity:
-        found.append(Caveat(Code.NO_KEYING_AND_THINKING))
+        found.append(Caveat.of("no-keying-and-thinking"))
     workloads = [plan.driving(arm).workload for arm in range(len(plan.arms))]
     for workload in workloads:
         found += [one for one in workload.specification_caveats() if one not in found]
     for spec, workload in zip(plan.arms, workloads, strict=True):
         if own := workload.deviations:
             words = counted(len(own), "deviation")
-            found.append(Caveat(Code.TPCC_DEVIATIONS, {"arm": spec.name, "deviations": words}))
+            found.append(Caveat.of("tpcc-deviations", arm=spec.name, deviations=words))
     return found

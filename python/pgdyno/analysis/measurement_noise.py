@@ -32,7 +32,7 @@ from pgdyno.analysis.statistics.intervals import (
     summarize,
 )
 from pgdyno.analysis.telemetry import metrics, percentiles
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyRecord
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
@@ -263,19 +263,17 @@ def noise_caveats(comparisons: Sequence[Comparison], noise: Noise) -> Iterator[C
             assert floor is not None
             names = {"arm": comparison.arm.name, "baseline": comparison.baseline.name}
             shown = {"effect": signed_percent(effect.summary.mean), "floor": floor_text(floor)}
-            yield Caveat(Code.UNDER_NOISE_FLOOR, {**names, **shown, "aa_blocks": noise.n})
+            yield Caveat.of("under-noise-floor", **names, **shown, aa_blocks=noise.n)
     summary = noise.summary
     if noise.is_false_alarm and summary is not None and summary.low is not None and summary.high is not None:
         interval = bracketed(signed_percent(summary.low), signed_percent(summary.high))
         alarm = share_text(1 - noise.confidence)
-        yield Caveat(
-            Code.AA_DIFFERS,
-            {
-                "effect": signed_percent(summary.mean),
-                "interval": interval,
-                "aa_blocks": summary.n,
-                "alarm": alarm,
-            },
+        yield Caveat.of(
+            "aa-differs",
+            effect=signed_percent(summary.mean),
+            interval=interval,
+            aa_blocks=summary.n,
+            alarm=alarm,
         )
 
 

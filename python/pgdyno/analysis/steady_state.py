@@ -32,7 +32,7 @@ from pgdyno.analysis.statistics.series import (
 )
 from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
-from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.caveats import Caveat, Parameter
 from pgdyno.results.records import Arm, SampleSeries, Slice, Trial, TrialStatus, WarmUpEnd
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.schedule import Role
@@ -122,16 +122,18 @@ def cycle_caveats(plan: Study, name: str, found: Cycles) -> list[Caveat]:
     if not found.has_wal:
         return []
     if 2 * found.windows_without > found.trials:
-        return [Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": name})]
+        return [Caveat.of("window-without-checkpoint", arm=name)]
     if found.complete_cycles >= found.cycles_requested or plan.schedule is Schedule.SLICES:
-        return []  # for slices, CHECKPOINT_IN_SLICES reports it for each block
-    names: dict[str, Parameter] = {
-        "arm": name,
-        "cycles": found.complete_cycles,
-        "wanted": found.cycles_requested,
-        "checkpoints": significant(found.checkpoints, 3),
-    }
-    return [Caveat(Code.FEW_CHECKPOINT_CYCLES, names)]
+        return []  # for slices, checkpoint-in-slices reports it for each block
+    return [
+        Caveat.of(
+            "few-checkpoint-cycles",
+            arm=name,
+            cycles=found.complete_cycles,
+            wanted=found.cycles_requested,
+            checkpoints=significant(found.checkpoints, 3),
+        )
+    ]
 
 
 def _whole(trial: Trial, checkpoints: int) -> int:
@@ -635,8 +637,7 @@ def drift_caveats(
             continue
         if abs(drift.percent.value) / 100 * window_s / S_PER_HOUR > margin:
             percent = group_digits(drift.percent.value, drift.percent.decimals)
-            names: dict[str, Parameter] = {"arm": arm.name, "slope_percent_per_hour": percent}
-            return [Caveat(Code.NO_STEADY_STATE, names)]
+            return [Caveat.of("no-steady-state", arm=arm.name, slope_percent_per_hour=percent)]
     return []
 
 
@@ -742,14 +743,12 @@ def warm_up_caveats(found: Mapping[str, WarmUps | None], cases: int = 1) -> list
     """Return caveats for arms with significantly many unsteady warm-ups. ``found`` is by arm name."""
     alarm = ALARM / max(1, len(found) * cases)
     return [
-        Caveat(
-            Code.WARM_UP_TOO_SHORT,
-            {
-                "arm": name,
-                "trials": of.unsteady,
-                "of": of.trials,
-                "time": format_duration(of.longest_s),
-            },
+        Caveat.of(
+            "warm-up-too-short",
+            arm=name,
+            trials=of.unsteady,
+            of=of.trials,
+            time=format_duration(of.longest_s),
         )
         for name, of in found.items()
         if of is not None and of.unsteady and _at_least(of.unsteady, of.tested, of.false_alarm) <= alarm
@@ -848,11 +847,11 @@ def steady_state_caveats(plan: Study, found: Sequence[SteadyState], cases: int =
         if one is None or not is_significant or one.span_s >= SPAN_S_MIN:
             continue
         if abs(one.percent.value) > 100 * plan.margin:
-            caveats.append(_changes(Code.RATE_TREND, of, one, found[0].arm.name))
+            caveats.append(_changes("rate-trend", of, one, found[0].arm.name))
     effects = [of.effect_trend for of in found]
     for of, one, is_trending in zip(found, effects, trending(effects, plan.margin, cases), strict=True):
         if one is not None and is_trending:
-            caveats.append(_changes(Code.EFFECT_TREND, of, one, found[0].arm.name))
+            caveats.append(_changes("effect-trend", of, one, found[0].arm.name))
     caveats += [_step_caveat(of) for of in found if of.steps]
     return caveats + [
         caveat
@@ -862,7 +861,7 @@ def steady_state_caveats(plan: Study, found: Sequence[SteadyState], cases: int =
     ]
 
 
-def _changes(code: Code, of: SteadyState, one: Trend, baseline: str) -> Caveat:
+def _changes(kind: str, of: SteadyState, one: Trend, baseline: str) -> Caveat:
     percent = one.percent
     names: dict[str, Parameter] = {
         "arm": of.arm.name,
@@ -871,29 +870,27 @@ def _changes(code: Code, of: SteadyState, one: Trend, baseline: str) -> Caveat:
         "window": format_duration(one.span_s),
         "trials": percent.n,
     }
-    if code is Code.EFFECT_TREND:
-        return Caveat(code, {**names, "baseline": baseline})
+    if kind == "effect-trend":
+        return Caveat.of(kind, **names, baseline=baseline)
     if one.truncation_s is None:
         cut = "no part of them is in a steady state"
     elif one.truncation_s:
         cut = f"their first {format_duration(one.truncation_s)} belong to the warm-up"
     else:
         cut = "the change continues to their end"
-    return Caveat(code, {**names, "cut": cut})
+    return Caveat.of(kind, **names, cut=cut)
 
 
 def _step_caveat(of: SteadyState) -> Caveat:
     largest = max(of.steps, key=lambda one: abs(one.percent))
-    return Caveat(
-        Code.RATE_STEP,
-        {
-            "arm": of.arm.name,
-            "trials": len(of.steps),
-            "of": of.tested,
-            "size": signed(largest.percent, 0, "%"),
-            "at": format_duration(largest.at_s),
-            "block": largest.block + 1,
-        },
+    return Caveat.of(
+        "rate-step",
+        arm=of.arm.name,
+        trials=len(of.steps),
+        of=of.tested,
+        size=signed(largest.percent, 0, "%"),
+        at=format_duration(largest.at_s),
+        block=largest.block + 1,
     )
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import psycopg
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import EngineError, FleetError, ServerError, in_one_line
 from pgdyno.hooks import Hooks
 from pgdyno.measure.arms import LabArm, brief_session
@@ -41,8 +41,7 @@ def force_checkpoints(lab: Lab, trials: Sequence[RunningTrial]) -> None:
             with brief_session(trial.arm) as connection:
                 connection.execute("CHECKPOINT")
         except (psycopg.Error, ServerError) as error:
-            names = {"arm": trial.arm.name, "reason": in_one_line(error)}
-            caveat = Caveat(Code.CHECKPOINT_NOT_FORCED, names)
+            caveat = Caveat.of("checkpoint-not-forced", arm=trial.arm.name, reason=in_one_line(error))
             lab.watch(Warned(caveat.text))
             lab.writer.add_caveat(caveat, lab.case)
         else:

@@ -15,7 +15,7 @@ from typing import Any
 
 from psycopg import sql
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import ServerError, StartError, UsageError, WorkloadError
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import running_servers
@@ -120,7 +120,7 @@ def resolve_arms(
     catalogues = {label: catalogue(build, cache) for build, label in labels.items()}
     differences = [*resolved.differences, *compiled_differences(catalogues)]
     if differences:
-        caveats.append(Caveat(Code.BUILDS_DIFFER, {"difference": "; ".join(differences)}))
+        caveats.append(Caveat.of("builds-differ", difference="; ".join(differences)))
     found = {}
     for (index, arm), build in zip(ours, resolved.builds, strict=True):
         study.driving(index).workload.require_major(build.version.major, arm.name)
@@ -128,16 +128,16 @@ def resolve_arms(
         known = catalogues[labels[build]]
         requested = settings_request(study, index, build, known, machine)
         for file, skipped in requested.skipped.items():
-            names = {"arm": arm.name, "file": file, "settings": ", ".join(skipped)}
-            caveats.append(Caveat(Code.SETTINGS_SKIPPED, names))
+            settings = ", ".join(skipped)
+            caveats.append(Caveat.of("settings-skipped", arm=arm.name, file=file, settings=settings))
         workload = study.driving(index).workload
         more = data_kind(workload).more_builds(workload, arm.name, build, resolved.builds, store, watch)
         found[index] = ArmRequest(arm, build, known, requested, more)
         if lacks_jit(requested.settings, known):
-            caveats.append(Caveat(Code.JIT_UNAVAILABLE, {"arm": arm.name}))
+            caveats.append(Caveat.of("jit-unavailable", arm=arm.name))
         if resolved.substitutions and not _is_as_requested(arm.server, build):
-            names = {"requested": arm.server, "resolved": str(build.version)}
-            caveats.append(Caveat(Code.NEAREST_VERSION, names))
+            version = str(build.version)
+            caveats.append(Caveat.of("nearest-version", requested=arm.server, resolved=version))
     return found
 
 
@@ -210,7 +210,7 @@ def fit_schedule(
                 "running one arm at a time (--schedule blocks)"
             )
         )
-        caveats.append(Caveat(Code.SCHEDULE_CHANGED, {"size": format_size(shared)}))
+        caveats.append(Caveat.of("schedule-changed", size=format_size(shared)))
         return study.model_copy(update={"schedule": Schedule.BLOCKS, "cpu_partition": None})
     return study
 

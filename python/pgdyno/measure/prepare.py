@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
@@ -123,7 +123,7 @@ def prepare_arms(
             for arm in [*prepared.arms, *second_servers]:
                 stack.callback(arm.stop)
             if any(arm.is_local() for arm in prepared.arms):
-                prepared.caveats.append(Caveat(Code.SHARED_MACHINE, {"cores": machine.cores}))
+                prepared.caveats.append(Caveat.of("shared-machine", cores=machine.cores))
         yield ready
 
 
@@ -227,7 +227,7 @@ def _is_fixed(arm: LabArm) -> bool:
 def _placement_caveats(arms: Sequence[LabArm]) -> Iterator[Caveat]:
     fixed = [arm.name for arm in arms if _is_fixed(arm)]
     if len(arms) > 1 and fixed:
-        yield Caveat(Code.PLACEMENT_FIXED, {"arms": ", ".join(fixed)})
+        yield Caveat.of("placement-fixed", arms=", ".join(fixed))
 
 
 def _with_aa(prepared: Prepared) -> Prepared:

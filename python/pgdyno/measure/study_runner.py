@@ -19,7 +19,7 @@ from pathlib import Path
 from pgdyno import __version__
 from pgdyno.analysis.comparison import Comparison, RemainingBudget, forecast_verdict, less_noise_of
 from pgdyno.analysis.measurement_noise import InterimResult, interim_result
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import EvidenceError, EvidenceExistsError
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
@@ -259,7 +259,7 @@ def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget, *,
         case.lab = lab = replace(case.lab, warm_up_times=times)
         most = format_duration(lab.block_study.warmup_s)
         blocks = max((len(comparison.blocks) for comparison in found.comparisons), default=0)
-        lab.watch(Warned(Caveat(Code.WARM_UP_EXTENDED, {"longest": most, "blocks": blocks}).text))
+        lab.watch(Warned(Caveat.of("warm-up-extended", longest=most, blocks=blocks).text))
     return found.is_decided
 
 
@@ -439,7 +439,7 @@ EndOfExamination = Callable[[StudyEnd], None]
 
 Examine = Callable[[Writer, Sequence[Prepared], Watch, frozenset[str] | None], EndOfExamination]
 """Examines the machine before the first block of all cases, and stores its caveats. Returns the function for
-the check after the last block. The last argument: codes of caveats of a resumed study; None for a new one."""
+the check after the last block. The last argument: kinds of caveats of a resumed study; None for a new one."""
 
 EXAMINATIONS: Hooks[Examine] = Hooks("examinations")
 
@@ -646,7 +646,7 @@ def _measure(
 ) -> StudyEnd:
     ending = StudyEnd.FAILED
     try:
-        known = None if first_blocks is None else _codes(path)
+        known = None if first_blocks is None else _kinds(path)
         examinations = [examine(writer, ready, labs[0].watch, known) for examine in EXAMINATIONS]
         ending = run_study(labs, analyze, first_blocks, spent_s)
         for end in examinations:
@@ -659,10 +659,10 @@ def _measure(
     return ending
 
 
-def _codes(path: Path) -> frozenset[str]:
-    """Return the codes of the caveats of a study to be resumed."""
+def _kinds(path: Path) -> frozenset[str]:
+    """Return the kinds of the caveats of a study to be resumed."""
     with Evidence(path, verify=False) as evidence:
-        return frozenset(caveat.code for caveat in evidence.caveats(0))
+        return frozenset(caveat.kind for caveat in evidence.caveats(0))
 
 
 def study_record(request: Request, case: Case, ready: Prepared) -> records.StudyRecord:

@@ -15,7 +15,7 @@ from typing import Protocol
 import psycopg
 from psycopg import sql
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import ServerError, in_one_line
 from pgdyno.hooks import Hooks
 from pgdyno.measure.arms import Connection, LabArm, brief_session
@@ -225,8 +225,7 @@ class TelemetryCollection:
         used = readings[1].since(readings[0])
         if used.error_s <= CPU_ERROR_SHARE_MAX * used.used_s:
             return used.used_s
-        names = {"arm": trial.arm.name, "probes": "CPU time of the server", "reason": CPU_TOO_SHORT}
-        self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
+        self._add_unavailable(trial, "CPU time of the server", CPU_TOO_SHORT)
         return None
 
     def cpu_s(self, trial: RunningTrial) -> float | None:
@@ -337,9 +336,9 @@ class TelemetryCollection:
     def _now_s(self) -> float:
         return time.time() - self.epoch_unix_s
 
-    def _add_unavailable(self, trial: RunningTrial, probe: str, reason: str) -> None:
-        names = {"arm": trial.arm.name, "probes": f"the series of {probe}", "reason": reason}
-        self.lab.writer.add_caveat(Caveat(Code.PROBE_UNAVAILABLE, names, trial.id), self.lab.case)
+    def _add_unavailable(self, trial: RunningTrial, probes: str, reason: str) -> None:
+        caveat = Caveat.of("probe-unavailable", trial.id, arm=trial.arm.name, probes=probes, reason=reason)
+        self.lab.writer.add_caveat(caveat, self.lab.case)
 
 
 def _reason_text(ending: SeriesEnd, reason: str) -> str:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import psycopg
 
-from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.caveats import Caveat
 from pgdyno.errors import ServerError
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
@@ -200,7 +200,7 @@ class BarrierReadings:
 def untested_version(server: str, version: Version) -> Iterator[Caveat]:
     """Yield the caveat on a server that is newer than every version that pgdyno is tested with."""
     if version.is_untested:
-        yield Caveat(Code.UNTESTED_VERSION, {"arm": server, "version": str(version), "newest": NEWEST_MAJOR})
+        yield Caveat.of("untested-version", arm=server, version=str(version), newest=NEWEST_MAJOR)
 
 
 def read_surroundings(arms: Sequence[LabArm]) -> BarrierReadings:
@@ -234,21 +234,17 @@ def trial_caveats(
         yield from _steal(trial, arm, seen["measure"].cpu, seen["end"].cpu)
         before, after = (seen[name].autovacuums[target] for name in ("measure", "end"))
         if study.schedule == "slices" and before is not None and after is not None and after > before:
-            yield Caveat(Code.AUTOVACUUM_IN_SLICES, {"arm": arm.name, "n": after - before}, trial)
+            yield Caveat.of("autovacuum-in-slices", trial, arm=arm.name, n=after - before)
     late_ns = driver.wake_late_ns.p99 if driver.wake_late_ns else None
     if late_ns is not None and late_ns > DRIVER_LATE_NS_MAX:
-        names: dict[str, Parameter] = {
-            "arm": arm.name,
-            "late_ms": round(late_ns / 1e6, 1),
-            "limit_ms": DRIVER_LATE_NS_MAX // 1_000_000,
-        }
-        yield Caveat(Code.DRIVER_LATE, names, trial)
+        late_ms, limit_ms = round(late_ns / 1e6, 1), DRIVER_LATE_NS_MAX // 1_000_000
+        yield Caveat.of("driver-late", trial, arm=arm.name, late_ms=late_ms, limit_ms=limit_ms)
     checkpoints = (arm.log() or "").count("checkpoint starting")
     if study.schedule == "slices" and checkpoints:
-        yield Caveat(Code.CHECKPOINT_IN_SLICES, {"arm": arm.name, "n": checkpoints}, trial)
+        yield Caveat.of("checkpoint-in-slices", trial, arm=arm.name, n=checkpoints)
     is_probed = "checkpoints" in study.probes  # then the analysis is more precise
     if arm.log() is not None and not checkpoints and not is_probed and _writes(study, arm):
-        yield Caveat(Code.WINDOW_WITHOUT_CHECKPOINT, {"arm": arm.name})
+        yield Caveat.of("window-without-checkpoint", arm=arm.name)
 
 
 def _writes(study: Study, arm: LabArm) -> bool:
@@ -265,7 +261,7 @@ def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) ->
         return
     share = sum(piece.driver_cpu_s for piece in measured) / (cores * elapsed_s)
     if share > DRIVER_SHARE_MAX:
-        yield Caveat(Code.DRIVER_BUSY, _share(arm, share, DRIVER_SHARE_MAX), trial)
+        yield Caveat.of("driver-busy", trial, **_share(arm, share, DRIVER_SHARE_MAX))
 
 
 def _steal(trial: int, arm: LabArm, before: MachineCpu, after: MachineCpu) -> Iterator[Caveat]:
@@ -274,10 +270,10 @@ def _steal(trial: int, arm: LabArm, before: MachineCpu, after: MachineCpu) -> It
         return
     stolen = (after.steal_s - before.steal_s) / busy_s
     if stolen > STEAL_SHARE_MAX:
-        yield Caveat(Code.STEAL, _share(arm, stolen, STEAL_SHARE_MAX), trial)
+        yield Caveat.of("steal", trial, **_share(arm, stolen, STEAL_SHARE_MAX))
 
 
-def _share(arm: LabArm, share: float, limit: float) -> dict[str, str | int | float]:
+def _share(arm: LabArm, share: float, limit: float) -> dict[str, str]:
     return {"arm": arm.name, "share": percent_text(share, 1), "limit": given_percent(limit)}
 
 
@@ -393,16 +389,16 @@ def bring_up(lab: Lab, trial: RunningTrial) -> None:
         lab.watch(PreparationStep(f"emptying the cache of {arm.name}"))
         kept = arm.drop_cache()
         if kept > KEPT_SHARE_MAX:
-            names = {"arm": arm.name, "share": percent_text(kept, 0)}
-            lab.writer.add_caveat(Caveat(Code.CACHE_NOT_COLD, names, trial.id), lab.case)
+            caveat = Caveat.of("cache-not-cold", trial.id, arm=arm.name, share=percent_text(kept, 0))
+            lab.writer.add_caveat(caveat, lab.case)
     lab.watch(PreparationStep(f"starting {arm.name}"))
     begun_s = time.monotonic()
     arm.start()
     trial.start_s = time.monotonic() - begun_s
     lab.writer.describe_arm(arm.index, case=lab.case, safety=_badges(arm))
     if dropped := arm.dropped():
-        names = {"arm": arm.name, "settings": ", ".join(sorted(dropped))}
-        lab.writer.add_caveat(Caveat(Code.SETTINGS_DROPPED, names), lab.case)
+        caveat = Caveat.of("settings-dropped", arm=arm.name, settings=", ".join(sorted(dropped)))
+        lab.writer.add_caveat(caveat, lab.case)
     if lab.study.cache_state == "prewarmed":
         lab.watch(PreparationStep(f"prewarming the cache of {arm.name}"))
         with arm.connect() as connection:

@@ -1,7 +1,7 @@
 """The report of a case, and the first screen.
 
 - The document of a case: headlines, caveats, sections.
-- The summary of a case that fits a terminal: effect, differences of the arms, causes, main caveats.
+- The summary of a case that fits a terminal: effect, serious caveats, differences of the arms, causes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from functools import partial
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Decision, Verdict, less_noise_of
 from pgdyno.analysis.telemetry.metrics import CAPACITY, Metric
-from pgdyno.caveats import Caveat, Severity, wordings
+from pgdyno.caveats import Caveat, Rank
 from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
 from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
 from pgdyno.report.document import (
@@ -26,8 +26,10 @@ from pgdyno.report.document import (
     ShownCaveat,
     Table,
     Tone,
-    by_severity,
+    by_rank,
+    count_by_rank,
     placed,
+    serious,
     tables_section,
 )
 from pgdyno.report.result_tables import in_a_head, level_or_bound, of_several_arms, with_interval
@@ -53,8 +55,8 @@ from pgdyno.units import (
 # The document of a case: headlines, caveats, sections.
 # ----------------------------------------------------------------------
 
-CAVEATS_PER_CODE_MAX = 3
-"""Maximum number of caveats shown per code; the rest are counted."""
+CAVEATS_PER_KIND_MAX = 3
+"""Maximum number of caveats shown per kind; the rest are counted."""
 
 
 INSTRUCTIONS = ("hardware.instructions_per_tx", "hardware.user_instructions_per_tx")
@@ -391,49 +393,57 @@ def _instructions(comparison: Comparison, findings: Findings) -> str:
 
 
 def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
-    by_code: dict[str, list[Caveat]] = {}
+    by_kind: dict[str, list[Caveat]] = {}
     for caveat in findings.caveats:
-        by_code.setdefault(caveat.code, []).append(caveat)
+        by_kind.setdefault(caveat.kind, []).append(caveat)
     blocks = {trial.trial: trial.block for trial in findings.trials}
     names = [of.arm.name for of in findings.arms]
     found = []
-    for caveats in by_code.values():
+    for caveats in by_kind.values():
         equal: dict[object, list[Caveat]] = {}
         for caveat in caveats:
             equal.setdefault(_merge_key(caveat, blocks), []).append(caveat)
         groups = list(equal.values())
-        found += [_shown_caveat(group, names, blocks) for group in groups[:CAVEATS_PER_CODE_MAX]]
-        rest = sum(map(len, groups[CAVEATS_PER_CODE_MAX:]))
+        is_routine = caveats[0].wording.rank is Rank.ROUTINE  # they take one line
+        most = len(groups) if is_routine else CAVEATS_PER_KIND_MAX
+        found += [_shown_caveat(group, names, blocks) for group in groups[:most]]
+        rest = sum(map(len, groups[most:]))
         if rest:
             first = ShownCaveat.of(caveats[0])
-            found.append(replace(first, sentence=f"{first.code}: {counted(rest, 'more trial')}."))
-    return by_severity(found)
+            found.append(replace(first, sentence=f"{caveats[0].kind}: {counted(rest, 'more trial')}."))
+    return by_rank(found)
 
 
 def _merge_key(caveat: Caveat, blocks: Mapping[int, int]) -> object:
     """Return the key by which caveats are merged."""
-    if not (over := wordings()[caveat.code].merged_over):
+    if not (over := caveat.wording.merged_over):
         return id(caveat)
-    place = blocks.get(caveat.trial) if caveat.trial is not None else None
+    trial = _shown_trial(caveat)
+    place = None if trial is None else blocks.get(trial)
     return place, tuple(sorted((key, value) for key, value in caveat.parameters.items() if key != over))
+
+
+def _shown_trial(caveat: Caveat) -> int | None:
+    """Return the trial whose block is shown; None for a routine caveat, which is a condition of the study."""
+    return None if caveat.wording.rank is Rank.ROUTINE else caveat.trial
 
 
 def _shown_caveat(equal: Sequence[Caveat], names: Sequence[str], blocks: Mapping[int, int]) -> ShownCaveat:
     """Merge equal caveats into one; its arms are in the order of the study."""
-    first = equal[0]
-    place, over = "", wordings()[first.code].merged_over
-    if first.trial is not None:
-        place = f"Block {blocks[first.trial] + 1}: " if first.trial in blocks else "In a repeated trial: "
+    first, trial = equal[0], _shown_trial(equal[0])
+    place, over = "", first.wording.merged_over
+    if trial is not None:
+        place = f"Block {blocks[trial] + 1}: " if trial in blocks else "In a repeated trial: "
     if len(equal) == 1:
         return ShownCaveat.of(first, place)
     seen = dict.fromkeys(caveat.parameters[over] for caveat in equal)
     listed = result_tables.enumeration([name for name in names if name in seen] or [*map(str, seen)])
-    whole = Caveat(first.code, {**first.parameters, over: listed})
+    whole = replace(first, parameters={**first.parameters, over: listed})
     return ShownCaveat.of(whole, place)
 
 
 # ----------------------------------------------------------------------
-# The summary of a case that fits a terminal: effect, differences of the arms, causes, main caveats.
+# The summary of a case that fits a terminal: effect, serious caveats, differences of the arms, causes.
 # ----------------------------------------------------------------------
 
 HEADLINES_MAX = 2
@@ -442,7 +452,6 @@ HEADLINES_MAX = 2
 SETTINGS_MAX = 4
 UNKNOWN = "unknown"
 FAILURES_MAX = 1
-CAVEATS_MAX = 2
 
 BAR_WIDTH = 23
 """Characters of the bar, an odd number: zero is in the middle."""
@@ -663,22 +672,19 @@ def published_lines(sections: Sequence[Section]) -> list[Line | Table]:
 def summary(
     head: Sequence[Line], unfinished: str, body: Sequence[Line | Table], sections: Sequence[Section]
 ) -> list[Line | Table]:
-    """Return headlines, ``body``, the brief sentences of sections, and the main caveats."""
+    """Return headlines, serious caveats, ``body``, and the brief sentences of sections."""
     briefs = [Line(sentence) for section in sections for sentence in section.brief]
     caveats = [caveat for section in sections for caveat in section.caveats]
-    shown = [one for one in caveats if one.severity is not Severity.LOW]
-    shown = shown[: 1 if briefs else CAVEATS_MAX]
-    rest = len(caveats) - len(shown)
     fitted = sum(len(table.items) for section in sections for table in section.tables)
     others = [
-        *([counted(rest, "other caveat" if shown else "minor caveat")] if rest else []),
+        *([f"Caveats: {count_by_rank(caveats)}"] if caveats else []),
         *([f"{counted(fitted, 'setting')} fitted to this machine"] if fitted else []),
     ]
     return [
         *head,
         *([Line(unfinished, Tone.STRONG)] if unfinished else []),
+        *serious(caveats),
         *body,
         *briefs,
-        *(Line(f"{one.sentence} {one.remedy}", Tone.CAVEAT, "! ") for one in shown),
         *([Line(f"{'; '.join(others)}.", begin="+ ")] if others else []),
     ]

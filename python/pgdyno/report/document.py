@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import IntEnum, StrEnum
+from itertools import groupby
 from pathlib import Path
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import Compared
-from pgdyno.caveats import Caveat, Severity, wordings
+from pgdyno.caveats import Caveat, Rank, wordings
 from pgdyno.report.plot import Panel
 
 
@@ -66,9 +68,10 @@ class ShownCaveat:
     """The text of a caveat, with the block where it was raised."""
 
     code: str
-    severity: Severity
+    rank: Rank
     sentence: str
-    remedy: str
+    remedy: str = ""  # empty without an action
+    condition: str = ""  # of a routine caveat, in a few words
     link: str = ""  # page of the documentation
 
     @property
@@ -80,13 +83,36 @@ class ShownCaveat:
     @classmethod
     def of(cls, caveat: Caveat, place: str = "") -> ShownCaveat:
         """``place`` precedes the text: ``Block 3: ``."""
-        return cls(caveat.code, caveat.severity, place + caveat.text, caveat.remedy, caveat.link)
+        wording = caveat.wording
+        shown = cls(caveat.code, wording.rank, caveat.text, caveat.remedy, caveat.condition, wording.link)
+        return shown.at(place)
+
+    def at(self, place: str) -> ShownCaveat:
+        """Return the caveat with a place before its texts."""
+        condition = self.condition and place + self.condition
+        return replace(self, sentence=place + self.sentence, condition=condition)
 
 
-def by_severity(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
-    """The most severe first, then in the order of the files with their texts."""
-    severities, codes = list(Severity), list(wordings())
-    return sorted(caveats, key=lambda caveat: (severities.index(caveat.severity), codes.index(caveat.code)))
+def by_rank(caveats: Iterable[ShownCaveat]) -> list[ShownCaveat]:
+    """The most serious first, then in the order of the files with their texts."""
+    ranks, codes = list(Rank), list(wordings())
+    return sorted(caveats, key=lambda caveat: (ranks.index(caveat.rank), codes.index(caveat.code)))
+
+
+def count_by_rank(caveats: Iterable[ShownCaveat]) -> str:
+    """Return the number of caveats of each rank: ``1 can change the answer, 3 good to know``."""
+    counts = Counter(caveat.rank for caveat in caveats)
+    return ", ".join(f"{counts[rank]} {rank.words}" for rank in Rank if counts[rank])
+
+
+def shown_by_rank(caveats: Iterable[ShownCaveat]) -> Iterator[tuple[str, list[ShownCaveat]]]:
+    """Yield a heading for each rank with its caveats. That of routine ones has their conditions."""
+    for rank, group in groupby(by_rank(caveats), key=lambda caveat: caveat.rank):
+        of = list(group)
+        if rank is Rank.ROUTINE:
+            yield f"Conditions: {'; '.join(dict.fromkeys(one.condition for one in of))}.", of
+        else:
+            yield f"{len(of)} {rank.words}:", of
 
 
 class Place(IntEnum):
@@ -133,7 +159,7 @@ class Tone(StrEnum):
 
     PLAIN = "plain"
     STRONG = "strong"
-    CAVEAT = "caveat"
+    CAVEAT = "caveat"  # its end is omitted if it does not fit one line
     ALARM = "alarm"
 
 
@@ -144,6 +170,17 @@ class Line:
     text: str
     tone: Tone | Verdict = Tone.PLAIN
     begin: str = ""
+
+
+SERIOUS_MAX = 3
+"""Maximum number of caveats at the top of a report on a terminal."""
+
+
+def serious(caveats: Iterable[ShownCaveat]) -> list[Line]:
+    """Return the first sentences of the caveats that can change the answer."""
+    found = [caveat.sentence for caveat in caveats if caveat.rank is Rank.CHANGES_ANSWER]
+    short = (re.split(r"(?<!vs\.)(?<=\.) ", sentence)[0] for sentence in found[:SERIOUS_MAX])
+    return [Line(sentence, Tone.CAVEAT, "! ") for sentence in short]
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from importlib.resources import files
 from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup
 
-from pgdyno.report.document import Document, Place
+from pgdyno.report.document import Document, Place, shown_by_rank
 from pgdyno.report.visible_text import visible
 
 
@@ -26,6 +26,7 @@ def to_html(document: Document) -> str:
     page = _template("report.html.j2").render(
         document=document,
         place=Place,
+        shown_by_rank=shown_by_rank,
         contents=Contents(),
         style=_text("report.css"),
         script=script,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from pgdyno.report.document import Document, Place, Section, Table
+from pgdyno.report.document import Document, Place, Section, Table, shown_by_rank
 from pgdyno.report.visible_text import visible
 
 # Characters of markup, tables and tags. Names and server messages are untrusted.
@@ -52,10 +52,13 @@ def _section(section: Section) -> Iterator[str]:
     elif section.title and not section.caveats and (section.sentences or section.tables):
         yield from (f"- {escaped(sentence)}" for sentence in section.sentences)
         yield ""
-    for caveat in section.caveats:
-        source = ", ".join(filter(None, (caveat.code, caveat.more)))
-        yield f"- {escaped(caveat.sentence)} *{escaped(caveat.remedy)}* ({escaped(source)})"
-    yield from [""] if section.caveats else []
+    for heading, caveats in shown_by_rank(section.caveats):
+        yield from _paragraphs([heading])
+        listed = [one for one in caveats if not one.condition]
+        for caveat in listed:
+            source = ", ".join(filter(None, (caveat.code, caveat.more)))
+            yield f"- {escaped(caveat.sentence)} *{escaped(caveat.remedy)}* ({escaped(source)})"
+        yield from [""] if listed else []
     for table in section.tables:
         yield from _table(table)
     for name, document in section.parts.items():

@@ -27,7 +27,7 @@ from pgdyno.report.document import (
     Section,
     ShownCaveat,
     Table,
-    by_severity,
+    by_rank,
     tables_section,
 )
 from pgdyno.report.json_format import VERSION, StudyDocument, judged, study_results
@@ -253,9 +253,8 @@ def _shown_caveats(cases: Mapping[str, Report]) -> list[ShownCaveat]:
     for case, report in cases.items():
         for caveat in report.caveats:
             raised.setdefault(caveat, []).append(case)
-    return by_severity(
-        caveat if len(where) == len(cases) else replace(caveat, sentence=_placed(caveat.sentence, where))
-        for caveat, where in raised.items()
+    return by_rank(
+        caveat if len(where) == len(cases) else caveat.at(_place(where)) for caveat, where in raised.items()
     )
 
 
@@ -263,7 +262,5 @@ NAMED_MAX = 2
 """Maximum number of cases named with a caveat; more are counted."""
 
 
-def _placed(sentence: str, where: Sequence[str]) -> str:
-    if len(where) > NAMED_MAX:
-        return f"In {len(where)} cases: {sentence}"
-    return f"{' and '.join(where)}: {sentence}"
+def _place(cases: Sequence[str]) -> str:
+    return f"In {len(cases)} cases: " if len(cases) > NAMED_MAX else f"{' and '.join(cases)}: "

@@ -14,7 +14,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.report.document import Document, Line, Place, Section, Table, Tone
+from pgdyno.report.document import Document, Line, Place, Section, Table, Tone, serious, shown_by_rank
 from pgdyno.report.visible_text import visible
 
 WIDTH_MAX = 120
@@ -60,7 +60,7 @@ def print_summary(document: Document, console: Console, more: str) -> None:
     parts = _above(document, prose)
     for one in document.summary:
         if isinstance(one, Line):
-            parts.append(_wrapped(one.text, prose, _STYLES[one.tone], one.begin))
+            parts.append(_line(one, prose))
         else:
             parts += _table(one, width)
     console.print(Group(*parts, _wrapped(more, prose, "dim")), crop=False)
@@ -73,6 +73,7 @@ def _parts(document: Document, width: int) -> list[RenderableType]:
     for headline in document.headlines:
         parts.append(_wrapped(headline.sentence, prose, _STYLES[headline.verdict or Tone.STRONG]))
         parts += [_wrapped(headline.more, prose)] if headline.more else []
+    parts += [_line(one, prose) for one in serious(document.caveats)]
     parts += [_wrapped(one, prose) for section in document.at(Place.HEAD) for one in section.sentences]
     if document.unfinished:
         parts.append(_wrapped(document.unfinished, prose, "bold"))
@@ -104,13 +105,23 @@ def _section(section: Section, width: int) -> list[RenderableType]:
         parts += [part for one in section.sentences for part in (_wrapped(one, prose), Text())]
     else:
         parts += [_wrapped(sentence, prose, begin="- ") for sentence in section.sentences]
-    parts += [_wrapped(f"{one.sentence} {one.remedy}", prose, "yellow", "- ") for one in section.caveats]
+    for title, caveats in shown_by_rank(section.caveats):
+        parts.append(_wrapped(title, prose))
+        listed = (f"{one.sentence} {one.remedy}" for one in caveats if not one.condition)
+        parts += [_wrapped(one, prose, "yellow", "- ") for one in listed]
     parts += [Text()] if parts and not section.is_prose else []
     parts += [part for table in tables for part in (*_table(table, width), Text())]
     for name, document in section.parts.items():
         heading = Text(f"\n{visible(name)}\n{'═' * len(visible(name))}", style="bold")
         parts += [heading, *_parts(document, width)]
     return parts
+
+
+def _line(line: Line, width: int) -> Text:
+    text, room = visible(line.text), width - len(line.begin)
+    if line.tone is Tone.CAVEAT and len(text) > room:
+        text = f"{text[: room - 2].rsplit(' ', 1)[0]} …"
+    return _wrapped(text, width, _STYLES[line.tone], line.begin)
 
 
 def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:

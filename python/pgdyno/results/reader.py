@@ -157,7 +157,7 @@ class Evidence:
         """Return the stored caveats of a case. The analysis adds the caveats that it computes."""
         stored = self._select(StoredCaveat, "case_id = ?", case)
         with results_file.validated(self.path):
-            return [Caveat(one.code, one.parameters, one.trial) for one in stored]
+            return [Caveat.of(one.code, one.trial, **one.parameters) for one in stored]
 
     def _select(self, kind: type[R], where: str = "TRUE", *of: object, order: str = "") -> list[R]:
         with results_file.validated(self.path):

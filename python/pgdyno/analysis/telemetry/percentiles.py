@@ -19,7 +19,7 @@ import numpy as np
 from pgdyno.analysis.statistics.intervals import binomial_at_most
 from pgdyno.analysis.statistics.pooled_quantiles import BlockCounts
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES, TrialLatencies, latency_key
-from pgdyno.caveats import Caveat, Code, Parameter
+from pgdyno.caveats import Caveat
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, Pairs, Trial, TrialStatus
 from pgdyno.study.plan import Study
@@ -291,12 +291,14 @@ def missed_limit_caveats(plan: Study, missed: Iterable[MissedLimit]) -> list[Cav
     found = []
     for of in missed:
         ms = of.median_ms
-        parameters: dict[str, Parameter] = {
-            "arm": of.arm.name,
-            "limit": plan.capacity or "",
-            "kept": of.kept,
-            "blocks": of.blocks,
-            "median_ms": "∞" if math.isinf(ms) else significant(ms, 3),
-        }
-        found.append(Caveat(Code.CAPACITY_NOT_SUSTAINED, parameters))
+        found.append(
+            Caveat.of(
+                "capacity-not-sustained",
+                arm=of.arm.name,
+                limit=plan.capacity or "",
+                kept=of.kept,
+                blocks=of.blocks,
+                median_ms="∞" if math.isinf(ms) else significant(ms, 3),
+            )
+        )
     return found

@@ -54,7 +54,7 @@ from pgdyno.analysis.telemetry.samples import (
     of_samples,
     overlap,
 )
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.results.records import (
     Arm,
     SampleSeries,
@@ -623,13 +623,13 @@ def telemetry_caveats(
         ]
         for probe in sorted({probe for of in mine for probe in of.reset}):
             n = sum(probe in of.reset for of in mine)
-            found.append(Caveat(Code.STATISTICS_RESET, {"probe": probe, "arm": arm.name, "trials": n}))
+            found.append(Caveat.of("statistics-reset", probe=probe, arm=arm.name, trials=n))
         by_reason: dict[str, dict[str, None]] = {}
         for of in mine:
             for probe, why in of.missing.items():
                 if why.absence is Absence.OTHER:
                     by_reason.setdefault(why.reason, {})[probe] = None
         for reason, probes in by_reason.items():
-            names = {"probes": ", ".join(probes), "arm": arm.name, "reason": reason}
-            found.append(Caveat(Code.PROBE_UNAVAILABLE, names))
+            known = ", ".join(probes)
+            found.append(Caveat.of("probe-unavailable", probes=known, arm=arm.name, reason=reason))
     return found

@@ -9,10 +9,9 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from enum import StrEnum
 from typing import NamedTuple
 
-from pgdyno.caveats import Caveat
+from pgdyno.caveats import Caveat, Parameter
 from pgdyno.features.disturbed_blocks.programs import PROBE_NAME
 from pgdyno.measure.progress import Warned
 from pgdyno.measure.server_probes import Row
@@ -44,11 +43,8 @@ REPEATS_MAX = 2
 """Maximum number of repetitions of one block."""
 
 
-class Code(StrEnum):
-    """Codes of caveats about disturbed blocks."""
-
-    BLOCKS_REPEATED = "blocks-repeated"
-    BLOCKS_DISTURBED = "blocks-disturbed"
+REPEATED, DISTURBED = "blocks-repeated", "blocks-disturbed"
+"""Codes of caveats about disturbed blocks."""
 
 
 class Excess(NamedTuple):
@@ -119,16 +115,19 @@ def repeats(lab: Lab, block: int, budget: Budget) -> bool:
             if (reading.probe, reading.moment) == (PROBE_NAME, Moment.END)
             for row in reading.rows or ()
         ]
-        earlier = {of.parameters["block"] for of in evidence.caveats(lab.case) if of.code in set(Code)}
+        raised = [of for of in evidence.caveats(lab.case) if of.code in (REPEATED, DISTURBED)]
     if not rows or any(trial.status is not TrialStatus.OK for trial in last):
         return False
     found = list(excesses(rows))
     is_time = budget.allows_another(lab.case) and not lab.interruption.requested
-    again = bool(found) and is_time and may_repeat(runs, block, len(earlier | {block + 1}))
+    again = (
+        bool(found)
+        and is_time
+        and may_repeat(runs, block, len({of.parameters["block"] for of in raised} | {block + 1}))
+    )
     for excess in found:
-        code = Code.BLOCKS_REPEATED if again else Code.BLOCKS_DISTURBED
-        caveat = Caveat(code, {"block": block + 1, "what": excess.what, "limit": excess.limit})
-        lab.writer.add_caveat(caveat, lab.case)
+        parameters: dict[str, Parameter] = {"block": block + 1, "what": excess.what, "limit": excess.limit}
+        lab.writer.add_caveat(Caveat(REPEATED if again else DISTURBED, parameters), lab.case)
     if again:
         why = "; ".join(f"{of.what} was {of.value} (limit {of.limit})" for of in found)
         lab.watch(Warned(f"block {block + 1} is repeated: {why}"))

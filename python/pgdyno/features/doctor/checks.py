@@ -12,11 +12,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Literal
 
 from pgdyno.caveats import Caveat, Parameter
-from pgdyno.caveats import Code as CoreCode
 from pgdyno.errors import UsageError
 from pgdyno.features.doctor.machine_state import (
     PRESSURES,
@@ -37,38 +35,6 @@ from pgdyno.study.plan import Study
 from pgdyno.units import format_duration, format_size, given_percent, parse_size_bytes, percent_text
 
 
-class Code(StrEnum):
-    """Codes of caveats about the machine."""
-
-    GOVERNOR = "governor"
-    BOOST = "boost"
-    THERMAL_THROTTLING = "thermal-throttling"
-    ON_BATTERY = "on-battery"
-    SMT = "smt"
-    VIRTUAL_MACHINE = "virtual-machine"
-    NUMA = "numa"
-    HUGE_PAGES = "huge-pages"
-    SMALL_PAGES = "small-pages"
-    PREEMPTION = "preemption"
-    SWAP_USED = "swap-used"
-    SWAPPING = "swapping"
-    OUT_OF_MEMORY = "out-of-memory"
-    MACHINE_STEAL = "machine-steal"
-    OTHER_LOAD = "other-load"
-    PRESSURE = "pressure"
-    CPU_LIMITED = "cpu-limited"
-    CPU_THROTTLED = "cpu-throttled"
-    MEMORY_LIMITED = "memory-limited"
-    FILES_LIMITED = "files-limited"
-    SLOW_CLOCK = "slow-clock"
-    CLOCK_SET = "clock-set"
-    FILE_SYSTEM = "file-system"
-    SPACE_SHORT = "space-short"
-    FLUSH_TOO_FAST = "flush-too-fast"
-    FLUSH_SLOW = "flush-slow"
-    FLUSH_UNEVEN = "flush-uneven"
-
-
 @dataclass(frozen=True)
 class Checked:
     """Result of a check. ``about``: its subject. ``text``: the value if it is fine, the reason if it is
@@ -87,7 +53,7 @@ NOT_REPORTED = "not reported by this machine"
 def _check(
     about: str,
     disturbs: bool | None,
-    code: str,
+    kind: str,
     fine: str,
     *,
     unknown: str = NOT_REPORTED,
@@ -100,7 +66,7 @@ def _check(
         return Checked(about, "unknown", unknown)
     if not disturbs:
         return Checked(about, "fine", fine)
-    caveat = Caveat(code, parameters)
+    caveat = Caveat.of(kind, **parameters)
     return Checked(about, "disturbs", caveat.text, caveat)
 
 
@@ -152,34 +118,34 @@ def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Chec
     yield _check(
         "CPU frequency governor",
         cpu.governors != (STEADY_GOVERNOR,) if cpu.governors else None,
-        Code.GOVERNOR,
+        "governor",
         STEADY_GOVERNOR,
         governor=", ".join(cpu.governors),
     )
-    yield _check("CPU boost", cpu.boost, Code.BOOST, "off")
-    yield _check("threads per core (SMT)", cpu.smt, Code.SMT, "one per core")
+    yield _check("CPU boost", cpu.boost, "boost", "off")
+    yield _check("threads per core (SMT)", cpu.smt, "smt", "one per core")
     guest = None if cpu.hypervisor is None else bool(cpu.hypervisor)
-    yield _check("virtual machine", guest, Code.VIRTUAL_MACHINE, "no", hypervisor=cpu.hypervisor or "")
+    yield _check("virtual machine", guest, "virtual-machine", "no", hypervisor=cpu.hypervisor or "")
     known = {"numa_balancing": memory.numa_balancing, "zone_reclaim_mode": memory.zone_reclaim}
     settings = ", ".join(f"{name} {value}" for name, value in known.items() if value is not None)
     yield _check(
         "NUMA nodes",
         _exceeds(cpu.nodes, 1),
-        Code.NUMA,
+        "numa",
         "one",
         nodes=cpu.nodes or 0,
         settings=settings or "settings unknown",
     )
     # With madvise only programs that request them get them; PostgreSQL does not.
     always = None if memory.huge_pages is None else memory.huge_pages == "always"
-    yield _check("transparent huge pages", always, Code.HUGE_PAGES, memory.huge_pages or "")
+    yield _check("transparent huge pages", always, "huge-pages", memory.huge_pages or "")
     if servers:
         yield _huge_pages(memory, servers)
     yield _preemption(state, servers)
     yield _check(
         "limit of CPU time",
         limits.cpu_cores is not None and limits.cpu_cores < cpu.cores,
-        Code.CPU_LIMITED,
+        "cpu-limited",
         "none below the cores",
         cores=f"{limits.cpu_cores or 0:g}",
         of=cpu.cores,
@@ -188,7 +154,7 @@ def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Chec
     yield _check(
         "limit of memory",
         limit is not None and (total is None or limit < total),
-        Code.MEMORY_LIMITED,
+        "memory-limited",
         "none below that of the machine",
         limit=format_size(limit or 0),
         of="unknown size" if total is None else format_size(total),
@@ -196,7 +162,7 @@ def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Chec
     yield _check(
         "open files of a process",
         limits.files < FILES_MIN,
-        Code.FILES_LIMITED,
+        "files-limited",
         f"up to {limits.files}",
         files=limits.files,
         limit=FILES_MIN,
@@ -205,7 +171,7 @@ def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Chec
     yield _check(
         "clock",
         clock.read_ns > READ_NS_MAX or (None if clock.source is None else False),
-        Code.SLOW_CLOCK,
+        "slow-clock",
         f"{clock.source}, a reading takes {clock.read_ns:.0f} ns",
         unknown=f"unknown source; a reading takes {clock.read_ns:.0f} ns",
         read_ns=round(clock.read_ns),
@@ -219,7 +185,7 @@ def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Chec
         yield _check(
             "file system of the data",
             None if kind is None else bool(consequence),
-            Code.FILE_SYSTEM,
+            "file-system",
             kind or "",
             file_system=kind or "",
             consequence=consequence,
@@ -253,12 +219,12 @@ root."""
 def passing(state: MachineState, when: str) -> Iterator[Checked]:
     """Yield checks of properties that can change within a minute."""
     load, memory, disk = state.load, state.memory, state.disk
-    yield _check("power", state.processor.on_battery, Code.ON_BATTERY, "not from a battery")
+    yield _check("power", state.processor.on_battery, "on-battery", "not from a battery")
     names = ", ".join(f"{name} {percent_text(share, 1)}" for name, share in load.busiest)
     yield _check(
         "other load",
         load.others > OTHERS_MAX,
-        Code.OTHER_LOAD,
+        "other-load",
         f"{percent_text(load.others, 1)} of the CPU {when}",
         share=percent_text(load.others, 1),
         limit=given_percent(OTHERS_MAX),
@@ -268,7 +234,7 @@ def passing(state: MachineState, when: str) -> Iterator[Checked]:
     yield _check(
         "stolen CPU time",
         load.steal > STEAL_MAX,
-        Code.MACHINE_STEAL,
+        "machine-steal",
         f"{percent_text(load.steal, 1)} {when}",
         share=percent_text(load.steal, 1),
         limit=given_percent(STEAL_MAX),
@@ -279,7 +245,7 @@ def passing(state: MachineState, when: str) -> Iterator[Checked]:
         yield _check(
             f"waiting for {WANTED[of]}",
             _exceeds(share, PRESSURE_MAX[of]),
-            Code.PRESSURE,
+            "pressure",
             f"{percent_text(share or 0.0, 1)} of the time {when}",
             what=WANTED[of],
             share=percent_text(share or 0.0, 1),
@@ -290,7 +256,7 @@ def passing(state: MachineState, when: str) -> Iterator[Checked]:
     yield _check(
         "swap",
         None if total is None else _exceeds(used, SWAP_USED_SHARE_MAX * total),
-        Code.SWAP_USED,
+        "swap-used",
         f"{format_size(used or 0)} used" if memory.swap_bytes else "no swap",
         used=format_size(used or 0),
     )
@@ -299,7 +265,7 @@ def passing(state: MachineState, when: str) -> Iterator[Checked]:
         yield _check(
             "free space for the data",
             disk.free_bytes < FREE_BYTES_MIN or share < FREE_SHARE_MIN,
-            Code.SPACE_SHORT,
+            "space-short",
             f"{format_size(disk.free_bytes)}, {percent_text(share, 1)}",
             free=format_size(disk.free_bytes),
             share=percent_text(share, 1),
@@ -327,7 +293,7 @@ def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
     yield _check(
         "thermal throttling",  # halves the speed of a core
         _exceeds(throttled, 0),
-        Code.THERMAL_THROTTLING,
+        "thermal-throttling",
         none,
         times=throttled or 0,
         when=when,
@@ -336,17 +302,17 @@ def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
     yield _check(
         "swapping",
         _exceeds(moved, SWAPPED_BYTES_MAX),
-        Code.SWAPPING,
+        "swapping",
         none,
         moved=format_size(moved or 0),
         when=when,
     )
     died = _exceeds(killed, 0)
-    yield _check("OOM-killed processes", died, Code.OUT_OF_MEMORY, none, times=killed or 0, when=when)
+    yield _check("OOM-killed processes", died, "out-of-memory", none, times=killed or 0, when=when)
     yield _check(
         "CPU withheld by a limit",
         _exceeds(grown.limited_s, WITHHELD_SHARE_MAX * grown.elapsed_s),
-        Code.CPU_THROTTLED,
+        "cpu-throttled",
         none,
         withheld=format_duration(grown.limited_s or 0.0),
         when=when,
@@ -354,7 +320,7 @@ def _counted(grown: MachineLoad, when: str) -> Iterator[Checked]:
     yield _check(
         "time of day",
         abs(grown.clock_step_s) > STEP_S_MAX + SLEWED_S_PER_S * grown.elapsed_s,
-        Code.CLOCK_SET,
+        "clock-set",
         f"not set {when}",
         step=format_duration(grown.clock_step_s),
         when=when,
@@ -422,7 +388,7 @@ def _huge_pages(memory: Memory, asked: Sequence[Together]) -> Checked:
     return _check(
         about,
         True if lacking else None if is_unknown else False,
-        Code.SMALL_PAGES,
+        "small-pages",
         "enough are free",
         arms=", ".join(dict.fromkeys(server.arm for server in lacking)),
         reason="; ".join(dict.fromkeys(str(reasons[server]) for server in lacking)),
@@ -448,7 +414,7 @@ def _preemption(state: MachineState, asked: Sequence[Together]) -> Checked:
     return _check(
         "preemption by the kernel",
         None if model is None else is_full and (bool(exposed) or not asked),
-        Code.PREEMPTION,
+        "preemption",
         f"{model}, but few clients or huge pages" if is_full else str(model),
         model=str(model),
     )
@@ -513,16 +479,16 @@ def _flush(disk: Disk) -> Checked:
     median = format_duration(syncs.median_s)
     uneven_s = max(UNEVEN_S_MIN, UNEVEN_TIMES * syncs.median_s)
     if syncs.median_s < least_s:
-        return _check(about, True, Code.FLUSH_TOO_FAST, "", median=median, limit=format_duration(least_s))
+        return _check(about, True, "flush-too-fast", "", median=median, limit=format_duration(least_s))
     if syncs.median_s > FLUSH_S_MAX:
-        return _check(about, True, Code.FLUSH_SLOW, "", median=median, limit=format_duration(FLUSH_S_MAX))
+        return _check(about, True, "flush-slow", "", median=median, limit=format_duration(FLUSH_S_MAX))
     beneath = f"; the cache of the disk is {disk.write_cache}" if disk.write_cache else ""
     if (disk.device or "").startswith(("vd", "xvd")):
         beneath = "; a virtual disk: whether its host makes confirmed flushes durable is unknown"
     return _check(
         about,
         syncs.n >= SYNCS_MIN and syncs.p99_s > uneven_s,
-        Code.FLUSH_UNEVEN,
+        "flush-uneven",
         f"median {median}, worst of {syncs.n} {format_duration(syncs.worst_s)}{beneath}",
         median=median,
         p99=format_duration(syncs.p99_s),
@@ -540,7 +506,7 @@ def engine(profile: str | None) -> Checked:
     return _check(
         "engine of pgdyno",
         None if profile is None else profile == "debug",
-        CoreCode.DEBUG_ENGINE,
+        "debug-engine",
         f"a {profile} build",
         unknown="unknown build profile",
     )
@@ -559,8 +525,8 @@ def server_checks(known: Mapping[str, Catalogue | None]) -> list[Checked]:
         if catalogue.initial.get("debug_assertions") == "on":
             flags.append("--enable-cassert")
         if flags:
-            code = CoreCode.DEBUG_SERVER
-            found.append(_check(f"server {label}", True, code, "", arm=label, flags=" ".join(flags)))
+            one = _check(f"server {label}", True, "debug-server", "", arm=label, flags=" ".join(flags))
+            found.append(one)
         else:
             good += 1
     about = "installed and cached servers"
@@ -585,12 +551,12 @@ def server_checks(known: Mapping[str, Catalogue | None]) -> list[Checked]:
 def caveats_after(
     before: MachineState, after: MachineState, known: Collection[str], servers: Sequence[Together] = ()
 ) -> list[Caveat]:
-    """Return the caveats on changes during the study: new findings, not in ``known``, and changes of
-    counters.
+    """Return the caveats on changes during the study: new findings, of kinds not in ``known``, and
+    changes of counters.
     """
     meanwhile = _counted(load_between(before.counters, after.counters), DURING)
     found = caveats_of([*meanwhile, *_standing(after, servers), *passing(after, AFTER)])
-    return [caveat for caveat in found if caveat.code not in known]
+    return [caveat for caveat in found if caveat.kind not in known]
 
 
 def caveats_of(checked: Iterable[Checked]) -> list[Caveat]:
@@ -638,16 +604,16 @@ def examine(
         return lambda _: None
     when = BEFORE if known is None else RESUMED
     known = known or frozenset()
-    found = [one for one in caveats_of(check_machine(before, when, servers)) if one.code not in known]
+    found = [one for one in caveats_of(check_machine(before, when, servers)) if one.kind not in known]
     note(when, before, found)
     for caveat in caveats_of(passing(before, when)):
         watch(Warned(caveat.text))
-    codes = known | {caveat.code for caveat in found}
+    known |= {caveat.kind for caveat in found}
 
     def end(ending: StudyEnd) -> None:
         after = examined(WATCH_S_MIN if ending is StudyEnd.INTERRUPTED else watch_s)
         if after is not None:
-            note(AFTER, after, caveats_after(before, after, codes, servers))
+            note(AFTER, after, caveats_after(before, after, known, servers))
 
     return end
 

@@ -88,7 +88,7 @@ def _as_json(state: MachineState, found: Sequence[Checked]) -> dict[str, object]
             **facts,
             "code": one.caveat.code,
             "remedy": one.caveat.remedy,
-            "link": one.caveat.link or None,
+            "link": one.caveat.wording.link or None,
         }
 
     return {"checks": [shown(one) for one in found], "machine": state.as_json()}

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from functools import partial
 
-from pgdyno.caveats import Caveat, Parameter
+from pgdyno.caveats import Caveat
 from pgdyno.errors import FleetError, in_one_line
 from pgdyno.features.drivers.nodes import DriverNodes, open_nodes
 from pgdyno.measure.progress import Warned
@@ -16,18 +15,6 @@ from pgdyno.measure.trial import MeasuredCase, Session
 from pgdyno.results.records import DriverFacts
 from pgdyno.study.plan import Study
 from pgdyno.units import counted, given_percent, percent_text
-
-
-class Code(StrEnum):
-    """Codes of caveats about load generators on several machines."""
-
-    DRIVER_CLOCKS = "driver-clocks"
-    DRIVER_NETWORK = "driver-network"
-    DRIVER_NODE_BUSY = "driver-node-busy"
-    DRIVER_NEAR_CEILING = "driver-near-ceiling"
-    DRIVER_CEILING_UNKNOWN = "driver-ceiling-unknown"
-    DRIVER_NODE_LOST = "driver-node-lost"
-
 
 CLOCK_SPREAD_S_MAX = 0.005
 """Maximum error of the common start of slices on several nodes."""
@@ -61,21 +48,21 @@ def node_caveats(trial: int, arm: str, driver: DriverFacts) -> Iterator[Caveat]:
     the limit.
     """
     for node in driver.nodes or ():
-        names: dict[str, Parameter] = {"arm": arm, "node": node.name}
+        names = {"arm": arm, "node": node.name}
         if node.clock_spread_s > CLOCK_SPREAD_S_MAX:
-            spread = {"spread_ms": round(node.clock_spread_s * 1e3, 1), "limit_ms": CLOCK_SPREAD_S_MAX * 1e3}
-            yield Caveat(Code.DRIVER_CLOCKS, {**names, **spread}, trial)
+            spread_ms, limit_ms = round(node.clock_spread_s * 1e3, 1), CLOCK_SPREAD_S_MAX * 1e3
+            yield Caveat.of("driver-clocks", trial, **names, spread_ms=spread_ms, limit_ms=limit_ms)
         used = node.executed_per_s / node.ceiling_per_s if node.ceiling_per_s else None
-        for code, share, most, decimals in (
-            (Code.DRIVER_NETWORK, node.retransmitted_share, RETRANSMITTED_SHARE_MAX, 1),
-            (Code.DRIVER_NODE_BUSY, node.driver_cpu_share, NODE_CPU_SHARE_MAX, 0),
-            (Code.DRIVER_NEAR_CEILING, used, CEILING_SHARE_MAX, 0),
+        for kind, share, most, decimals in (
+            ("driver-network", node.retransmitted_share, RETRANSMITTED_SHARE_MAX, 1),
+            ("driver-node-busy", node.driver_cpu_share, NODE_CPU_SHARE_MAX, 0),
+            ("driver-near-ceiling", used, CEILING_SHARE_MAX, 0),
         ):
             if share is not None and share > most:
                 shares = {"share": percent_text(share, decimals), "limit": given_percent(most)}
-                yield Caveat(code, {**names, **shares}, trial)
+                yield Caveat.of(kind, trial, **names, **shares)
         if used is None:
-            yield Caveat(Code.DRIVER_CEILING_UNKNOWN, names, trial)
+            yield Caveat.of("driver-ceiling-unknown", trial, **names)
 
 
 def repeat_void_block(
@@ -121,8 +108,8 @@ def repeat_void_block(
     drivers.n = drivers.n_left
     for one in cases:
         _start_again(one, drivers.n)
-        names: dict[str, Parameter] = {"nodes": ", ".join(drivers.lost), "left": drivers.n}
-        one.lab.writer.add_caveat(Caveat(Code.DRIVER_NODE_LOST, names), one.lab.case)
+        caveat = Caveat.of("driver-node-lost", nodes=", ".join(drivers.lost), left=drivers.n)
+        one.lab.writer.add_caveat(caveat, one.lab.case)
     return True
 
 

@@ -1,7 +1,7 @@
 """Gates: their section in reports, and the summary for pipelines.
 
 - The outcome of a gate as text.
-- Short summary for a CI job page, in GitHub-flavored Markdown: gate, verdicts, the most severe caveat.
+- Short summary for a CI job page, in GitHub-flavored Markdown: gate, verdicts, the most serious caveat.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pgdyno.features.gates.conditions import (
     Reason,
     has_interval,
 )
-from pgdyno.report.document import Document, ShownCaveat, Table
+from pgdyno.report.document import Document, ShownCaveat, Table, count_by_rank
 from pgdyno.report.markdown_format import escaped, grid
 from pgdyno.report.result_tables import change_text
 from pgdyno.report.visible_text import visible
@@ -146,7 +146,7 @@ def reasons(of: Gate) -> list[str]:
 
 
 # ----------------------------------------------------------------------
-# Short summary for a CI job page, in GitHub-flavored Markdown: gate, verdicts, the most severe caveat.
+# Short summary for a CI job page, in GitHub-flavored Markdown: gate, verdicts, the most serious caveat.
 #
 # Details are collapsed. The summary can be appended to a file that other steps also write to.
 # ----------------------------------------------------------------------
@@ -174,7 +174,7 @@ def to_summary(
         parts.append(f"{counted(len(found) - ROWS_MAX, 'more comparison')} in the report.")
     parts.append(_listed([sentence for section in document.sections for sentence in section.brief]))
     why = [sentence for section in document.of("why") for sentence in section.sentences]
-    parts += map(escaped, (document.unfinished, *why, _most_severe(caveats)))
+    parts += map(escaped, (document.unfinished, *why, _most_serious(caveats)))
     if files:
         parts.append(escaped(f"Files: {', '.join(files)}."))
     results = document.tables(*RESULTS)
@@ -218,11 +218,11 @@ def _verdicts(found: Sequence[MetricVerdict]) -> Table:
     )
 
 
-def _most_severe(caveats: Sequence[ShownCaveat]) -> str:
+def _most_serious(caveats: Sequence[ShownCaveat]) -> str:
     if not caveats:
         return ""
-    first = caveats[0]
-    return f"{counted(len(caveats), 'caveat')}; the most severe: {first.sentence} {first.remedy}"
+    first, counts = caveats[0], f"Caveats: {count_by_rank(caveats)}"
+    return f"{counts}." if first.condition else f"{counts}; the most serious: {first.sentence} {first.remedy}"
 
 
 def _collapsed(title: str, content: str) -> str:

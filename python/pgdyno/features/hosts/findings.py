@@ -11,7 +11,6 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import partial
 from itertools import accumulate
 from types import MappingProxyType
@@ -31,7 +30,7 @@ from pgdyno.analysis.statistics.intervals import (
 from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, MetricVerdict, StudyFindings
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, is_latency, is_tail, split_key
-from pgdyno.caveats import Caveat, Parameter
+from pgdyno.caveats import Caveat
 from pgdyno.features.hosts.fleet_record import HostState, HostWork
 from pgdyno.features.hosts.identity import files_by_machine, fitted_differences, require_same
 from pgdyno.features.hosts.pooling import WHOLE, Pooled, common_parts, pool_groups, pool_summaries
@@ -46,21 +45,6 @@ from pgdyno.results.records import Json, Trial
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import Study
 from pgdyno.units import Better, Estimate
-
-
-class Code(StrEnum):
-    """Codes of caveats about the hosts of a study."""
-
-    ONE_MACHINE = "one-machine"
-    HOSTS_FITTED_DIFFERENTLY = "hosts-fitted-differently"
-    HOSTS_BUILDS_DIFFER = "hosts-builds-differ"
-    HOSTS_DISAGREE = "hosts-disagree"
-    HOST_INCOMPLETE = "host-incomplete"
-    HOST_MISSING = "host-missing"
-    HOST_REPLACED = "host-replaced"
-    HOST_SLOW = "host-slow"
-    HOST_NOISY = "host-noisy"
-
 
 # ----------------------------------------------------------------------
 # One effect over several hosts: estimates by host, the pooled one, and its verdict.
@@ -493,16 +477,16 @@ def find_hosts(
 def _host_caveats(hosts: Sequence[Host], studies: Mapping[str, StudyFindings]) -> Iterator[Caveat]:
     for host in hosts:
         if len(host.studies) > 1:
-            yield Caveat(Code.ONE_MACHINE, {"files": host.name})
+            yield Caveat.of("one-machine", files=host.name)
     first, *others = studies.values()
     keys = list(dict.fromkeys(key for other in others for key in fitted_differences(first, other)))
     if keys:
         rest = len(keys) - KEYS_NAMED_MAX
         named = ", ".join(keys[:KEYS_NAMED_MAX]) + (f" and {rest} more" if rest > 0 else "")
-        yield Caveat(Code.HOSTS_FITTED_DIFFERENTLY, {"keys": named})
+        yield Caveat.of("hosts-fitted-differently", keys=named)
     builds = "; ".join(_build_differences(hosts))
     if builds:
-        yield Caveat(Code.HOSTS_BUILDS_DIFFER, {"difference": builds})
+        yield Caveat.of("hosts-builds-differ", difference=builds)
 
 
 def _build_differences(hosts: Sequence[Host]) -> Iterator[str]:
@@ -644,8 +628,8 @@ def sign_caveats(pooled: Pooled, *, arm: str, baseline: str, metric: str) -> lis
     if not pooled.signs_differ:
         return []
     shown = (f"{of.summary.percent(Better.NEITHER).signed_text} on {of.host}" for of in pooled.hosts)
-    names: dict[str, Parameter] = {"arm": arm, "baseline": baseline, "metric": metric}
-    return [Caveat(Code.HOSTS_DISAGREE, {**names, "hosts": ", ".join(shown)})]
+    hosts = ", ".join(shown)
+    return [Caveat.of("hosts-disagree", arm=arm, baseline=baseline, metric=metric, hosts=hosts)]
 
 
 SLOW_MIN = 1.5
@@ -666,12 +650,12 @@ def incomplete_hosts(works: Mapping[str, HostWork], studies: Mapping[str, StudyF
         if work.state not in (HostState.LOST, HostState.FAILED):
             continue
         if work.is_moved:
-            found.append(Caveat(Code.HOST_REPLACED, facts))
+            found.append(Caveat.of("host-replaced", **facts))
         elif file in studies:
             blocks = sum(len({trial.block for trial in case.trials}) for case in studies[file].cases)
-            found.append(Caveat(Code.HOST_INCOMPLETE, {**facts, "blocks": blocks}))
+            found.append(Caveat.of("host-incomplete", **facts, blocks=blocks))
         else:
-            found.append(Caveat(Code.HOST_MISSING, facts))
+            found.append(Caveat.of("host-missing", **facts))
     return found
 
 
@@ -691,7 +675,7 @@ def _slow(hosts: Mapping[str, Sequence[StudyFindings]]) -> Iterator[Caveat]:
                 ratios.append(statistics.median(others) - level)
         if ratios and statistics.fmean(ratios) >= math.log(SLOW_MIN):
             factor = f"{math.exp(statistics.fmean(ratios)):.1f}"
-            yield Caveat(Code.HOST_SLOW, {"host": host, "factor": factor})
+            yield Caveat.of("host-slow", host=host, factor=factor)
 
 
 def _log_levels(studies: Sequence[StudyFindings]) -> dict[str, float]:
@@ -718,7 +702,7 @@ def _noisy(hosts: Mapping[str, Sequence[StudyFindings]]) -> Iterator[Caveat]:
             continue
         if f_beyond(variance / pooled, df, df_others) < LEVEL / len(variances):
             factor = f"{math.sqrt(variance / pooled):.1f}"
-            yield Caveat(Code.HOST_NOISY, {"host": host, "factor": factor})
+            yield Caveat.of("host-noisy", host=host, factor=factor)
 
 
 def _variance(studies: Sequence[StudyFindings]) -> tuple[float, int]:

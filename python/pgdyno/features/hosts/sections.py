@@ -35,7 +35,7 @@ from pgdyno.features.hosts.fleet_record import SUFFIX, HostWork, read_fleet
 from pgdyno.features.hosts.pooling import Pooled
 from pgdyno.features.published.section import as_printed
 from pgdyno.report import result_tables, study_report
-from pgdyno.report.answer import CAVEATS_PER_CODE_MAX, caveats_section, summary_of_several
+from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, caveats_section, summary_of_several
 from pgdyno.report.csv_format import as_text, columns_of, csv_text, rows_of
 from pgdyno.report.document import (
     FileReport,
@@ -45,7 +45,7 @@ from pgdyno.report.document import (
     Section,
     ShownCaveat,
     Table,
-    by_severity,
+    by_rank,
     tables_section,
 )
 from pgdyno.report.json_format import (
@@ -512,7 +512,7 @@ def _headlines(findings: HostsFindings) -> list[Headline]:
     if len(findings.cases) < 2:
         return [_headline(over, findings) for over in findings.primary]
     found = [_headline_over_cases(over, findings) for over in findings.averages]
-    return found or [_headline(over, findings) for over in findings.primary[:CAVEATS_PER_CODE_MAX]]
+    return found or [_headline(over, findings) for over in findings.primary[:CAVEATS_PER_KIND_MAX]]
 
 
 def _headline(over: OverHosts, findings: HostsFindings) -> Headline:
@@ -585,24 +585,21 @@ def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) 
     """Return each caveat once: those about the hosts first, then those of the files, with the files."""
     about: dict[str, list[ShownCaveat]] = {}
     for caveat in findings.caveats:
-        about.setdefault(caveat.code, []).append(ShownCaveat.of(caveat))
+        about.setdefault(caveat.kind, []).append(ShownCaveat.of(caveat))
     found = []
-    for code, caveats in about.items():
-        found += caveats[:CAVEATS_PER_CODE_MAX]
-        rest = len(caveats) - CAVEATS_PER_CODE_MAX
+    for kind, caveats in about.items():
+        found += caveats[:CAVEATS_PER_KIND_MAX]
+        rest = len(caveats) - CAVEATS_PER_KIND_MAX
         if rest > 0:
-            sentence = f"{code}: {counted(rest, 'more comparison')}."
+            sentence = f"{kind}: {counted(rest, 'more comparison')}."
             found.append(replace(caveats[0], sentence=sentence))
     raised: dict[ShownCaveat, list[str]] = {}
     for name, study in studies.items():
         for shown in study.caveats:
             raised.setdefault(shown, []).append(name)
     for shown, where in raised.items():
-        everywhere = len(where) == len(studies)
-        found.append(
-            shown if everywhere else replace(shown, sentence=f"{enumeration(where)}: {shown.sentence}")
-        )
-    return by_severity(found)
+        found.append(shown if len(where) == len(studies) else shown.at(f"{enumeration(where)}: "))
+    return by_rank(found)
 
 
 # ----------------------------------------------------------------------

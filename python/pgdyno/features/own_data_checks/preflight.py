@@ -13,7 +13,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
@@ -43,15 +42,6 @@ from pgdyno.study.workload_parameters import Workload, WorkloadParameters
 from pgdyno.units import counted
 from pgdyno.workloads import workload as workloads
 from pgdyno.workloads.workload import INVARIANT, Connect
-
-
-class Code(StrEnum):
-    """Codes of caveats about a user's own data."""
-
-    DATA_WITHOUT_STATISTICS = "data-without-statistics"
-    DATA_CHANGED = "data-changed"
-    SAMPLE_IS_PART = "sample-is-part"
-
 
 # ----------------------------------------------------------------------
 # Removal of the values of rows from errors and logs of servers on data of the user.
@@ -360,10 +350,10 @@ def own_data_caveats(study: Study, index: int, facts: Mapping[str, object]) -> I
     data = f"{workload.data_name if own is None else own.label}{workload.aging_text if own else ''}"
     if n_tables := facts.get("without_statistics"):
         tables = counted(int(str(n_tables)), "table")
-        yield Caveat(Code.DATA_WITHOUT_STATISTICS, {"data": data, "tables": tables})
+        yield Caveat.of("data-without-statistics", data=data, tables=tables)
     changes = facts.get("changes")
     if isinstance(changes, list) and changes:
-        yield Caveat(Code.DATA_CHANGED, {"data": data, "changes": "; ".join(changes)})
+        yield Caveat.of("data-changed", data=data, changes="; ".join(changes))
 
 
 def with_tested_data(ready: list[Prepared], watch: Watch, interruption: Interruption) -> list[Prepared]:
@@ -441,7 +431,7 @@ def sample_caveats(used: Iterable[Mapping[str, SampledValues]]) -> list[Caveat]:
     ``used``: the values of each arm, by column.
     """
     parts = ((column, len(of.values)) for sampled in used for column, of in sampled.items() if of.is_part)
-    return [Caveat(Code.SAMPLE_IS_PART, {"column": name, "values": n}) for name, n in dict.fromkeys(parts)]
+    return [Caveat.of("sample-is-part", column=name, values=n) for name, n in dict.fromkeys(parts)]
 
 
 def require_working_own_data(ready: Sequence[Prepared], watch: Watch, interruption: Interruption) -> None:

@@ -13,7 +13,6 @@ from functools import partial
 from markupsafe import Markup
 
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.caveats import Code
 from pgdyno.features.published.tables import (
     Agreement,
     MeasuredCell,
@@ -184,7 +183,7 @@ def probable_reasons(findings: StudyFindings) -> list[str]:
         f"{str(change['key']).removeprefix(LOST)} {change['before']} → {change['after']}" for change in ranked
     ]
     reasons = list(dict.fromkeys(texts))[:REASONS_MAX]
-    if any(caveat.code == Code.NEAREST_VERSION for of in findings.cases for caveat in of.caveats):
+    if any(caveat.kind == "nearest-version" for of in findings.cases for caveat in of.caveats):
         reasons.append("other minor versions")
     if any(change["key"] == "fit.machine" for change in changes):
         reasons.append("other hardware")

@@ -13,7 +13,6 @@ import json
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 
 import psycopg
@@ -54,14 +53,6 @@ from pgdyno.workloads.workload import workload_of
 # ----------------------------------------------------------------------
 # Arms on running servers.
 # ----------------------------------------------------------------------
-
-
-class Code(StrEnum):
-    """Codes of caveats about running servers."""
-
-    SERVER_NOT_RESTARTED = "server-not-restarted"
-    DATA_NOT_RESTORED = "data-not-restored"
-    ONE_SERVER = "one-server"
 
 
 @dataclass
@@ -212,9 +203,9 @@ def open_arms(
             opened[place] = stack.enter_context(open_dsn_arm(index, spec, study, watch, interruption))
         arm = replace(opened[place], name=spec.name)
         caveats = [*untested_version(spec.name, arm.description.version)]
-        caveats.append(Caveat(Code.SERVER_NOT_RESTARTED, {"arm": spec.name}))
+        caveats.append(Caveat.of("server-not-restarted", arm=spec.name))
         if study.into_existing:
-            caveats.append(Caveat(Code.DATA_NOT_RESTORED, {"arm": spec.name}))
+            caveats.append(Caveat.of("data-not-restored", arm=spec.name))
         return RunningArm(arm, arm.facts, arm.dataset, caveats)
 
     return prepare
@@ -229,7 +220,7 @@ def mark_shared(study: Study, arms: Sequence[LabArm]) -> list[Caveat]:
     groups = [sharing for sharing in on.values() if len(sharing) > 1]
     for arm in (arm for sharing in groups for arm in sharing):
         arm.shares_server = True
-    return [Caveat(Code.ONE_SERVER, {"arms": ", ".join(arm.name for arm in sharing)}) for sharing in groups]
+    return [Caveat.of("one-server", arms=", ".join(arm.name for arm in sharing)) for sharing in groups]
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import DefaultSize, Pace, WorkloadParameters, read_script
@@ -330,7 +330,7 @@ class SysbenchParameters(WorkloadParameters):
         del clients
         if self.row_change != "unknown":
             return []
-        return [Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": self.script.name})]
+        return [Caveat.of("own-scripts-not-checked", scripts=self.script.name)]
 
     def options_of_script(self) -> dict[str, str]:
         """Return all options with the tables, by name."""

@@ -27,7 +27,7 @@ from pydantic import (
     model_validator,
 )
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError, naming, plain_message
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import (
@@ -311,7 +311,7 @@ class PgbenchParameters(WorkloadParameters):
             )
         own_only = all(script.text is not None for script in self.scripts)
         if own_only and checked["reads_scale"] and self.scale > 1 and "scale" not in self.define:
-            return [Caveat(Code.SCALE_OF_THE_DATA, {"scale": self.scale})]
+            return [Caveat.of("scale-of-the-data", scale=self.scale)]
         return []
 
     def load_caveats(self, clients: int) -> list[Caveat]:
@@ -319,10 +319,9 @@ class PgbenchParameters(WorkloadParameters):
         found = []
         scripts = [script for script in self.scripts if script.weight]
         if clients > self.scale and any(script.effect == "all" for script in scripts):
-            words = {"clients": clients, "scale": self.scale}
-            found.append(Caveat(Code.MORE_CLIENTS_THAN_BRANCHES, words))
+            found.append(Caveat.of("more-clients-than-branches", clients=clients, scale=self.scale))
         if own := [script.name for script in scripts if script.effect == "unknown"]:
-            found.append(Caveat(Code.OWN_SCRIPTS_NOT_CHECKED, {"scripts": ", ".join(own)}))
+            found.append(Caveat.of("own-scripts-not-checked", scripts=", ".join(own)))
         return found
 
     def kinds(self) -> Sequence[str]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import SIZE_DEFAULT, DefaultSize, Pace, WorkloadParameters
 from pgdyno.units import counted
@@ -237,7 +237,7 @@ class TpccParameters(WorkloadParameters):
 
     def specification_caveats(self) -> list[Caveat]:
         """Return a caveat if the mix does not meet the minima of TPC-C."""
-        return [] if is_tpcc_mix(self.mix) else [Caveat(Code.NOT_TPCC_MIX, {"mix": self.mix})]
+        return [] if is_tpcc_mix(self.mix) else [Caveat.of("not-tpcc-mix", mix=self.mix)]
 
     def kinds(self) -> Sequence[str]:
         """Return the transactions in TPC-C's order."""

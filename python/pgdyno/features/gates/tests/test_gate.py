@@ -21,7 +21,7 @@ from pgdyno.analysis.statistics.intervals import Method, t_quantile, with_error
 from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.analysis.telemetry.metrics import NOPM
-from pgdyno.caveats import Caveat, Code
+from pgdyno.caveats import Caveat
 from pgdyno.cli.main import run_command
 from pgdyno.features.gates.conditions import (
     EXIT_STATUSES,
@@ -357,7 +357,7 @@ def test_a_failure_counts_against_the_arm_that_failed_only() -> None:
     (findings,) = report_of(crashed).findings.cases
     assert [one.verdict for one in findings.comparisons] == [Verdict.UNDECIDED, Verdict.FASTER]
     assert [one.failed for one in findings.comparisons] == [[3], []]
-    lost = [of.parameters["arm"] for of in findings.caveats if of.code == Code.BLOCKS_LOST_BY_FAILURE]
+    lost = [of.parameters["arm"] for of in findings.caveats if of.kind == "blocks-lost-by-failure"]
     assert lost == ["18"]
 
 
@@ -455,12 +455,12 @@ def test_a_difference_in_one_case_of_many_is_found() -> None:
 
 
 CAVEATS = (
-    Caveat(Code.SHARED_MACHINE, {"cores": 2}),
-    Caveat(Code.DEBUG_SERVER, {"arm": "18", "flags": "--enable-cassert"}),
+    Caveat.of("shared-machine", cores=2),
+    Caveat.of("debug-server", arm="18", flags="--enable-cassert"),
 )
 
 
-def test_the_summary_collapses_tables_and_less_severe_caveats(tmp_path: Path) -> None:
+def test_the_summary_collapses_tables_and_less_serious_caveats(tmp_path: Path) -> None:
     file = tmp_path / "summary.md"
     file.write_text("of an earlier step\n")
     wanted = replace(SLOWER, caveats=CAVEATS)
@@ -468,11 +468,11 @@ def test_the_summary_collapses_tables_and_less_severe_caveats(tmp_path: Path) ->
     text = file.read_text().replace("\u00a0", " ")
     assert text.startswith("of an earlier step\n## ")
     shown, _, collapsed = text.partition("<details>")
-    less_severe, most_severe = (caveat.text for caveat in CAVEATS)
+    less_serious, most_serious = (caveat.text for caveat in CAVEATS)
     assert outcome(gate_of(wanted, "slower")) in shown
     assert "| 18 vs. 17 | slower |" in shown and "e.sqlite" in shown
-    assert most_severe in shown and less_severe not in shown
-    assert less_severe in collapsed and "pgdyno compare 17 18" in collapsed
+    assert most_serious in shown and less_serious not in shown
+    assert less_serious in collapsed and "pgdyno compare 17 18" in collapsed
     assert text.count("<details>") == text.count("</details>")
     # GitHub interprets the following lines as Markdown only after an empty line.
     assert all(part.startswith("\n\n") for part in text.split("</summary>")[1:])
@@ -480,16 +480,16 @@ def test_the_summary_collapses_tables_and_less_severe_caveats(tmp_path: Path) ->
 
 
 NOISE = {
-    Code.AA_DIFFERS: {"effect": "+5%", "interval": "[+3%, +7%]", "aa_blocks": 6, "alarm": "5%"},
-    Code.UNDER_NOISE_FLOOR: {
+    "aa-differs": {"effect": "+5%", "interval": "[+3%, +7%]", "aa_blocks": 6, "alarm": "5%"},
+    "under-noise-floor": {
         "arm": "18", "baseline": "17", "effect": "+5%", "floor": "6%", "aa_blocks": 6,
     },
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("code", NOISE)
-def test_a_caveat_about_noise_is_the_most_severe_one(code: Code) -> None:
-    caveat = Caveat(code, NOISE[code])
+def test_a_caveat_about_noise_is_the_most_serious_one(code: str) -> None:
+    caveat = Caveat.of(code, **NOISE[code])
     shown = summary_of(report_of(replace(SLOWER, caveats=(*CAVEATS, caveat)))).partition("<details>")[0]
     assert escaped(caveat.text) in shown
     assert not any(escaped(other.text) in shown for other in CAVEATS)
