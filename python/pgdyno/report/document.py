@@ -177,10 +177,12 @@ SERIOUS_MAX = 3
 
 
 def serious(caveats: Iterable[ShownCaveat]) -> list[Line]:
-    """Return the first sentences of the caveats that can change the answer."""
-    found = [caveat.sentence for caveat in caveats if caveat.rank is Rank.CHANGES_ANSWER]
-    short = (re.split(r"(?<!vs\.)(?<=\.) ", sentence)[0] for sentence in found[:SERIOUS_MAX])
-    return [Line(sentence, Tone.CAVEAT, "! ") for sentence in short]
+    """Return the first sentences of the caveats that can change the answer, one for each code."""
+    found: dict[str, str] = {}
+    for caveat in caveats:
+        if caveat.rank is Rank.CHANGES_ANSWER:
+            found.setdefault(caveat.code, re.split(r"(?<!vs\.)(?<=\.) ", caveat.sentence)[0])
+    return [Line(sentence, Tone.CAVEAT, "! ") for sentence in list(found.values())[:SERIOUS_MAX]]
 
 
 @dataclass(frozen=True)
