@@ -1,7 +1,7 @@
 """A bisection of a planted regression, with real servers.
 
 The "builds" are wrappers of the installed server. A file of the repository adds settings to its command line.
-From the planted commit on, each transaction waits 10 ms before its flush (commit_delay without siblings). The
+From the planted commit on, each transaction waits 100 ms before its flush (commit_delay without siblings). The
 wrapper contains the hash, so that each build has its own identity and dataset, as real builds do.
 """
 
@@ -28,7 +28,7 @@ printf '#!/bin/sh\\n# %s\\nexec %s/postgres "$@" %s\\n' "$PGDYNO_COMMIT" "$BIN" 
     > "$PGDYNO_PREFIX/bin/postgres"
 chmod 755 "$PGDYNO_PREFIX"/bin/*
 """
-SLOW = "-c commit_delay=10000 -c commit_siblings=0"
+SLOW = "-c commit_delay=100000 -c commit_siblings=0"
 PLANTED, BROKEN = 3, 2
 
 
