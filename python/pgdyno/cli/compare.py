@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
 
 from pgdyno.cli import options
 from pgdyno.cli.console import require_writable, require_writable_page, say
@@ -25,6 +24,7 @@ from pgdyno.cli.options import (
     NOTHING_ADDED,
     Added,
     ClientOptions,
+    GroupedCommand,
     ModelOptions,
     Output,
     complete_arm,
@@ -80,7 +80,7 @@ OURS = {
 """Options of pgbench that compare does not have, and what to do in their place."""
 
 
-class CompareCommand(TyperCommand):
+class CompareCommand(GroupedCommand):
     """The command ``compare``, which accepts spellings of pgbench."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -190,29 +190,33 @@ def compare(
 ) -> int:
     """Compare servers: which is faster, by how much, with confidence intervals.
 
-    An ARM is a server with its settings: [NAME=]SERVER[,@PROFILE|@FILE|SETTING=VALUE]…. FILE is a
-    postgresql.conf or has ALTER SYSTEM statements; its name has a dot or a slash. Instead of a setting,
-    dialect=… and deviate=… give an arm its own tpcc workload, extension=… an extension, and
-    data=pg_upgrade:OLD, analyze=off and age=N its own data. SERVER is a version (18, 17.5), a directory of
-    binaries, `system`, a commit to build (git:REF), or the DSN of a running server. The first ARM is the
-    baseline. Reports show NAME, if given.
-
-    Each block restores the data from a snapshot, restarts the server of every arm and applies the same load
-    to each. Confidence intervals are computed over blocks. Ctrl-C stops the study and keeps the results.
+    An ARM is [NAME=]SERVER[,@PROFILE|@FILE|SETTING=VALUE]…; the first one is the baseline. SERVER is a
+    version (18, 17.5), a directory, `system`, a commit to build (git:REF), or the DSN of a running server.
     Examples:
 
     \b
       pgdyno compare 17 18
       pgdyno compare 18 tuned=18,@starter --minutes 20
-      pgdyno compare 18 18,@./tuned.conf
       pgdyno compare 18 18,synchronous_commit=off --clients 32
+      pgdyno compare 17 18 --data shop.dump -f orders.sql@3 -f report.sql
+
+    \f
+    FILE is a postgresql.conf or has ALTER SYSTEM statements; its name has a dot or a slash. Instead of a
+    setting, dialect=… and deviate=… give an arm its own tpcc workload, extension=… an extension, and
+    data=pg_upgrade:OLD, analyze=off and age=N its own data. Reports show NAME, if given.
+
+    Each block restores the data from a snapshot, restarts the server of every arm and applies the same load
+    to each. Confidence intervals are computed over blocks. Ctrl-C stops the study and keeps the results.
+    More examples:
+
+    \b
+      pgdyno compare 18 18,@./tuned.conf
       pgdyno compare 17 --sweep shared_buffers=1GB,4GB,8GB
       pgdyno compare 18,dialect=spec 18,dialect=hammerdb
       pgdyno compare git:~/src/postgres@master~1 git:~/src/postgres@master --build-options=--with-lz4
       pgdyno compare 18,extension=git:~/src/pg_index@main 18,extension=git:~/src/pg_index@faster
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000
-      pgdyno compare 17 18 --data shop.dump -f orders.sql@3 -f report.sql --check stock.sql
       pgdyno compare 18 18,data=pg_upgrade:17 --age 100000
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """

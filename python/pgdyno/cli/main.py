@@ -51,10 +51,11 @@ def _command(name: str) -> Any:
     if hasattr(module, "app"):
         group.add_typer(module.app, name=name)
     else:
-        from pgdyno.cli.options import expanded  # noqa: PLC0415
+        from pgdyno.cli.options import GroupedCommand, expanded  # noqa: PLC0415
 
         command = expanded(getattr(module, name))
-        group.command(name, **getattr(module, "AS_COMMAND", {}).get(name, {}))(command)
+        own = getattr(module, "AS_COMMAND", {}).get(name, {})
+        group.command(name, **{"cls": GroupedCommand, **own})(command)
     return typer.main.get_group(group).commands[name]
 
 

@@ -41,6 +41,7 @@ import typer
 from psycopg import ProgrammingError
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
+from typer.core import TyperCommand
 
 from pgdyno.errors import PgdynoError, UsageError, naming
 from pgdyno.hooks import Hooks
@@ -92,6 +93,8 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
         place = [p.name for p in flat].index(following) if following else len(flat)
         flat[place:place] = _options(kind)
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat]
+    places = {p.name: name for name, group in groups.items() for p in _options(group)}
+    places |= {p.name: kind.__module__.split(".")[-2] for kind in kinds for p in _options(kind)}
 
     @functools.wraps(command)
     def with_groups(*values: Any, **given: Any) -> int:
@@ -101,9 +104,83 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
             made["added"] = Added(_made(kind, given) for kind in kinds)
         return command(**given, **made)
 
+    with_groups.groups = places  # type: ignore[attr-defined]
     with_groups.__signature__ = own.replace(parameters=keyword)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {p.name: p.annotation for p in keyword} | {"return": int}
     return with_groups
+
+
+OPTIONS_MAX = 40
+"""Maximum number of options in the help of a command; one with more has them by group."""
+
+MAIN = frozenset({"clients", "minutes", "margin", "workload", "data", "file", "evidence", "resume", "json"})
+"""Options in the help of a command with more than OPTIONS_MAX."""
+
+HELP_GROUP, ALL = "pgdyno.help", "all"
+
+
+class GroupedCommand(TyperCommand):
+    """A command whose help has the main options if there are many: ``--help GROUP`` has the others."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments. Raises UsageError for an unknown group."""
+        own = args[: args.index("--")] if "--" in args else args
+        help_at = next((i for i, arg in enumerate(own) if arg in ("-h", "--help")), None)
+        if "--help-all" in own:
+            ctx.meta[HELP_GROUP], args = ALL, ["--help"]
+        elif help_at is not None and self._is_grouped and (given := own[help_at + 1 : help_at + 2]):
+            if given[0] not in {*self._groups.values()}:
+                raise UsageError(f"--help {given[0]}: no such group; use one of {', '.join(self._listed)}")
+            ctx.meta[HELP_GROUP] = given[0]
+        return super().parse_args(ctx, args)
+
+    @property
+    def _is_grouped(self) -> bool:
+        return len(self.params) > OPTIONS_MAX
+
+    @property
+    def _groups(self) -> dict[str, str]:
+        """Option → its group: the workload that its help begins with, or else where it is declared."""
+        of = getattr(self.callback, "groups", {})
+        kinds = {one.name: re.match("([a-z]+): ", getattr(one, "help", None) or "") for one in self.params}
+        return {str(name): kind[1] if kind else of.get(name, "study") for name, kind in kinds.items()}
+
+    @property
+    def _listed(self) -> list[str]:
+        return sorted({group for name, group in self._groups.items() if name not in MAIN})
+
+    def format_help_text(self, ctx: Any, formatter: Any) -> None:
+        """Write the description: of main options up to the form feed, of a group none."""
+        wanted = ctx.meta.get(HELP_GROUP, ALL if not self._is_grouped else "")
+        if wanted in ("", ALL):
+            formatter.write_paragraph()
+            with formatter.indentation():
+                text, _, more = (self.help or "").partition("\f")
+                formatter.write_text(f"{text}{more}" if wanted else text)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the main options, those of a group, or all."""
+        groups, wanted = self._groups, ctx.meta.get(HELP_GROUP, "")
+        if wanted == ALL or not self._is_grouped:
+            super().format_options(ctx, formatter)
+            return
+        shown = [
+            one for one in self.params if (groups[str(one.name)] == wanted if wanted else one.name in MAIN)
+        ]
+        records = [record for one in shown if (record := one.get_help_record(ctx))]
+        if not wanted:
+            records = [(re.sub("^-., |, --[a-z-]+", "", names), _in_short(text)) for names, text in records]
+        with formatter.section("Options"):
+            formatter.write_dl(records)
+        formatter.write_paragraph()
+        formatter.write_text(f"Other options: --help GROUP ({', '.join(self._listed)}) or --help-all")
+
+
+def _in_short(text: str) -> str:
+    """Return the beginning of a help, and its default."""
+    first = re.split(r"\. |[:;,] |\.$", re.sub("^[a-z]+: ", "", text))[0]
+    default = re.search(r"\[default: [^\]]*\]", text)
+    return f"{first[:1].upper()}{first[1:]}.{f' {default[0]}' if default else ''}"
 
 
 def _options(group: Any) -> list[inspect.Parameter]:

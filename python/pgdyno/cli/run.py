@@ -13,12 +13,20 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import ValidationError
-from typer.core import TyperCommand
 
 from pgdyno.cli import options
 from pgdyno.cli.console import require_writable, require_writable_page, say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
-from pgdyno.cli.options import Added, FittedFile, Output, RunCall, added_to, complete_study, shortage
+from pgdyno.cli.options import (
+    Added,
+    FittedFile,
+    GroupedCommand,
+    Output,
+    RunCall,
+    added_to,
+    complete_study,
+    shortage,
+)
 from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.results.records import NOT_THE_QUESTION
 from pgdyno.server.builds import is_version, parse_version_spec
@@ -33,7 +41,7 @@ from pgdyno.study.values import Settings
 from pgdyno.units import counted, format_duration
 
 
-class RunCommand(TyperCommand):
+class RunCommand(GroupedCommand):
     """A command with added options, which may have spellings that the parser does not have."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
