@@ -13,7 +13,7 @@ from functools import partial
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Decision, Verdict, less_noise_of
-from pgdyno.analysis.telemetry.metrics import CAPACITY, Metric
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, CAPACITY, SERVER_CPU, Metric
 from pgdyno.caveats import Caveat, Rank
 from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
 from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
@@ -32,7 +32,7 @@ from pgdyno.report.document import (
     serious,
     tables_section,
 )
-from pgdyno.report.result_tables import in_a_head, level_or_bound, of_several_arms, with_interval
+from pgdyno.report.result_tables import in_a_head, level_or_bound, ms_text, of_several_arms, with_interval
 from pgdyno.report.why_section import WhyReport
 from pgdyno.results.records import Counts, ServerFacts
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
@@ -47,6 +47,7 @@ from pgdyno.units import (
     given_percent,
     group_digits,
     share_text,
+    signed,
     time_of_blocks,
     with_unit,
 )
@@ -453,26 +454,38 @@ SETTINGS_MAX = 4
 UNKNOWN = "unknown"
 FAILURES_MAX = 1
 
-BAR_WIDTH = 23
-"""Characters of the bar, an odd number: zero is in the middle."""
+BAR_WIDTH = 17
+"""Characters of the bar."""
+
+Reach = tuple[float, float]
+"""Both ends of an axis, in percent."""
 
 
-def reach_of(estimates: Iterable[Estimate], margin: float) -> float:
-    """Return the end of an axis around 0 that shows these changes and twice the margin, in percent."""
-    return max([2 * margin, *(abs(end) for of in estimates for end in ends_of(of))])
+def reach_of(estimates: Iterable[Estimate], margin: float) -> Reach:
+    """Return the ends of an axis that shows these changes and twice the margin, in percent."""
+    ends = [end for of in estimates for end in ends_of(of)]
+    return min([-2 * margin, *ends]), max([2 * margin, *ends])
 
 
 def effect_table(findings: Findings) -> Table:
-    """Return one row per arm: level, change with its interval, and both as a bar against the margin."""
+    """Return one row per arm: level, change with its interval and as a bar, p99, CPU time."""
     metric, baseline = findings.primary, findings.arms[0].arm.name
     by_arm = {comparison.arm.arm: comparison for comparison in findings.comparisons}
     shown = {arm: of.primary.percent for arm, of in by_arm.items() if of.primary is not None}
     margin = 100 * findings.study.plan.margin
     reach = reach_of(shown.values(), margin)
     change, bar = f"change vs. {in_a_head(baseline)}, %", axis(reach)
+    further = {
+        name: texts
+        for name, texts in (
+            ("p99, ms", [ms_text(of.quantiles_ms(ALL_KINDS)["p99"]) for of in findings.arms]),
+            ("CPU, µs/tx", [level_or_bound(of, SERVER_CPU.key) for of in findings.arms]),
+        )
+        if set(texts) != {ABSENT}
+    }
     has_verdicts = len(findings.comparisons) > HEADLINES_MAX  # the headlines have those of fewer arms
     rows = []
-    for of in findings.arms:
+    for i, of in enumerate(findings.arms):
         estimate = shown.get(of.arm.arm)
         interval = (
             with_interval(estimate, findings.study.plan.confidence, INTERVAL_BLOCKS_MIN) if estimate else ""
@@ -480,14 +493,15 @@ def effect_table(findings: Findings) -> Table:
         verdict = by_arm[of.arm.arm].verdict if of.arm.arm in by_arm else "baseline"
         drawn = bar_of(estimate, margin, reach) if estimate else ""
         known = [verdict] if has_verdicts else []
-        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, *known, drawn])
+        others = [texts[i] for texts in further.values()]
+        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, *known, *others, drawn])
     return Table(
         title="",
-        columns=("arm", metric.label, change, *(["verdict"] if has_verdicts else []), bar),
+        columns=("arm", metric.label, change, *(["verdict"] if has_verdicts else []), *further, bar),
         rows=rows,
         note=of_several_arms(findings).strip(),
-        numeric=frozenset({metric.label, change, bar}),
-        dispensable=(bar, metric.label),
+        numeric=frozenset({metric.label, change, *further, bar}),
+        dispensable=(bar, *reversed(further), metric.label),
         drawing=bar,
     )
 
@@ -509,22 +523,24 @@ def ends_of(estimate: Estimate) -> tuple[float, ...]:
     return tuple(end for end in (estimate.low, estimate.value, estimate.high) if end is not None)
 
 
-def axis(reach: float) -> str:
-    """Return the head of a column of ``bar_of``."""
-    low, high = (f"{sign}{group_digits(reach, min(1, decimals_of(reach, 2)))}" for sign in "−+")
-    space = BAR_WIDTH - len(low) - len(high)
-    return low + "0".center(space) + high
+def axis(reach: Reach) -> str:
+    """Return the head of a column of ``bar_of``: both ends, and zero where it is."""
+    low, high = (signed(end, min(1, decimals_of(end, 2)), "") for end in reach)
+    head, zero = list(low + high.rjust(BAR_WIDTH - len(low))), _column(0.0, reach)
+    if head[zero - 1 : zero + 2] == [" "] * 3:
+        head[zero] = "0"
+    return "".join(head)
 
 
-def bar_of(estimate: Estimate, margin: float, reach: float) -> str:
-    """Return a line of BAR_WIDTH characters from −reach to +reach: interval, estimate, zero, margin."""
-    half = BAR_WIDTH // 2
+def bar_of(estimate: Estimate, margin: float, reach: Reach) -> str:
+    """Return a line of BAR_WIDTH characters over ``reach``: interval, estimate, zero, margin."""
+    marks = {_column(-margin, reach): "┊", _column(margin, reach): "┊", _column(0.0, reach): "│"}
+    return interval_bar([_column(end, reach) for end in ends_of(estimate)], marks)
 
-    def column(value: float) -> int:
-        return half + max(-half, min(half, round(half * value / reach)))
 
-    marks = {column(-margin): "┊", column(margin): "┊", half: "│"}
-    return interval_bar([column(end) for end in ends_of(estimate)], marks).rstrip().ljust(BAR_WIDTH)
+def _column(value: float, reach: Reach) -> int:
+    low, high = reach
+    return round((BAR_WIDTH - 1) * (min(high, max(low, value)) - low) / (high - low))
 
 
 def interval_bar(columns: Sequence[int], marks: Mapping[int, str] | None = None) -> str:
@@ -547,7 +563,14 @@ MAIN_SETTINGS = (
     "io_max_workers",
     *("effective_io_concurrency", "random_page_cost", "jit", "autovacuum", "max_parallel_workers_per_gather"),
     *("max_worker_processes", "max_connections", "synchronous_standby_names", "shared_preload_libraries"),
-    *("data_checksums", "track_io_timing", "bgwriter_delay", "wal_writer_delay", "commit_delay"),
+    *(
+        "default_toast_compression",
+        "data_checksums",
+        "track_io_timing",
+        "bgwriter_delay",
+        "wal_writer_delay",
+        "commit_delay",
+    ),
 )
 """Settings that affect throughput most, shown first if no setting was requested, as on running servers."""
 
@@ -579,7 +602,13 @@ def differences(findings: Findings) -> list[str]:
         if len(set(values)) > 1 and UNKNOWN not in values
     ]
     requested = {name for of in findings.arms for name in of.arm.settings_requested}
-    known = [row for row in background.differing_settings(findings) if ABSENT not in row]
+    # A setting that only one major version has may be the cause, such as io_method of 18.
+    is_upgrade = len({of.version.partition(".")[0] for of in facts if of.version}) > 1
+    known = [
+        row
+        for row in background.differing_settings(findings)
+        if ABSENT not in row or (is_upgrade and row[0] in MAIN_SETTINGS)
+    ]
     settings = sorted(known, key=lambda row: (row[0] not in requested, _place_of(row[0])))
     found += [f"{name} {_values(values)}" for name, *values in settings[:SETTINGS_MAX]]
     more = len(settings) - SETTINGS_MAX
@@ -645,8 +674,9 @@ def case_summary(report: Report, sections: Sequence[Section]) -> list[Line | Tab
     body: list[Line | Table] = [effect_table(findings), Line("")]
     if report.differs:
         body.append(Line(f"{report.differs}.", begin="Differs: "))
-    causes = report.of("queries") if len(report.why) > HEADLINES_MAX else report.of("why", "queries")
-    body += [Line(sentence) for section in causes for sentence in section.sentences]
+    if len(report.why) <= HEADLINES_MAX:
+        body += [Line(one.causes, begin="Why: ") for one in report.why if one.causes]
+    body += [Line(sentence) for sentence in telemetry_tables.query_sentences(findings, brief=True)]
     body += [Line(one, Tone.ALARM, "! ") for one in failures(findings)]
     return summary(head, report.unfinished, body, sections)
 

@@ -405,13 +405,16 @@ WORDS = {
 }
 
 
-def query_sentences(findings: Findings) -> list[str]:
+def query_sentences(findings: Findings, *, brief: bool = False) -> list[str]:
     """Return a paragraph for each arm, on its scripts and on its statements."""
-    return [query_sentence(of) for of in findings.queries]
+    return [query_sentence(of, brief=brief) for of in findings.queries]
 
 
-def query_sentence(of: QueryChanges) -> str:
-    """Return ``Statements: 2 of 214 slower on 18, 1 faster. Largest contributions: …``."""
+def query_sentence(of: QueryChanges, *, brief: bool = False) -> str:
+    """Return ``Statements: 2 of 214 slower on 18, 1 faster. Largest contributions: …``.
+
+    ``brief``: without the contributions of statements, which the breakdown of the time has.
+    """
     found = {verdict: len(of.with_verdict(verdict)) for verdict in WORDS}
     n_slower = found.pop(Verdict.SLOWER)
     counts = [f"{n_slower or 'none'} of {len(of.changes)} slower on {of.arm.name}"] if of.changes else []
@@ -421,7 +424,7 @@ def query_sentence(of: QueryChanges) -> str:
         counts.append(f"{len(of.uncompared)} with too few calls (most time: {most})")
     sentence = f"{of.kind.capitalize()}s: {', '.join(counts)}."
     differing = [change for change in of.changes if change.verdict in {Verdict.SLOWER, Verdict.FASTER}]
-    if differing:
+    if differing and not (brief and of.kind == "statement"):
         named = [_named(of.kind, change) for change in differing[:NAMED_MAX]]
         sentence += f" Largest contributions: {'; '.join(named)}."
     return sentence

@@ -283,7 +283,11 @@ IN_SENTENCES: Mapping[str, str] = {
 
 
 def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
-    """Return sentences on the significant parts; an undecided verdict gets one sentence."""
+    """Return sentences on the whole and its parts, largest change first.
+
+    After a difference they name a resource and a statement, if not as significant then as the largest. An
+    undecided verdict gets one sentence.
+    """
     either = why.by_resource or why.by_statement
     assert either is not None
     whole = either.total
@@ -291,27 +295,10 @@ def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
         return []
     if verdict is Verdict.UNDECIDED:
         return [_of_undecided(why, whole)]
-    found = [_of_whole(why, whole)]
-    for by, waterfall in (("statement", why.by_statement), ("resource", why.by_resource)):
-        if waterfall:
-            found.append(_of_parts(by, waterfall))
-    if found[1:] == [""] * len(found[1:]):
-        return [f"{found[0]} {NO_PART}"]
-    if whole.significant:
-        shares = [_attributed(waterfall) for waterfall in (why.by_statement, why.by_resource) if waterfall]
-        if (most := max(shares)) < ATTRIBUTED_SHARE_MIN:
-            found.append(f"These parts are {share_text(most)} of the difference; the rest is not attributed.")
-    return [sentence for sentence in found if sentence]
-
-
-ATTRIBUTED_SHARE_MIN = 0.5
-"""Share of the difference below which the sentences say that the named parts do not explain it."""
-
-
-def _attributed(waterfall: Waterfall) -> float:
-    """Return the named parts as a share of the whole difference, 0 if they have the opposite sign."""
-    named = sum(part.difference.value for part in _named(waterfall))
-    return max(0.0, named / waterfall.total.difference.value)
+    is_told = verdict in {Verdict.FASTER, Verdict.SLOWER}
+    waterfalls = (("resource", why.by_resource), ("statement", why.by_statement))
+    found = [_of_parts(by, of, is_told=is_told) for by, of in waterfalls if of]
+    return [_of_whole(why, whole), *(filter(None, found) if any(found) else [NO_PART])]
 
 
 def _of_undecided(why: TimeBreakdown, whole: TimePart) -> str:
@@ -356,14 +343,38 @@ def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
     return f"{b} needs {size} per transaction than {a} ({basis})."
 
 
-def _of_parts(by: str, waterfall: Waterfall) -> str:
+def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> str:
     parts = _named(waterfall)
-    text = f"By {by}: {_listed(parts)}." if parts else ""
+    found = [f"By {by}: {_listed(parts)}."] if parts else []
+    if is_told and not any(_is_cause(part) for part in parts):
+        found += _largest(by, waterfall)
     for part in waterfall.parts:
         if part.key in NOT_CAUSES and part.significant:
-            text = f"{text} {_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}".strip()
-    return text
+            found.append(f"{_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}")
+    return " ".join(found)
 
+
+def _largest(by: str, waterfall: Waterfall) -> list[str]:
+    """Return a sentence with the largest cause, in the direction of the whole if there is one."""
+
+    def rank(part: TimePart) -> tuple[bool, float]:
+        change = part.difference.value
+        return change * waterfall.total.difference.value > 0, abs(change)
+
+    causes = sorted(filter(_is_cause, waterfall.parts), key=rank)
+    return [
+        f"Largest {by} without certainty: {_listed([one])} ({_basis(one, signed=True)})."
+        for one in causes[-1:]
+    ]
+
+
+def _is_cause(part: TimePart) -> bool:
+    """Return whether a part is a resource or a statement, and neither queueing nor the rest of a whole."""
+    return part.key not in NOT_CAUSES and part.key not in RESTS
+
+
+RESTS = (of.UNKNOWN, of.REMAINDER, of.OUTSIDE, of.OTHER_STATEMENTS)
+"""Parts that are the remainder of others."""
 
 NOT_CAUSES: Mapping[str, str] = {
     of.RUNNABLE: "are queueing for CPU (runnable), which is a consequence and not a cause.",
@@ -382,7 +393,13 @@ def _named(waterfall: Waterfall) -> list[TimePart]:
 
 
 def _listed(parts: Sequence[TimePart]) -> str:
-    return enumeration([f"{_size(part)} {_more_or_less(part)} {_in_sentence(part.key)}" for part in parts])
+    """Return the changes of parts, with their shares of a significant difference of the whole."""
+    changes = [f"{_size(part)} {_more_or_less(part)} {_in_sentence(part.key)}" for part in parts]
+    shares = [f" ({share_text(part.share.value / 100)}{{}})" if part.share else "" for part in parts]
+    of_whole = (" of the difference", *("" for _ in parts[1:]))
+    return enumeration(
+        [change + share.format(of) for change, share, of in zip(changes, shares, of_whole, strict=True)]
+    )
 
 
 def _in_sentence(key: str) -> str:
@@ -423,6 +440,11 @@ class WhyReport:
     why: TimeBreakdown
     sentences: Sequence[str]
     tables: Sequence[Table]
+
+    @property
+    def causes(self) -> str:
+        """The sentences on parts; empty if none differs."""
+        return " ".join(one for one in self.sentences[1:] if one != NO_PART)
 
 
 def why_reports(findings: Findings) -> list[WhyReport]:
