@@ -1,8 +1,8 @@
 """A bisection of a planted regression, with real servers.
 
 The "builds" are wrappers of the installed server. A file of the repository adds settings to its command line.
-From the planted commit on, each transaction waits 100 ms before its flush (commit_delay without siblings). The
-wrapper contains the hash, so that each build has its own identity and dataset, as real builds do.
+From the planted commit on, each transaction waits 100 ms before its flush (commit_delay without siblings).
+The wrapper contains the hash, so that each build has its own identity and dataset, as real builds do.
 """
 
 from __future__ import annotations
