@@ -69,22 +69,40 @@ def messages(agent: HostAgent) -> list[HostMessage]:
     return found
 
 
-def with_wrong_study(evidence: Path | None = None) -> tuple[HostAgent, list[HostMessage]]:
-    """Return an agent whose study has ended with an error, and its messages."""
-    agent = HostAgent()
-    assert agent.begin(task("title = 1"), list(chunks_of(evidence)) if evidence else []) == ""
-    return agent, messages(agent)
-
-
-def test_an_error_in_the_study_is_the_end_of_the_host_without_its_password(cache: Path) -> None:
-    agent, told = with_wrong_study()
-    end = told[-1].end
-    assert end is not None
-    assert "s-a.toml" in end.error
-    assert end.ending == ""
-    paths = [path for path in (cache / "fleet" / "s-a").iterdir() if path.is_file()]
-    assert "s-a.toml" in {path.name for path in paths}
-    assert not [path for path in paths if b"hidden" in path.read_bytes()]
+def test_an_error_in_the_study_is_the_end_of_the_host_whose_files_stay_without_its_password(
+    cache: Path, tmp_path: Path
+) -> None:
+    """A host keeps its own newer results file. Files are pruned by age unless their agent or study lives."""
+    own = HostFiles("s-a").evidence
+    with HostFiles("s-a").held(), closing(sqlite3.connect(own)) as connection:
+        connection.execute("CREATE TABLE own (x)")
+    before = own.read_bytes()
+    (tmp_path / "older").write_bytes(b"older")
+    old, agent = HostFiles("old"), HostAgent()
+    with old.held():  # as the process of a study whose agent is lost
+        old.evidence.write_bytes(b"x" * 9000)
+        assert agent.begin(task("title = 1"), list(chunks_of(tmp_path / "older"))) == ""
+        end = messages(agent)[-1].end
+        assert end is not None
+        assert "s-a.toml" in end.error
+        assert end.ending == ""
+        assert own.read_bytes() == before
+        paths = [path for path in (cache / "fleet" / "s-a").iterdir() if path.is_file()]
+        assert "s-a.toml" in {path.name for path in paths}
+        assert not [path for path in paths if b"hidden" in path.read_bytes()]
+        found = items(Cache.open())
+        assert [(one.kind, one.name, one.in_use) for one in found] == [
+            ("fleet", "old", True),
+            ("fleet", "s-a", True),
+        ]
+        assert found[0].size_bytes >= 9000
+        for name in ("old", "s-a"):
+            os.utime(cache / "fleet" / name, (0, 0))
+        assert prune(Cache.open(), older_than_s=60.0) == []
+    assert prune(Cache.open()) == [], "not collected yet"
+    assert [one.name for one in prune(Cache.open(), older_than_s=60.0)] == ["old"]
+    assert not old.folder.exists()
+    assert HostFiles("s-a").study.exists()
     agent.remove_files()
     assert not items(Cache.open())
 
@@ -110,35 +128,6 @@ def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
     assert receiver.path.stat().st_size > 0
     assert agent.poll(message.number, 0.0, again=True).part is not None
     agent.remove_files()
-
-
-def test_a_host_keeps_its_own_newer_file(cache: Path, tmp_path: Path) -> None:
-    with HostFiles("s-a").held():
-        HostFiles("s-a").evidence.write_bytes(b"own")
-    (tmp_path / "old").write_bytes(b"older")
-    with_wrong_study(tmp_path / "old")
-    assert HostFiles("s-a").evidence.read_bytes() == b"own"
-
-
-def test_files_are_pruned_by_age_unless_their_agent_or_its_study_lives(cache: Path) -> None:
-    old = HostFiles("old")
-    with old.held():  # as the process of a study whose agent is lost
-        old.evidence.write_bytes(b"x" * 9000)
-        sent, _ = with_wrong_study()
-        found = items(Cache.open())
-        assert [(one.kind, one.name, one.in_use) for one in found] == [
-            ("fleet", "old", True),
-            ("fleet", "s-a", True),
-        ]
-        assert found[0].size_bytes >= 9000
-        for name in ("old", "s-a"):
-            os.utime(cache / "fleet" / name, (0, 0))
-        assert prune(Cache.open(), older_than_s=60.0) == []
-    assert prune(Cache.open()) == [], "not collected yet"
-    assert [one.name for one in prune(Cache.open(), older_than_s=60.0)] == ["old"]
-    assert not old.folder.exists()
-    assert HostFiles("s-a").study.exists()
-    sent.remove_files()
 
 
 LEVELS = """
