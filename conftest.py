@@ -95,7 +95,7 @@ def refusal(capfd: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 MEMORY = Path("/dev/shm")
-ROOM_BYTES = 8 * 10**9
+ROOM_BYTES = 12 * 10**9
 """Free memory from which the data directories of tests, up to 2 GB for each process, are in memory."""
 
 
