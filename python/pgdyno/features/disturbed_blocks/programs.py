@@ -1,10 +1,11 @@
 """CPU time and I/O of programs that do not belong to the study, and stolen CPU time: the probe ``programs``.
 
 It reads ``/proc`` before and after the measured part. A program is *ours* if it descends from this process or
-has the session of one that does: pgdyno, engine, servers, what servers start, and tools of tests. Kernel
-threads work for the servers, too, and are never others. CPU time and I/O of a process include those of its
-children that have ended, which its parent has waited for (proc_pid_stat(5), proc_pid_io(5)). Reading the I/O
-of another user's process needs root.
+has the session of one that does: pgdyno, engine, servers, what servers start. Kernel threads work for the
+servers, too, and are never others. When a process ends, its CPU time and I/O move to the one that waits for
+it (proc_pid_stat(5), proc_pid_io(5)). Processes without a parent, also ours, move to an ancestor of this
+process or to process 1, so what those have of ended children is not counted. Reading the I/O of another
+user's process needs root.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import os
 import re
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,14 +30,14 @@ KERNEL_THREAD = 0x00200000
 
 @dataclass(frozen=True)
 class Process:
-    """A process. ``started``: in clock ticks since boot; with the ID it identifies the process."""
+    """A process. ``ended_cpu_s``: CPU time of its ended children, whose I/O is in ``io_bytes``."""
 
     name: str
     parent: int
     session: int
-    started: int
     is_kernel: bool
     cpu_s: float
+    ended_cpu_s: float
     io_bytes: int
 
 
@@ -50,14 +51,16 @@ def read_processes(proc: Path = PROC) -> dict[int, Process]:
     for folder in proc.glob("[0-9]*"):
         name, _, rest = _text(folder / "stat").partition("(")[2].rpartition(")")
         fields = rest.split()
-        if len(fields) < 20:
+        if len(fields) < 15:
             continue
-        parent, session, flags, started = (int(fields[number - 3]) for number in (4, 6, 9, 22))
-        ticks = sum(int(fields[number - 3]) for number in (14, 15, 16, 17))
+        parent, session, flags = (int(fields[number - 3]) for number in (4, 6, 9))
+        user, system, ended_user, ended_system = (int(ticks) * TICK_S for ticks in fields[11:15])
         is_kernel = bool(flags & KERNEL_THREAD)
         io = "" if is_kernel else _text(folder / "io")
         io_bytes = sum(map(int, re.findall(r"^(?:read|write)_bytes: (\d+)", io, re.MULTILINE)))
-        found[int(folder.name)] = Process(name, parent, session, started, is_kernel, ticks * TICK_S, io_bytes)
+        found[int(folder.name)] = Process(
+            name, parent, session, is_kernel, user + system, ended_user + ended_system, io_bytes
+        )
     return found
 
 
@@ -73,17 +76,38 @@ class Use:
     """Use by other programs between two readings. ``largest``: name of the one with most CPU time."""
 
     cpu_s: float
-    io_bytes: float
+    io_bytes: int
     largest: str
 
 
 def used_by_others(before: Processes, after: Processes, own: int) -> Use:
-    """Return what other programs used. ``own``: the process whose descendants are ours."""
-    ours = _ours(after, _ours(before, {own}))
-    earlier, later = _others(before, ours), _others(after, ours)
-    cpu_s = _grown(earlier, later, lambda process: process.cpu_s)
-    io_bytes = _grown(earlier, later, lambda process: process.io_bytes)
-    return Use(sum(cpu_s.values()), sum(io_bytes.values()), max(cpu_s, key=cpu_s.__getitem__, default=""))
+    """Return what other programs used. ``own``: the process whose descendants are ours.
+
+    If nobody waits for a process that ends, the result is too small, never too large.
+    """
+    reapers = {1, *_ancestors(after, own)}
+    ended = [pid for pid in before if pid not in after]
+    heirs = {pid: next((of for of in _ancestors(before, pid) if of in after), 1) for pid in ended}
+    moved = {pid for pid, heir in heirs.items() if heir in reapers}
+    left_out = _ours(after, _ours(before, {own})) | moved
+    cpu_s, io_bytes = defaultdict[str, float](float), 0
+    for sign, processes in ((1, after), (-1, before)):
+        for pid, process in processes.items():
+            if pid not in left_out and not process.is_kernel:
+                cpu_s[process.name] += sign * process.cpu_s
+                if pid not in reapers:
+                    cpu_s[process.name] += sign * process.ended_cpu_s
+                    io_bytes += sign * process.io_bytes
+    largest = max(cpu_s, key=lambda name: cpu_s[name], default="")
+    return Use(max(0.0, sum(cpu_s.values())), max(0, io_bytes), largest)
+
+
+def _ancestors(processes: Processes, pid: int) -> Collection[int]:
+    """Return the IDs of the parent, its parent, and so on."""
+    found = dict[int, None]()
+    while pid in processes and (pid := processes[pid].parent) not in found:
+        found[pid] = None
+    return found
 
 
 def _ours(processes: Processes, ours: Collection[int]) -> set[int]:
@@ -95,27 +119,6 @@ def _ours(processes: Processes, ours: Collection[int]) -> set[int]:
         if pid not in found and (process.parent in found or process.session in found)
     }:
         found |= more
-    return found
-
-
-def _others(processes: Processes, ours: Collection[int]) -> Processes:
-    return {pid: of for pid, of in processes.items() if pid not in ours and not of.is_kernel}
-
-
-def _grown(before: Processes, after: Processes, total: Callable[[Process], float]) -> dict[str, float]:
-    """Return by name how much the total of the processes grew.
-
-    The total of a process that has ended moved to its parent, with what it had before.
-    """
-    moved: defaultdict[int, float] = defaultdict(float)
-    for pid, process in sorted(before.items(), key=lambda item: -item[1].started):  # children first
-        if pid not in after or after[pid].started != process.started:
-            moved[process.parent] += total(process) + moved[pid]
-    found: defaultdict[str, float] = defaultdict(float)
-    for pid, process in after.items():
-        is_same = pid in before and before[pid].started == process.started
-        had = total(before[pid]) + moved[pid] if is_same else 0.0
-        found[process.name] += max(0.0, total(process) - had)
     return found
 
 

@@ -25,7 +25,7 @@ CPU_SHARE_MAX = 0.05
 """Maximum CPU time of other programs as a share of all cores. An idle desktop takes less, and studies look
 for effects of 5%."""
 
-IO_BYTES_PER_S_MAX = 10_000_000
+IO_BYTES_PER_S_MAX = 10 * 2**20
 """Maximum I/O of other programs: a tenth of what a small volume in a cloud transfers."""
 
 OBSERVED_S_MIN = 9.0

@@ -39,47 +39,54 @@ from pgdyno.study.sizing import Schedule
 OWN = 100
 """Process ID of pgdyno in these tests."""
 
-INIT = Process("systemd", 0, 1, 0, is_kernel=False, cpu_s=50.0, io_bytes=0)
-PGDYNO = Process("pgdyno", 1, 90, 10, is_kernel=False, cpu_s=1.0, io_bytes=0)
-ARCHIVER = Process("postgres", 110, 111, 30, is_kernel=False, cpu_s=0.0, io_bytes=0)
-MAKE = Process("make", 1, 200, 20, is_kernel=False, cpu_s=3.0, io_bytes=1000)
-COMPILER = Process("cc1", 200, 200, 40, is_kernel=False, cpu_s=2.0, io_bytes=500)
+INIT = Process("systemd", 0, 1, is_kernel=False, cpu_s=5.0, ended_cpu_s=50.0, io_bytes=7000)
+SHELL = Process("bash", 1, 90, is_kernel=False, cpu_s=0.1, ended_cpu_s=70.0, io_bytes=9000)
+MAKE = Process("make", 150, 200, is_kernel=False, cpu_s=1.0, ended_cpu_s=2.0, io_bytes=1000)
+COMPILER = Process("cc1", 200, 200, is_kernel=False, cpu_s=2.0, ended_cpu_s=0.0, io_bytes=500)
+SERVER = Process("postgres", OWN, 110, is_kernel=False, cpu_s=0.5, ended_cpu_s=0.0, io_bytes=10)
 BEFORE = {
     1: INIT,
-    2: Process("kthreadd", 0, 0, 0, is_kernel=True, cpu_s=0.0, io_bytes=0),
-    50: Process("jbd2/sda1-8", 2, 0, 5, is_kernel=True, cpu_s=9.0, io_bytes=0),
-    OWN: PGDYNO,
-    110: Process("postgres", OWN, 110, 25, is_kernel=False, cpu_s=0.5, io_bytes=10),
-    111: ARCHIVER,
+    50: replace(SERVER, name="jbd2/sda1-8", parent=2, session=0, is_kernel=True),
+    90: SHELL,
+    OWN: replace(SERVER, name="pgdyno", parent=90, session=90),
+    110: SERVER,
+    150: replace(SHELL, session=150),
+    111: replace(SERVER, parent=110, session=111),
     200: MAKE,
     201: COMPILER,
 }
+TAR = replace(MAKE, name="tar")
+ARCHIVING = replace(COMPILER, name="zstd", parent=111, session=111)
 
 
-def grown(pid: int, cpu_s: float, io_bytes: int = 0) -> dict[int, Process]:
+def grown(pid: int, cpu_s: float, ended_cpu_s: float = 0.0, io_bytes: int = 0) -> dict[int, Process]:
     """Return a process of BEFORE that has used more."""
     of = BEFORE[pid]
-    return {pid: replace(of, cpu_s=of.cpu_s + cpu_s, io_bytes=of.io_bytes + io_bytes)}
+    more = {"cpu_s": of.cpu_s + cpu_s, "ended_cpu_s": of.ended_cpu_s + ended_cpu_s}
+    return {pid: replace(of, io_bytes=of.io_bytes + io_bytes, **more)}
 
 
 @pytest.mark.parametrize(
     ("changes", "cpu_s", "io_bytes", "largest"),
     [
         ({}, 0.0, 0, ""),
-        ({**grown(200, 0.5), **grown(201, 4.0, 2000)}, 4.5, 2000, "cc1"),
+        ({**grown(200, 0.5), **grown(201, 4.0, 0.0, 2000)}, 4.5, 2000, "cc1"),
+        ({**grown(90, 0.25)}, 0.25, 0, "bash"),
         # pgdyno, a server, its archiver and a kernel thread that writes for it.
         ({**grown(OWN, 1.0), **grown(110, 3.0), **grown(111, 1.0), **grown(50, 7.0)}, 0.0, 0, ""),
-        # A command of the archiver, and what it left in the background: in the session of the archiver.
-        ({300: replace(COMPILER, parent=111, session=111, started=60)}, 0.0, 0, ""),
-        ({300: replace(COMPILER, parent=1, session=111, started=60)}, 0.0, 0, ""),
-        # A program that began meanwhile, and one with the ID of a process that has ended.
-        ({300: replace(MAKE, started=60)}, 3.0, 1000, "make"),
-        ({200: replace(MAKE, name="tar", started=60, cpu_s=1.0), 201: None, 1: INIT}, 1.0, 1000, "tar"),
-        # A compiler that used one more second and ended: make has all of its time.
-        ({201: None, **grown(200, 2.0 + 1.0, 500 + 100)}, 1.0, 100, "make"),
-        # A compiler and its parent that ended: init has the time of both.
-        ({201: None, 200: None, **grown(1, 2.0 + 3.0 + 0.25, 0)}, 0.25, 0, "systemd"),
-        # A process whose parent does not wait for it takes its time along.
+        # A command of the archiver, one in the background, and one in the background that has ended.
+        ({300: ARCHIVING}, 0.0, 0, ""),
+        ({300: replace(ARCHIVING, parent=1)}, 0.0, 0, ""),
+        ({**grown(1, 0.0, 8.0, 5000)}, 0.0, 0, ""),
+        ({**grown(90, 0.0, 8.0, 5000)}, 0.0, 0, ""),
+        # A program that began meanwhile.
+        ({300: TAR}, 3.0, 1000, "tar"),
+        # A compiler used one more second and ended: make has all of its time.
+        ({201: None, **grown(200, 0.0, 2.0 + 1.0, 500 + 100)}, 1.0, 100, "make"),
+        # A compiler and its parent ended: a shell has their time, which was 5 s before. Then the shell ended.
+        ({201: None, 200: None, **grown(150, 0.0, 5.0 + 0.25, 1500 + 100)}, 0.25, 100, "bash"),
+        ({201: None, 200: None, 150: None, **grown(1, 0.0, 75.6, 9000), 300: TAR}, 3.0, 1000, "tar"),
+        # Nobody waited for a compiler, and its time is lost.
         ({201: None}, 0.0, 0, ""),
     ],
 )
@@ -89,13 +96,13 @@ def test_only_the_use_of_other_programs_since_the_first_reading_counts(
     after = {pid: of for pid, of in {**BEFORE, **changes}.items() if of is not None}
     used = used_by_others(BEFORE, after, OWN)
     assert (used.cpu_s, used.io_bytes) == pytest.approx((cpu_s, io_bytes))
-    assert (used.largest if used.cpu_s else "") == largest
+    assert (used.largest if cpu_s else "") == largest
 
 
 def test_processes_are_read_whatever_their_names_and_permissions_are(tmp_path: Path) -> None:
     def stat(name: str, flags: int) -> str:
-        # Fields 3 to 22 of proc_pid_stat(5): 25 + 5 ticks of its own, 10 + 2 of ended children.
-        return f"7 ({name}) S 1 6 5 0 -1 {flags} 0 0 0 0 25 5 10 2 20 0 1 0 4711 0\n"
+        # Fields 3 to 17 of proc_pid_stat(5): 25 + 5 ticks of its own, 10 + 2 of ended children.
+        return f"7 ({name}) S 1 6 5 0 -1 {flags} 0 0 0 0 25 5 10 2 20 0 1 0\n"
 
     for pid, name, flags in ((7, "a) (b", 0x400000), (8, "kworker/0:1", 0x4208060), (9, "cut", 0)):
         (tmp_path / str(pid)).mkdir()
@@ -104,9 +111,10 @@ def test_processes_are_read_whatever_their_names_and_permissions_are(tmp_path: P
     (tmp_path / "9" / "stat").write_text("9 (cut) S 1")
     (tmp_path / "meminfo").write_text("")
     tick_s = 1 / os.sysconf("SC_CLK_TCK")
+    times = {"cpu_s": pytest.approx(30 * tick_s), "ended_cpu_s": pytest.approx(12 * tick_s)}
     assert read_processes(tmp_path) == {
-        7: Process("a) (b", 1, 5, 4711, is_kernel=False, cpu_s=42 * tick_s, io_bytes=12288),
-        8: Process("kworker/0:1", 1, 5, 4711, is_kernel=True, cpu_s=42 * tick_s, io_bytes=0),
+        7: Process("a) (b", 1, 5, is_kernel=False, io_bytes=12288, **times),
+        8: Process("kworker/0:1", 1, 5, is_kernel=True, io_bytes=0, **times),
     }
 
 
