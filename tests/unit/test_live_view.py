@@ -209,13 +209,13 @@ def test_the_report_estimates_the_time_left_as_the_progress_does(
         (True, True, Verdict.UNDECIDED, "no verdict yet"),
     ],
 )
-def test_an_effect_that_changes_within_the_windows_is_the_reason_why_a_study_continues(
+def test_an_effect_that_depends_on_the_warm_up_is_the_reason_why_a_study_continues(
     is_trending: bool, may_trend: bool, verdict: Verdict, reason: str | None
 ) -> None:
     of = standing(verdict, blocks_needed=None, is_trending=is_trending, may_trend=may_trend)
     reasons = standing_lines([of], 30.0)[1:]
     assert len(reasons) == (reason is not None)
-    assert reason is None or (reason in reasons[0] and "within the windows" in reasons[0])
+    assert reason is None or (reason in reasons[0] and "length of the warm-up" in reasons[0])
 
 
 @pytest.mark.parametrize(("measured_s", "share"), [(5.0, 0.5), (10.4, 1.0)])

@@ -215,6 +215,9 @@ HEADLINES = {
     "undecided, more instructions": Synthetic(
         effects=(1, 1), noise=0.08, seed=2, instructions=(500_000, 501_500)
     ),
+    "too few blocks for the verdict same": Synthetic(
+        effects=(1, 1), noise=0.004, blocks=9, stops_on_verdict=True
+    ),
     "two blocks": Synthetic(effects=(1, 1.1), blocks=2),
     "one block": Synthetic(blocks=1),
     "no block": Synthetic(blocks=0),

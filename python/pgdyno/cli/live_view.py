@@ -312,9 +312,9 @@ def standing_lines(standings: Sequence[ArmVerdict], block_s: float | None) -> li
         if standing.forecast is not None:
             lines.append(f"  {forecast_text(standing.forecast)}")
         if standing.is_trending:
-            lines.append("  no verdict yet: the effect changes within the windows")
+            lines.append("  no verdict yet: the effect depends on the length of the warm-up")
         elif standing.may_trend and standing.verdict is not Verdict.UNDECIDED:
-            lines.append("  not final: the effect may change within the windows")
+            lines.append("  not final: the effect may depend on the length of the warm-up")
     return lines
 
 

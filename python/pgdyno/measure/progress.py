@@ -79,7 +79,7 @@ class ArmVerdict:
     """Interim result of one arm against the baseline. ``change``: None without valid blocks.
     ``blocks_needed``: None if the comparison is decided or held back. ``forecast``: None if the comparison is
     decided or held back, or with too few blocks. ``is_trending``: there is no verdict, because the effect
-    changes within the windows. ``may_trend``: it may change, so that the study continues after a verdict.
+    depends on the length of the warm-up. ``may_trend``: it may, so that the study continues after a verdict.
     """
 
     arm: str

@@ -242,7 +242,7 @@ def _repeats(case: CaseProgress, cases: Sequence[CaseProgress], block: str) -> b
 
 
 def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget, *, may_stop: bool) -> bool:
-    """Analyze a case after its block. Extend its warm-up if an effect changes within the windows.
+    """Analyze a case after its block. Extend its warm-up if an effect depends on its length.
 
     Give the case up if no verdict is possible any more.
     """
@@ -266,7 +266,8 @@ def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget, *,
 def _lengthen_slices(case: CaseProgress, budget: Budget) -> bool:
     """Return whether the first block is to be repeated with longer slices, because of long transactions.
 
-    The budget must have time for VERDICT_BLOCKS_MIN of these blocks.
+    The budget must have time for VERDICT_BLOCKS_MIN of these blocks. Slices grow only as far as transactions
+    need, so SAME_BLOCKS_MIN of them fit unless only slices that are too short would leave room for so many.
     """
     lab, study = case.lab, case.lab.study
     may_grow = study.slices_may_grow and not study.has_grown_slices
@@ -338,8 +339,9 @@ def times_of_warm_up(
 ) -> int:
     """Return the maximum of the warm-up of the next block as a multiple of the plan's; ``times``: so far.
 
-    It is extended if enough blocks for a verdict then fit: to the first multiple after which arms that still
-    rise are expected to bias no effect, else to twice the time. A fixed warm-up is the user's choice.
+    It is extended if VERDICT_BLOCKS_MIN then fit, because there is no verdict without: to the first multiple
+    after which arms that still rise are expected to bias no effect, else to twice the time. A fixed warm-up
+    is the user's choice.
     """
     if not found.is_trending or study.warmup_min_s is None:
         return times

@@ -360,9 +360,12 @@ def _missing(comparison: Comparison, decision: Decision, findings: Findings) -> 
         missing = VERDICT_BLOCKS_MIN - n
         minutes = time_of_blocks(missing, block_s)
         return f"A verdict needs at least {VERDICT_BLOCKS_MIN} blocks: {missing} more{minutes}."
+    least, verdict = findings.study.plan.unmet_minimum(n) or (0, "")
     minutes = time_of_blocks(decision.blocks_needed, block_s)
     are = "is" if decision.blocks_needed == 1 else "are"
     sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"
+    if decision.blocks_needed >= least - n > 0:
+        sentence += f" ({verdict} needs at least {least} in all)"
     if decision.detectable_percent is not None:
         sentence += (
             f"; the smallest effect detectable so far is {share_text(decision.detectable_percent / 100)} "

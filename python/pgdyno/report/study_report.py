@@ -218,7 +218,7 @@ def _left_out(findings: StudyFindings) -> str:
     cases = list(dict.fromkeys(case for over in findings.over_cases for case in over.stalled))
     if not cases:
         return ""
-    why = "an arm failed or completed no transaction in some block, or the effect changed within windows"
+    why = "an arm failed or did nothing in some block, or the effect depends on the length of the warm-up"
     return f" Excluded from the average ({why}): {'; '.join(cases)}."
 
 

@@ -529,7 +529,7 @@ def _found(path: Path, rule: Decided) -> Found:
         reason = f"a server failed during measurement; see pgdyno report {path}"
     elif not is_decided:
         trending = comparison.is_trending or comparison.may_trend
-        reason = "the effect changes within the windows" if trending else SPENT
+        reason = "the effect depends on the length of the warm-up" if trending else SPENT
     return Found(measured, summary, is_decided, bool(lost) and not is_decided, reason)
 
 

@@ -50,8 +50,8 @@ def size(of: MetricVerdict) -> str:
     if of.percent is None:
         return "no valid block"
     if not has_interval(of):
-        below = of.no_interval_below
-        why = "no CI yet" if below is None else f"no interval below {below} blocks"
+        below, yet = of.no_interval_below, " yet" if of.blocks < VERDICT_BLOCKS_MIN else ""
+        why = f"no CI{yet}" if below is None else f"no interval below {below} blocks"
         return f"{of.name} {change_text(of.percent, '%')}, {why}"
     interval = f"{ci_text(of.percent.confidence)} {of.percent.signed_interval_text}"
     return f"{of.name} {of.percent.signed_text}, {interval}"
@@ -86,8 +86,8 @@ NO_TAIL = (
     "above it in some arm (measure longer per block with --window, or use a lower percentile)"
 )
 SOME_BLOCKS = (
-    "the result is biased: some blocks have no value of this metric for one arm, the effect changes within "
-    "the windows, or the latency limit did not hold at the capacity found"
+    "the result is biased: some blocks have no value of this metric for one arm, the effect depends on the "
+    "length of the warm-up, or the latency limit did not hold at the capacity found"
 )
 
 

@@ -16,7 +16,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Annotated
 
-from pgdyno.analysis.comparison import Comparison, Effect, Verdict, difference, judge
+from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, difference, judge
 from pgdyno.analysis.finding_fields import Hidden, ShownAs, about, in_json
 from pgdyno.analysis.statistics.averages import LogRatios
 from pgdyno.analysis.statistics.intervals import (
@@ -70,7 +70,7 @@ class OverHosts:
     """One effect over the hosts.
 
     ``absent`` are hosts without this effect, which do not count. ``stalled`` are hosts whose effect is biased
-    (``Comparison.is_held_back``), so there is no verdict. ``own`` is the verdict of a single comparison of a
+    (``Comparison.is_held_back``), so there is no verdict. ``own`` is the decision of a single comparison of a
     single host, which accounts for the noise floor.
     """
 
@@ -83,7 +83,7 @@ class OverHosts:
     pooled: Pooled
     absent: Annotated[Sequence[str], about("Hosts without a value.")]
     stalled: Sequence[str] = ()
-    own: Hidden[Verdict | None] = None
+    own: Hidden[Decision | None] = None
 
     @in_json
     def percent_by_host(self) -> dict[str, Estimate]:
@@ -106,18 +106,21 @@ class OverHosts:
         blocks is that of a single host.
         """
         if self.own is not None:
-            return self.own
+            return self.own.verdict
         if self.stalled:
             return Verdict.UNDECIDED
         return judge(self.pooled.effect, plan.margin, self.better, self.pooled.blocks)
 
     def differs(self, plan: Study) -> Verdict | None:
         """Return faster or slower if the interval excludes 0, also if the verdict is same."""
+        if self.own is not None:
+            return self.own.difference
         verdict = self.verdict(plan)
         return None if verdict is Verdict.UNDECIDED else difference(self.pooled.effect, self.better)
 
     def metric_verdict(self, plan: Study) -> MetricVerdict:
         """Return the verdict with its interval."""
+        fewest = min(of.summary.n for of in self.pooled.hosts)
         return MetricVerdict(
             case=self.case,
             baseline=self.baseline,
@@ -130,7 +133,7 @@ class OverHosts:
             blocks=self.pooled.blocks,
             partial=bool(self.stalled),
             difference=self.differs(plan),
-            no_interval_below=BLOCKS_MIN if is_tail(self.key) and self.percent.low is None else None,
+            no_interval_below=BLOCKS_MIN if is_tail(self.key) and fewest < BLOCKS_MIN else None,
         )
 
     def caveats(self) -> list[Caveat]:
@@ -180,7 +183,7 @@ class _Effects:
     method: Method
     ratios: dict[Pair, dict[str, dict[str, LogRatios]]] = field(default_factory=dict)
     tails: dict[Pair, dict[str, LogRatioSummary]] = field(default_factory=dict)
-    verdicts: dict[Pair, list[Verdict | None]] = field(default_factory=dict)
+    decisions: dict[Pair, list[Decision | None]] = field(default_factory=dict)
 
 
 def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Place | None]) -> list[OverHosts]:
@@ -204,13 +207,14 @@ def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Plac
             one.ratios.setdefault(pair, {}).setdefault(host, {})[placed[2]] = effect.log_ratios
             if is_tail(own):
                 one.tails.setdefault(pair, {})[host] = effect.summary
-            one.verdicts.setdefault(pair, []).append(_own_verdict(comparison, own))
+            is_primary = comparison.primary is not None and comparison.primary.key == own
+            one.decisions.setdefault(pair, []).append(comparison.decision if is_primary else None)
     return [
         OverHosts(
             *(case, *pair, key, one.name, one.better, pooled, _absent(by_host, pooled)),
             stalled=list(dict.fromkeys(host for at, host in stalled.get(pair, ()) if at == case)),
             # For several comparisons, the noise floor is unknown.
-            own=one.verdicts[pair][0] if len(one.verdicts[pair]) == 1 else None,
+            own=one.decisions[pair][0] if len(one.decisions[pair]) == 1 else None,
         )
         for (case, key), one in found.items()
         for pair, pooled in _of_pairs(one, confidence)
@@ -227,12 +231,6 @@ def _of_pairs(effects: _Effects, confidence: float) -> list[tuple[Pair, Pooled]]
         for pair, groups in common.items()
     ]
     return list(zip(common, simultaneous(poolings, confidence), strict=True))
-
-
-def _own_verdict(comparison: Comparison, key: str) -> Verdict | None:
-    """Return the verdict of the comparison; None for another metric or without a decision."""
-    is_primary = comparison.primary is not None and comparison.primary.key == key
-    return comparison.verdict if is_primary and comparison.decision is not None else None
 
 
 def _comparisons(by_host: ByHost) -> Iterable[tuple[str, str, Pair, Comparison]]:

@@ -176,7 +176,8 @@ def further_metrics(findings: HostsFindings) -> Table:
     chosen.sort(key=lambda of: (findings.cases.index(of.case), keys.index(of.key)))
     note = (
         f"{_DESCRIPTIVE} Different signs near zero may be noise. {ABSENT}: no value on that host, or too few "
-        f"transactions beyond that percentile. p99 has no interval below {BLOCKS_MIN} blocks on each host."
+        f"transactions beyond that percentile. p99 has no interval below {BLOCKS_MIN} blocks on each host, "
+        "or over several files of a host."
     )
     named = [(_name(of), of) for of in chosen]
     table = _by_host(findings, "Change in other metrics by host", "metric", named, note)

@@ -17,7 +17,7 @@ from report_forms import FORMS, checked_json, on_terminal, tables_of
 from several_hosts import LARGE, LARGER, SMALL, findings_of, pooled_of, written
 from synthetic_study import HOST, Synthetic
 
-from pgdyno.analysis.comparison import Effect, Verdict
+from pgdyno.analysis.comparison import Effect, Verdict, decide
 from pgdyno.analysis.statistics.averages import combine
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
@@ -99,6 +99,28 @@ def test_a_tail_percentile_over_hosts_has_an_interval_if_each_host_has_one(
     assert (over.percent.low is not None) == has_interval
     verdict = over.metric_verdict(studies["small"].first.study.plan)
     assert verdict.no_interval_below == (None if has_interval else BLOCKS_MIN)
+
+
+def test_a_tail_percentile_over_files_of_a_machine_lacks_an_interval_but_no_blocks(tmp_path: Path) -> None:
+    half = replace(SMALL, blocks=BLOCKS_MIN // 2, slices=2)
+    again = replace(half, seed=5, created_unix_s=half.created_unix_s + 86_400)
+    found = pooled_of(tmp_path, first=half, second=again)
+    (over,) = [of for of in found.effects if of.key == latency_key(ALL_KINDS, "p99")]
+    verdict = over.metric_verdict(found.first.first.study.plan)
+    assert verdict.blocks == BLOCKS_MIN and over.percent.low is None and verdict.no_interval_below is None
+
+
+def test_a_difference_on_one_host_that_the_noise_floor_took_back_stays_so(tmp_path: Path) -> None:
+    study = with_ratios(findings_of(tmp_path, a=SMALL)["a"], [1.009, 1.010, 1.011] * 5)
+    ((case,), plan) = study.cases, study.first.study.plan
+    (comparison,) = case.comparisons
+    assert comparison.primary is not None
+    decision = decide(comparison.primary.summary, Better.MORE, plan.margin)
+    assert (decision.verdict, decision.difference) == (Verdict.SAME, Verdict.FASTER)
+    for own, expected in ((decision, Verdict.FASTER), (decision.without_difference(), None)):
+        judged = replace(case, comparisons=[replace(comparison, decision=own)])
+        (over,) = find_hosts({"a": replace(study, cases=[judged])}).primary
+        assert (over.verdict(plan), over.differs(plan)) == (Verdict.SAME, expected)
 
 
 def test_the_variation_over_hosts_is_that_of_their_effects(tmp_path: Path) -> None:
