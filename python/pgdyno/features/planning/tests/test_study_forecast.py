@@ -102,7 +102,7 @@ def test_the_hidden_blocks_and_their_time_are_reported(cache: Cache, changed: st
 
 
 def test_a_study_with_a_budget_uses_it_without_exceeding_it(cache: Cache) -> None:
-    text = (STUDIES / "templates" / "upgrade.toml").read_text().replace("repeats = 8", 'budget = "30min"')
+    text = (STUDIES / "templates" / "upgrade.toml").read_text().replace("repeats = 15", 'budget = "30min"')
     file = read_study(text, "upgrade")
     found = study_forecast(file, cache, MACHINE)
     assert found.total_s == 1800
