@@ -1,6 +1,7 @@
 //! One client: waits for a slice, paces, sends transactions, retries, records outcomes.
 
 use std::cell::RefCell;
+use std::pin::pin;
 
 use super::client_group::{Assignment, ClientGroup};
 use super::connector::Connect;
@@ -181,15 +182,19 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
             self.context.group.begin();
             let mut tries = Tries::default();
             let (outcome, failure) = loop {
-                match self.attempt(connection, &mut tries).await {
+                let attempted =
+                    self.context.group.unless_abandoned(pin!(self.user.attempt(connection))).await;
+                let error = match attempted {
                     Ok(Ending::Committed) => break (Outcome::Ok, None),
                     Ok(Ending::RolledBack) => break (Outcome::RolledBack, None),
-                    Err(failure) if failure.next == Next::Retry => {
-                        (self.context.notify)(ClientEvent::Error(failure.error));
-                        self.context.group.retry(window, kind);
-                    }
-                    Err(failure) => break (Outcome::Failed, Some(failure)),
+                    Err(error) => error,
+                };
+                let failure = Box::pin(self.restore(error, connection, &mut tries)).await;
+                if failure.next != Next::Retry {
+                    break (Outcome::Failed, Some(failure));
                 }
+                (self.context.notify)(ClientEvent::Error(failure.error));
+                self.context.group.retry(window, kind);
             };
             let is_committed = outcome == Outcome::Ok;
             self.context.group.count(|counters| self.user.add_to_counters(is_committed, counters));
@@ -198,7 +203,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
             let is_cut_off = failure.as_ref().is_some_and(|failure| failure.next == Next::CutOff);
             let done = if is_cut_off { from_now.min(self.context.group.closes()) } else { from_now };
             let sample = Sample { kind, outcome, intended, sent, done, is_timed };
-            self.end(window, &sample, failure.as_ref().map(FailedAttempt::why).as_deref());
+            self.end(window, &sample, failure.as_ref().map(|failure| failure.why()).as_deref());
             if let Some(failure) = failure {
                 if failure.next == Next::Reconnect {
                     return Leave::Lost(failure.error);
@@ -287,27 +292,24 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         self.context.group.end(window, sample, why);
     }
 
-    /// Executes one attempt. After an error it restores the session, unless the workload has.
-    #[inline]
-    async fn attempt(
-        &mut self,
+    /// Restores the session after an error, unless the workload has, and decides what follows.
+    async fn restore(
+        &self,
+        error: Error,
         connection: &mut Connection,
         tries: &mut Tries,
-    ) -> Result<Ending, FailedAttempt> {
-        let error = match self.context.group.unless_abandoned(self.user.attempt(connection)).await {
-            Ok(ending) => return Ok(ending),
-            Err(error) => error,
-        };
-        if error.is_fatal() {
-            return Err(FailedAttempt { error, next: Next::Reconnect });
+    ) -> Box<FailedAttempt> {
+        let mut next = Next::Reconnect;
+        if !error.is_fatal() {
+            let restarts = self.user.restarts();
+            next = self.next_after(&error, restarts, tries);
+            if !(restarts && next == Next::Retry)
+                && self.context.group.unless_abandoned(pin!(connection.recover())).await.is_err()
+            {
+                next = Next::Reconnect;
+            }
         }
-        let restarts = self.user.restarts();
-        let next = self.next_after(&error, restarts, tries);
-        if restarts && next == Next::Retry {
-            return Err(FailedAttempt { error, next });
-        }
-        let recovered = self.context.group.unless_abandoned(Box::pin(connection.recover())).await;
-        Err(FailedAttempt { error, next: if recovered.is_ok() { next } else { Next::Reconnect } })
+        Box::new(FailedAttempt { error, next })
     }
 
     /// What follows an error that leaves the connection usable.

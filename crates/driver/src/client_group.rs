@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::task::Poll;
 
 use super::schedule::{Arrival, Schedule, Window};
@@ -228,19 +229,17 @@ impl ClientGroup {
 
     /// Runs `future` until the slice's transactions are abandoned.
     #[inline]
-    pub async fn unless_abandoned<V>(
+    pub fn unless_abandoned<V>(
         &self,
-        future: impl Future<Output = Result<V, Error>>,
-    ) -> Result<V, Error> {
-        let mut future = std::pin::pin!(future);
-        poll_fn(|context| {
+        mut future: Pin<&mut impl Future<Output = Result<V, Error>>>,
+    ) -> impl Future<Output = Result<V, Error>> {
+        poll_fn(move |context| {
             if self.abandon.get() {
                 self.abandoned.set(self.abandoned.get() + 1);
                 return Poll::Ready(Err(Error::Abandoned));
             }
             future.as_mut().poll(context)
         })
-        .await
     }
 
     /// Records the start of a transaction, which must have an outcome.

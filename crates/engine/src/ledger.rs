@@ -161,8 +161,8 @@ impl Writer {
         let filler = format!("{checksum:016x}").repeat(FILLER_REPEATS);
         let out = connection.out();
         let (client, sequence, signed) = (self.client as i32, self.sequence as i64, checksum as i64);
-        frontend::bind(out, "", STATEMENT, &[&client, &sequence, &signed, &filler, &slot], Format::Binary)?;
-        frontend::execute(out, "", 0)?;
+        frontend::bind(out, STATEMENT, &[&client, &sequence, &signed, &filler, &slot], Format::Binary)?;
+        frontend::execute(out);
         frontend::sync(out);
         connection.flush().await?;
         connection.read_over(&mut Seen::default()).await
@@ -248,8 +248,8 @@ impl<U: User> User for WriterOf<U> {
 
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
         self.writer.sent()?;
-        frontend::bind(connection.out(), "", BEGIN, &[], Format::Binary)?;
-        frontend::execute(connection.out(), "", 0)?;
+        frontend::bind(connection.out(), BEGIN, &[], Format::Binary)?;
+        frontend::execute(connection.out());
         self.writer.change(connection).await?;
         let ending = self.user.attempt(connection).await?;
         if connection.transaction_status() != TransactionStatus::Idle {

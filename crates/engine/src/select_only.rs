@@ -75,8 +75,8 @@ impl User for Reader {
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
         let out = connection.out();
-        frontend::bind(out, "", STATEMENT, &[&self.aid], Format::Binary)?;
-        frontend::execute(out, "", 0)?;
+        frontend::bind(out, STATEMENT, &[&self.aid], Format::Binary)?;
+        frontend::execute(out);
         frontend::sync(out);
         connection.flush().await?;
         let mut seen = Seen::default();

@@ -52,7 +52,7 @@ impl Cipher {
         let outcome = self.session.read_cipher(&space[..count], &mut self.plain, &mut self.pending);
         if outcome.is_err() {
             // Send the alert to the server. An error no longer matters.
-            let _ = socket.send(&self.pending);
+            let _ = socket.send(&mut self.pending, 0);
         }
         outcome?;
         inbox.append(socket.reactor().pool(), &self.plain);

@@ -260,7 +260,7 @@ impl Canceller {
         for host in &conninfo.hosts {
             for place in resolve(&host.address).unwrap_or_default() {
                 if let Ok(socket) = open(&self.reactor, &place).await {
-                    let _ = socket.send(&request);
+                    let _ = socket.send(&mut request.clone(), 0);
                 }
             }
         }

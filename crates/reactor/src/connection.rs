@@ -86,7 +86,7 @@ impl Connection {
     #[inline]
     pub fn out(&mut self) -> &mut Vec<u8> {
         if self.out.capacity() == 0 {
-            self.out = self.socket.reactor().pool().take_to_send();
+            self.out = self.socket.send_buffer();
         }
         &mut self.out
     }
@@ -110,7 +110,7 @@ impl Connection {
         }
         let mut sent = 0;
         while sent < self.out.len() {
-            match self.socket.send(&self.out[sent..]) {
+            match self.socket.send(&mut self.out, sent) {
                 Ok(Some(count)) => sent += count,
                 Ok(None) => match self.make_room().await {
                     Err(Error::Closed) => break,
@@ -161,14 +161,20 @@ impl Connection {
 
     /// The server's next message, borrowed from the receive buffer.
     ///
-    /// An ErrorResponse is returned as [`Error::Server`]; notices, notifications and parameter reports are
-    /// skipped. An unexpected COPY is an error, because the server would process nothing else. For an expected
-    /// one call [`Connection::copy_in_begun`].
+    /// An ErrorResponse is returned as [`Error::Server`]; acknowledgments such as BindComplete, notices,
+    /// notifications and parameter reports are skipped. An unexpected COPY is an error, because the server would
+    /// process nothing else. For an expected one call [`Connection::copy_in_begun`].
     #[inline]
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
-        let length = self.arrival().await?;
-        match self.inbox.bytes()[0] {
-            b'Z' => return self.ready_for_query(length),
+        let (tag, length) = self.arrival(|_| false).await?;
+        self.take(tag, length)
+    }
+
+    /// Takes the first message, of this type and length.
+    #[inline]
+    fn take(&mut self, tag: u8, length: usize) -> Result<Message<'_>, Error> {
+        match tag {
+            b'Z' => return self.ready_for_query(length).map(Message::ReadyForQuery),
             b'G' | b'H' => return Err(self.refuse_copy(length)),
             _ => {}
         }
@@ -193,11 +199,11 @@ impl Connection {
     /// Reads the response to `COPY … FROM STDIN` until the server expects rows.
     pub async fn copy_in_begun(&mut self) -> Result<(), Error> {
         loop {
-            let length = self.arrival().await?;
-            if self.inbox.bytes()[0] == b'G' {
+            let (tag, length) = self.arrival(|_| false).await?;
+            if tag == b'G' {
                 return backend::parse(self.inbox.take(length)).map(|_| ()).map_err(Error::from);
             }
-            if let message @ Message::ReadyForQuery(_) = self.next().await? {
+            if let message @ Message::ReadyForQuery(_) = self.take(tag, length)? {
                 let doing = "waiting for COPY to begin";
                 return Err(ProtocolError::Unexpected { message: message.name(), doing }.into());
             }
@@ -207,23 +213,19 @@ impl Connection {
     /// Skips the response up to ReadyForQuery. Adds its counts to `seen`, even after an error.
     #[inline]
     pub async fn read_over(&mut self, seen: &mut Seen) -> Result<(), Error> {
+        let mut count = |tag| {
+            match tag {
+                b'D' => seen.rows += 1,
+                b'C' | b'I' => seen.statements += 1,
+                b'T' => {}
+                _ => return false,
+            }
+            true
+        };
         loop {
-            match self.inbox.skim(seen)? {
-                Some(b'Z') => {
-                    let length = self.arrival().await?;
-                    return self.ready_for_query(length).map(|_| ());
-                }
-                Some(_) => match self.next().await? {
-                    Message::ReadyForQuery(_) => return Ok(()),
-                    Message::DataRow(_) => seen.rows += 1,
-                    Message::CommandComplete(_) | Message::EmptyQueryResponse => seen.statements += 1,
-                    _ => {}
-                },
-                None if self.receive()? => {}
-                None => {
-                    self.inbox.rest(self.socket.reactor().pool());
-                    self.socket.readable().await?;
-                }
+            let (tag, length) = self.arrival(&mut count).await?;
+            if let Message::ReadyForQuery(_) = self.take(tag, length)? {
+                return Ok(());
             }
         }
     }
@@ -237,7 +239,7 @@ impl Connection {
             self.more().await?;
         };
         if self.inbox.bytes()[0] == b'Z' {
-            return self.ready_for_query(length);
+            return self.ready_for_query(length).map(Message::ReadyForQuery);
         }
         match backend::parse_startup(self.inbox.take(length))? {
             Some((message, _)) => Ok(message),
@@ -277,39 +279,39 @@ impl Connection {
     /// Receives more, waiting if necessary.
     async fn more(&mut self) -> Result<(), Error> {
         while !self.receive()? {
-            self.socket.readable().await?;
+            self.socket.readable().await;
         }
         Ok(())
     }
 
     #[inline]
-    fn ready_for_query(&mut self, length: usize) -> Result<Message<'_>, Error> {
-        let Some((Message::ReadyForQuery(status), _)) = backend::parse(self.inbox.take(length))? else {
-            return Err(Error::Closed);
-        };
-        self.status = status;
+    fn ready_for_query(&mut self, length: usize) -> Result<TransactionStatus, Error> {
+        self.status = backend::ready_for_query(self.inbox.take(length))?;
         self.owed = self.owed.saturating_sub(1);
         self.at_rest = self.owed == 0 && !self.unsynced;
-        Ok(Message::ReadyForQuery(status))
+        Ok(self.status)
     }
 
-    /// Waits for a complete message that is not a notice or report. Returns its length.
+    /// Waits for a complete message that is no acknowledgment, notice or report, and whose type `skips` does not
+    /// skip. Returns its type and length.
     #[inline]
-    async fn arrival(&mut self) -> Result<usize, Error> {
+    async fn arrival(&mut self, mut skips: impl FnMut(u8) -> bool) -> Result<(u8, usize), Error> {
         let mut asides = 0;
         loop {
-            if let Some(length) = self.inbox.message_bytes()? {
-                if !matches!(self.inbox.bytes()[0], b'N' | b'S' | b'A') {
-                    return Ok(length);
+            match self.inbox.skim(&mut skips)? {
+                Some((b'N' | b'S' | b'A', length)) => {
+                    self.aside(length)?;
+                    asides += 1;
+                    if asides > ASIDES_MAX {
+                        return Err(Error::Limit("notices in a row"));
+                    }
                 }
-                self.aside(length)?;
-                asides += 1;
-                if asides > ASIDES_MAX {
-                    return Err(Error::Limit("notices in a row"));
+                Some(arrived) => return Ok(arrived),
+                None if self.receive()? => {}
+                None => {
+                    self.inbox.rest(self.socket.reactor().pool());
+                    self.socket.readable().await;
                 }
-            } else if !self.receive()? {
-                self.inbox.rest(self.socket.reactor().pool());
-                self.socket.readable().await?;
             }
         }
     }
@@ -385,8 +387,8 @@ impl Connection {
     pub async fn answer(&mut self) -> Result<(), Error> {
         let mut failure = None;
         while self.owed > 0 {
-            match self.next().await {
-                Ok(_) => {}
+            match self.read_over(&mut Seen::default()).await {
+                Ok(()) => {}
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -421,7 +423,7 @@ impl Drop for Connection {
             if let Some(tls) = &mut self.tls {
                 let _ = tls.close(&mut self.out);
             }
-            let _ = self.socket.send(&self.out);
+            let _ = self.socket.send(&mut self.out, 0);
         }
     }
 }

@@ -26,6 +26,7 @@ pub(super) struct Inbox {
 
 impl Inbox {
     /// All received bytes.
+    #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
@@ -42,19 +43,16 @@ impl Inbox {
         Ok((length <= self.end - self.start).then_some(length))
     }
 
-    /// Skips complete messages that need not be read. Returns the type of the next one; `None` if more bytes
-    /// are needed.
-    ///
-    /// Skipped messages are counted, and their bodies are not parsed.
+    /// Skips complete messages that nobody needs, and those whose type `skips`. Their bodies are not parsed.
+    /// Returns the type and length of the next complete one; `None` if more bytes are needed.
     #[inline]
-    pub(super) fn skim(&mut self, seen: &mut Seen) -> Result<Option<u8>, Error> {
+    pub(super) fn skim(&mut self, mut skips: impl FnMut(u8) -> bool) -> Result<Option<(u8, usize)>, Error> {
         while let Some(length) = self.message_bytes()? {
             match self.bytes[self.start] {
-                b'D' => seen.rows += 1,
-                b'C' | b'I' => seen.statements += 1,
-                // ParseComplete, BindComplete, CloseComplete, the descriptions, NoData, PortalSuspended.
-                b'1' | b'2' | b'3' | b'T' | b't' | b'n' | b's' => {}
-                other => return Ok(Some(other)),
+                // ParseComplete, BindComplete, CloseComplete, ParameterDescription, NoData, PortalSuspended.
+                b'1'..=b'3' | b't' | b'n' | b's' => {}
+                tag if skips(tag) => {}
+                tag => return Ok(Some((tag, length))),
             }
             self.start += length;
         }

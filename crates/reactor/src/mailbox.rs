@@ -60,7 +60,7 @@ impl<T> Mailbox<T> {
                     return Ok(());
                 }
             }
-            bell.readable().await?;
+            bell.readable().await;
             bell.acknowledge();
         }
     }

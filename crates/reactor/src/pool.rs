@@ -1,7 +1,8 @@
 //! Buffers shared by the connections of a loop.
 //!
 //! A connection takes one when it receives bytes or writes a message, and returns it when they are taken or
-//! sent. Idle connections hold no buffer, and the few buffers in use stay in the CPU cache.
+//! sent. (One in the ring writes messages into the buffer of its line.) Idle connections hold no buffer, and the
+//! few buffers in use stay in the CPU cache.
 
 use std::cell::RefCell;
 

@@ -152,11 +152,20 @@ impl Reactor {
     pub async fn until<T>(&self, at: Nanos, future: impl Future<Output = T>) -> Option<T> {
         let mut future = std::pin::pin!(future);
         let mut sleep = std::pin::pin!(self.sleep_until(at));
-        poll_fn(|context| match future.as_mut().poll(context) {
+        let mut is_set = false;
+        let output = poll_fn(|context| match future.as_mut().poll(context) {
             Poll::Ready(value) => Poll::Ready(Some(value)),
-            Poll::Pending => sleep.as_mut().poll(context).map(|()| None),
+            Poll::Pending => {
+                is_set = true;
+                sleep.as_mut().poll(context).map(|()| None)
+            }
         })
-        .await
+        .await;
+        // As long as a deadline is set, each turn reads the clock and sets a timer of the kernel.
+        if is_set {
+            self.0.timers.borrow_mut().cancel(at, self.current());
+        }
+        output
     }
 
     /// Yields to the other ready futures of this loop, to what has happened, and to deadlines.

@@ -152,9 +152,27 @@ impl Ring {
         inner.free_if_left(index);
     }
 
-    /// Sends with the next turn; `None` while earlier bytes wait for buffer space.
+    /// An empty buffer to send: that of the line, unless the kernel may still read it.
     #[inline]
-    pub(super) fn send(&self, index: u32, bytes: &[u8], wake: impl Fn(Task)) -> Result<Option<usize>, Error> {
+    pub(super) fn send_buffer(&self, index: u32) -> Vec<u8> {
+        let inner = &mut *self.0.borrow_mut();
+        let line = &mut inner.lines[index as usize];
+        if line.tried_in >= inner.handed_over || line.awaits_room {
+            return Vec::new();
+        }
+        line.out.clear();
+        line.out.shrink_to(SENT_BYTES_KEPT);
+        std::mem::take(&mut line.out)
+    }
+
+    /// Takes `out`, and sends it with the next turn; `None` while earlier bytes wait for buffer space.
+    #[inline]
+    pub(super) fn send(
+        &self,
+        index: u32,
+        out: &mut Vec<u8>,
+        wake: impl Fn(Task),
+    ) -> Result<Option<usize>, Error> {
         let mut inner = self.0.borrow_mut();
         if inner.lines[index as usize].tried_in >= inner.handed_over {
             inner.hand_over(&wake)?;
@@ -164,28 +182,28 @@ impl Ring {
         if line.awaits_room {
             return Ok(None);
         }
-        line.out.clear();
-        line.out.shrink_to(SENT_BYTES_KEPT);
-        line.out.extend_from_slice(bytes);
+        line.out = std::mem::take(out);
         (line.sent, line.tried_in) = (0, handed_over);
+        let count = line.out.len();
         // Only failures and partial sends are reported.
         let request = line.send(libc::MSG_DONTWAIT).build().flags(squeue::Flags::SKIP_SUCCESS);
         inner.push(&request.user_data(SEND | u64::from(index)))?;
-        Ok(Some(bytes.len()))
+        Ok(Some(count))
     }
 
     /// Starts a receive, unless one is in progress.
     #[inline]
-    pub(super) fn listen(&self, index: u32) -> Result<(), Error> {
+    pub(super) fn listen(&self, index: u32) {
         let mut inner = self.0.borrow_mut();
         let line = &mut inner.lines[index as usize];
         if line.is_receiving {
-            return Ok(());
+            return;
         }
         line.is_receiving = true;
         let request = opcode::Recv::new(Fd(line.fd), line.received.as_mut_ptr(), RECEIVED_BYTES as u32);
         inner.in_flight += 1;
-        inner.push(&request.ioprio(POLL_FIRST).build().user_data(RECEIVE | u64::from(index)))
+        // An error means that the ring accepts nothing at all; the next turn of the loop reports it, too.
+        let _ = inner.push(&request.ioprio(POLL_FIRST).build().user_data(RECEIVE | u64::from(index)));
     }
 
     /// Takes received bytes, and returns whether the kernel may have more. `None` without any.

@@ -78,7 +78,7 @@ impl Running {
         let watched = |errno| Error::system("watch a shell", errno);
         let pid = Pid::from_child(&self.child);
         let end = Socket::new(reactor, pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(watched)?)?;
-        end.readable().await?;
+        end.readable().await;
         self.child.wait().map_err(|source| failed("wait for a shell", source))
     }
 }
@@ -108,7 +108,7 @@ async fn first_line(reactor: &Reactor, output: ChildStdout, bytes_max: usize) ->
             Ok(_) => line.push(byte[0]),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 readiness.acknowledge();
-                readiness.readable().await?;
+                readiness.readable().await;
             }
             Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
             Err(source) => return Err(failed("read from a shell", source)),

@@ -61,15 +61,24 @@ impl Socket {
         &self.reactor
     }
 
-    /// Sends the part of `bytes` that the kernel accepts now; the ring sends all with its next turn. `None` if
-    /// nothing is accepted.
+    /// An empty buffer for [`Socket::send`].
     #[inline]
-    pub fn send(&self, bytes: &[u8]) -> Result<Option<usize>, Error> {
+    pub(super) fn send_buffer(&self) -> Vec<u8> {
+        match self.line() {
+            Some((ring, line)) => ring.send_buffer(line),
+            None => self.reactor.pool().take_to_send(),
+        }
+    }
+
+    /// Sends `out[from..]`: the part that the kernel accepts now. The ring takes the buffer instead, and sends all
+    /// of it with its next turn. `None` if nothing is accepted.
+    #[inline]
+    pub fn send(&self, out: &mut Vec<u8>, from: usize) -> Result<Option<usize>, Error> {
         if let Some((ring, line)) = self.line() {
-            return ring.send(line, bytes, |task| self.reactor.wake(task));
+            return ring.send(line, out, |task| self.reactor.wake(task));
         }
         loop {
-            match rustix::net::send(&self.fd, bytes, SendFlags::NOSIGNAL) {
+            match rustix::net::send(&self.fd, &out[from..], SendFlags::NOSIGNAL) {
                 Ok(sent) => return Ok(Some(sent)),
                 Err(Errno::AGAIN) => return Ok(None),
                 Err(Errno::INTR) => {}
@@ -127,18 +136,18 @@ impl Socket {
 
     /// Waits until data can be received.
     #[inline]
-    pub async fn readable(&self) -> Result<(), Error> {
+    pub async fn readable(&self) {
         poll_fn(|_| {
             if self.readiness.readable.get() {
-                return Poll::Ready(Ok(()));
+                return Poll::Ready(());
             }
             if let Some((ring, line)) = self.line() {
-                ring.listen(line)?;
+                ring.listen(line);
             }
             self.readiness.task.set(Some(self.reactor.current()));
             Poll::Pending
         })
-        .await
+        .await;
     }
 
     /// Waits until data can be sent or received.
@@ -169,14 +178,13 @@ impl Socket {
     }
 
     fn watch_writes(&self, watch: bool) -> Result<(), Error> {
-        match self.watched {
-            Watched::Epoll(slot) => self.reactor.watch_writes(&self.fd, slot, watch),
+        match (self.watched, self.reactor.ring()) {
+            (Watched::Epoll(slot), _) => return self.reactor.watch_writes(&self.fd, slot, watch),
             // The ring reports buffer space by itself, but received data only if a receive is pending.
-            Watched::Ring(line) if !self.readiness.readable.get() => {
-                self.reactor.ring().map_or(Ok(()), |ring| ring.listen(line))
-            }
-            Watched::Ring(_) => Ok(()),
+            (Watched::Ring(line), Some(ring)) if !self.readiness.readable.get() => ring.listen(line),
+            _ => {}
         }
+        Ok(())
     }
 }
 

@@ -16,6 +16,16 @@ impl Timers {
         self.0.push(Reverse((at, task)));
     }
 
+    /// Removes one of these deadlines, if it has not passed. Takes time in proportion to their number.
+    pub(super) fn cancel(&mut self, at: Nanos, task: Task) {
+        let mut is_found = false;
+        self.0.retain(|&Reverse(timer)| {
+            let is_it = !is_found && timer == (at, task);
+            is_found |= is_it;
+            !is_it
+        });
+    }
+
     pub(super) fn earliest(&self) -> Option<Nanos> {
         self.0.peek().map(|Reverse((at, _))| *at)
     }

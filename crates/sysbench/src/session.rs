@@ -111,7 +111,7 @@ pub async fn execute<'a>(
         append(out, value(place))
     })?;
     frontend::describe(out);
-    frontend::execute(out, "", 0)?;
+    frontend::execute(out);
     frontend::sync(out);
     connection.flush().await?;
     if let (Some(columns), false) = (prepared.columns, keep) {

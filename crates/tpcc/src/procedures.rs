@@ -65,7 +65,7 @@ fn rolls_back(input: &Input) -> bool {
 fn send(out: &mut Vec<u8>, desk: &Desk, input: &Input) -> Result<(), Error> {
     let warehouse = desk.warehouse as i32;
     let (name, _) = CALLS[input.kind() as usize];
-    let mut call = |parameters: &[&dyn Parameter]| frontend::bind(out, "", name, parameters, Format::Binary);
+    let mut call = |parameters: &[&dyn Parameter]| frontend::bind(out, name, parameters, Format::Binary);
     match input {
         Input::NewOrder(order) => call(&[
             &warehouse,
@@ -91,7 +91,7 @@ fn send(out: &mut Vec<u8>, desk: &Desk, input: &Input) -> Result<(), Error> {
         Input::Delivery(carrier) => call(&[&warehouse, carrier]),
         Input::StockLevel(threshold) => call(&[&warehouse, &(desk.district as i16), threshold]),
     }?;
-    frontend::execute(out, "", 0)?;
+    frontend::execute(out);
     frontend::sync(out);
     Ok(())
 }

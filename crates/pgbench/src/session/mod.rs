@@ -471,7 +471,8 @@ impl Statement {
         if self.describes {
             frontend::describe(out);
         }
-        frontend::execute(out, "", 0)
+        frontend::execute(out);
+        Ok(())
     }
 }
 

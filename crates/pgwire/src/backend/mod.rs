@@ -46,36 +46,16 @@ pub enum Message<'a> {
         /// The secret.
         secret_key: i32,
     },
-    /// Bind completed.
-    BindComplete,
-    /// Close completed.
-    CloseComplete,
     /// A statement completed.
     CommandComplete(CommandTag<'a>),
-    /// Data of COPY TO.
-    CopyData(&'a [u8]),
-    /// The end of COPY TO.
-    CopyDone,
-    /// The server is ready for COPY FROM.
-    CopyInResponse,
-    /// COPY TO begins.
-    CopyOutResponse,
     /// A row of a result.
     DataRow(Row<'a>),
     /// The query was empty.
     EmptyQueryResponse,
     /// An error.
     ErrorResponse(ErrorFields<'a>),
-    /// The server does not support a newer protocol or an option. The client requests neither.
-    NegotiateProtocolVersion,
-    /// The statement returns no rows.
-    NoData,
     /// A warning or another notice.
     NoticeResponse(ErrorFields<'a>),
-    /// A notification of LISTEN.
-    NotificationResponse,
-    /// The types of a prepared statement's parameters.
-    ParameterDescription,
     /// The value of a setting, sent at startup and after each change.
     ParameterStatus {
         /// The setting.
@@ -83,14 +63,12 @@ pub enum Message<'a> {
         /// Its value.
         value: &'a [u8],
     },
-    /// Parse completed.
-    ParseComplete,
-    /// The row limit of Execute is reached.
-    PortalSuspended,
     /// The server is ready for the next query.
     ReadyForQuery(TransactionStatus),
     /// The columns of a result.
     RowDescription(Fields<'a>),
+    /// A message whose content nobody needs, by its type.
+    Other(u8),
 }
 
 /// Reads the first message of `buf` in an established session.
@@ -109,47 +87,34 @@ pub fn parse_startup(buf: &[u8]) -> Result<Option<(Message<'_>, usize)>, Protoco
 #[inline]
 fn parse_limited(buf: &[u8], limit_bytes: u32) -> Result<Option<(Message<'_>, usize)>, ProtocolError> {
     let Some(&tag) = buf.first() else { return Ok(None) };
-    if !is_known(tag) {
-        return Err(ProtocolError::UnknownMessage { tag });
-    }
+    let Some(name) = name_of(tag) else { return Err(ProtocolError::UnknownMessage { tag }) };
     let Some((head, rest)) = buf.split_first_chunk::<5>() else { return Ok(None) };
     let length_bytes = u32::from_be_bytes([head[1], head[2], head[3], head[4]]);
     if length_bytes < 4 || length_bytes > limit_bytes {
         return Err(ProtocolError::MessageLength { tag, length_bytes, limit_bytes });
     }
     let Some(body) = rest.get(..length_bytes as usize - 4) else { return Ok(None) };
-    let message = read(tag, body).ok_or(ProtocolError::Malformed { message: name_of(tag) })?;
+    let message = read(tag, body).ok_or(ProtocolError::Malformed { message: name })?;
     Ok(Some((message, length_bytes as usize + 1)))
 }
 
-/// Reads the message of type `tag`; `None` if its body is malformed.
+/// Reads the message of the known type `tag`; `None` if its body is malformed.
 #[inline]
 fn read(tag: u8, body: &[u8]) -> Option<Message<'_>> {
     let empty = |message| body.is_empty().then_some(message);
     match tag {
-        b'2' => empty(Message::BindComplete),
         b'C' => CommandTag::read(body).map(Message::CommandComplete),
         b'D' => Row::read(body).map(Message::DataRow),
         b'Z' => read_status(body).map(Message::ReadyForQuery),
-        b'1' => empty(Message::ParseComplete),
-        b'3' => empty(Message::CloseComplete),
-        b'A' => Some(Message::NotificationResponse),
         b'E' => ErrorFields::read(body).map(Message::ErrorResponse),
-        b'G' => Some(Message::CopyInResponse),
-        b'H' => Some(Message::CopyOutResponse),
         b'I' => empty(Message::EmptyQueryResponse),
         b'K' => read_key_data(body),
         b'N' => ErrorFields::read(body).map(Message::NoticeResponse),
         b'R' => Authentication::read(body).map(Message::Authentication),
         b'S' => read_parameter_status(body),
         b'T' => Fields::read(body).map(Message::RowDescription),
-        b'c' => empty(Message::CopyDone),
-        b'd' => Some(Message::CopyData(body)),
-        b'n' => empty(Message::NoData),
-        b's' => empty(Message::PortalSuspended),
-        b't' => Some(Message::ParameterDescription),
-        b'v' => Some(Message::NegotiateProtocolVersion),
-        _ => None,
+        b'1'..=b'3' | b'c' | b'n' | b's' => empty(Message::Other(tag)),
+        _ => Some(Message::Other(tag)),
     }
 }
 
@@ -157,45 +122,29 @@ impl Message<'_> {
     /// The message's name in the protocol's documentation.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        name_of(self.tag())
+        name_of(self.tag()).unwrap_or_default()
     }
 
     fn tag(&self) -> u8 {
         match self {
             Self::Authentication(_) => b'R',
             Self::BackendKeyData { .. } => b'K',
-            Self::BindComplete => b'2',
-            Self::CloseComplete => b'3',
             Self::CommandComplete(_) => b'C',
-            Self::CopyData(_) => b'd',
-            Self::CopyDone => b'c',
-            Self::CopyInResponse => b'G',
-            Self::CopyOutResponse => b'H',
             Self::DataRow(_) => b'D',
             Self::EmptyQueryResponse => b'I',
             Self::ErrorResponse(_) => b'E',
-            Self::NegotiateProtocolVersion => b'v',
-            Self::NoData => b'n',
             Self::NoticeResponse(_) => b'N',
-            Self::NotificationResponse => b'A',
-            Self::ParameterDescription => b't',
             Self::ParameterStatus { .. } => b'S',
-            Self::ParseComplete => b'1',
-            Self::PortalSuspended => b's',
             Self::ReadyForQuery(_) => b'Z',
             Self::RowDescription(_) => b'T',
+            Self::Other(tag) => *tag,
         }
     }
 }
 
-#[inline]
-fn is_known(tag: u8) -> bool {
-    matches!(tag, b'1'..=b'3' | b'A' | b'C'..=b'E' | b'G'..=b'I' | b'K' | b'N' | b'R'..=b'T' | b'Z')
-        || matches!(tag, b'c' | b'd' | b'n' | b's' | b't' | b'v')
-}
-
-fn name_of(tag: u8) -> &'static str {
-    match tag {
+/// The name of a message of the server; `None` for an unknown type.
+fn name_of(tag: u8) -> Option<&'static str> {
+    Some(match tag {
         b'1' => "ParseComplete",
         b'2' => "BindComplete",
         b'3' => "CloseComplete",
@@ -218,8 +167,15 @@ fn name_of(tag: u8) -> &'static str {
         b's' => "PortalSuspended",
         b't' => "ParameterDescription",
         b'v' => "NegotiateProtocolVersion",
-        _ => "message",
-    }
+        _ => return None,
+    })
+}
+
+/// Reads a complete ReadyForQuery.
+#[inline]
+pub fn ready_for_query(message: &[u8]) -> Result<TransactionStatus, ProtocolError> {
+    let status = message.get(5..).and_then(read_status);
+    status.ok_or(ProtocolError::Malformed { message: "ReadyForQuery" })
 }
 
 #[inline]

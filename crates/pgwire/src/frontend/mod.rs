@@ -24,7 +24,7 @@ pub fn startup<'a>(
     out: &mut Vec<u8>,
     parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
 ) -> Result<(), EncodeError> {
-    body(out, "the start-up message", |out| {
+    framed(out, &[0; 4], "the start-up message", |out| {
         out.extend_from_slice(&PROTOCOL_3_0.to_be_bytes());
         for (name, value) in parameters {
             cstring(out, name, "the name of a start-up parameter")?;
@@ -105,18 +105,17 @@ pub fn parse(out: &mut Vec<u8>, name: &str, sql: impl AsRef<[u8]>, types: &[u32]
     })
 }
 
-/// Bind with binary parameters and all results in one format.
+/// Bind of the unnamed portal, with binary parameters and all results in one format.
 ///
 /// The types of parameters are those of the prepared statement: with an `i32` for a `bigint` the server fails.
 pub fn bind(
     out: &mut Vec<u8>,
-    portal: &str,
     statement: &str,
     parameters: &[&dyn Parameter],
     results: Format,
 ) -> Result<(), EncodeError> {
     message(out, b'B', "the parameters", |out| {
-        cstring(out, portal, "the portal's name")?;
+        out.push(0);
         cstring(out, statement, "the statement's name")?;
         out.extend_from_slice(&[0, 1, 0, 1]);
         count(out, parameters.len(), "the list of parameters")?;
@@ -160,16 +159,14 @@ pub fn describe(out: &mut Vec<u8>) {
     out.extend_from_slice(b"D\0\0\0\x06P\0");
 }
 
-/// Execute: at most `rows_max` rows, 0 for all.
-pub fn execute(out: &mut Vec<u8>, portal: &str, rows_max: i32) -> Result<(), EncodeError> {
-    message(out, b'E', "the portal's name", |out| {
-        cstring(out, portal, "the portal's name")?;
-        out.extend_from_slice(&rows_max.to_be_bytes());
-        Ok(())
-    })
+/// Execute of the unnamed portal, for all rows.
+#[inline]
+pub fn execute(out: &mut Vec<u8>) {
+    out.extend_from_slice(b"E\0\0\0\x09\0\0\0\0\0");
 }
 
 /// Sync: ends a batch. The server responds with ReadyForQuery.
+#[inline]
 pub fn sync(out: &mut Vec<u8>) {
     out.extend_from_slice(b"S\0\0\0\x04");
 }
@@ -215,21 +212,21 @@ fn message(
     what: &'static str,
     append: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
-    let start = out.len();
-    out.push(tag);
-    body(out, what, append).inspect_err(|_| out.truncate(start))
+    framed(out, &[tag, 0, 0, 0, 0], what, append)
 }
 
-/// Appends a length word and what `append` writes.
+/// Appends `head`, which ends with the length, and what `append` writes. On an error the buffer is unchanged.
 #[inline]
-fn body(
+fn framed(
     out: &mut Vec<u8>,
+    head: &[u8],
     what: &'static str,
     append: impl FnOnce(&mut Vec<u8>) -> Result<(), EncodeError>,
 ) -> Result<(), EncodeError> {
     let start = out.len();
-    out.extend_from_slice(&[0; 4]);
-    append(out).and_then(|()| patch_length(out, start, what)).inspect_err(|_| out.truncate(start))
+    out.extend_from_slice(head);
+    let length_at = out.len() - 4;
+    append(out).and_then(|()| patch_length(out, length_at, what)).inspect_err(|_| out.truncate(start))
 }
 
 /// Writes the length from `at` to the end, including itself, at `at`.

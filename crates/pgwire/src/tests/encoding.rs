@@ -128,13 +128,13 @@ fn messages_have_the_documented_bytes() {
     assert_eq!(appended(|out| frontend::query(out, "select 1")), b"Q\0\0\0\x0dselect 1\0");
     assert_eq!(appended(|out| frontend::parse(out, "s", "q", &[23])), b"P\0\0\0\x0es\0q\0\0\x01\0\0\0\x17");
     assert_eq!(
-        appended(|out| frontend::bind(out, "", "s", &[&7i32, &None::<i32>, &"x"], Format::Binary)),
+        appended(|out| frontend::bind(out, "s", &[&7i32, &None::<i32>, &"x"], Format::Binary)),
         b"B\0\0\0\x22\0s\0\0\x01\0\x01\0\x03\0\0\0\x04\0\0\0\x07\xff\xff\xff\xff\0\0\0\x01x\0\x01\0\x01"
     );
-    assert_eq!(appended(|out| frontend::execute(out, "", 0)), b"E\0\0\0\x09\0\0\0\0\0");
     assert_eq!(appended(|out| frontend::copy_fail(out, "no")), b"f\0\0\0\x07no\0");
-    let fixed: [(Append, &[u8]); 5] = [
+    let fixed: [(Append, &[u8]); 6] = [
         (frontend::ssl_request, b"\0\0\0\x08\x04\xd2\x16\x2f"),
+        (frontend::execute, b"E\0\0\0\x09\0\0\0\0\0"),
         (frontend::sync, b"S\0\0\0\x04"),
         (frontend::describe, b"D\0\0\0\x06P\0"),
         (frontend::terminate, b"X\0\0\0\x04"),
@@ -190,7 +190,7 @@ fn a_message_that_fails_leaves_the_buffer_as_it_was() {
         |out| frontend::startup(out, [("user", "a\0b")]),
         |out| frontend::query(out, "select '\0'"),
         |out| frontend::parse(out, "s", "q\0", &[]),
-        |out| frontend::bind(out, "", "s\0", &[], Format::Text),
+        |out| frontend::bind(out, "s\0", &[], Format::Text),
         |out| frontend::password(out, b"\0"),
         |out| frontend::parse(out, "s", "q", &vec![23; 65_536]),
     ];

@@ -43,8 +43,8 @@ async fn parameters_round_trip(connection: &mut Connection) -> Result<(), Error>
     for (sql_type, parameter, expected) in table {
         let out = connection.out();
         frontend::parse(out, "", format!("select $1::{sql_type}::text"), &[])?;
-        frontend::bind(out, "", "", &[parameter], Format::Text)?;
-        frontend::execute(out, "", 0)?;
+        frontend::bind(out, "", &[parameter], Format::Text)?;
+        frontend::execute(out);
         frontend::sync(out);
         connection.flush().await?;
         let mut found = None;
@@ -67,8 +67,8 @@ async fn numerics_are_read_in_binary(connection: &mut Connection) -> Result<(), 
     let sql =
         "select 1234.56::numeric, 100000000::numeric, -0.07, 92233720368547758.07, 'NaN'::numeric, 0.001";
     frontend::parse(out, "", sql, &[])?;
-    frontend::bind(out, "", "", &[], Format::Binary)?;
-    frontend::execute(out, "", 0)?;
+    frontend::bind(out, "", &[], Format::Binary)?;
+    frontend::execute(out);
     frontend::sync(out);
     connection.flush().await?;
     let mut rows = 0;

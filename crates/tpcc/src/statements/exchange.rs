@@ -106,8 +106,9 @@ pub fn call(
         let text = &texts[statement as usize];
         return frontend::query_in_place(out.bytes, |bytes| append_text(bytes, text, b'1', parameters));
     }
-    frontend::bind(out.bytes, "", name(statement as usize), parameters, Format::Binary)?;
-    frontend::execute(out.bytes, "", 0)
+    frontend::bind(out.bytes, name(statement as usize), parameters, Format::Binary)?;
+    frontend::execute(out.bytes);
+    Ok(())
 }
 
 /// Appends SQL with literals in place of `$` and a digit. `first` is the digit of the first parameter.

@@ -48,7 +48,7 @@ impl Server {
         let (mut received, mut space) = (Vec::new(), [0; 4096]);
         let mut session = Session { status: b'I', reply: Reply::Done, skips: false, out: Vec::new() };
         loop {
-            socket.readable().await.expect("no failure");
+            socket.readable().await;
             match socket.receive(&mut space) {
                 Ok(count) => received.extend_from_slice(&space[..count.unwrap_or(0)]),
                 Err(_) => return,
@@ -56,7 +56,7 @@ impl Server {
             while let Some((tag, body)) = take_message(&mut received) {
                 self.answer(&mut session, tag, &body);
             }
-            let sent = socket.send(&session.out).ok().flatten();
+            let sent = socket.send(&mut session.out, 0).ok().flatten();
             assert_eq!(sent.unwrap_or(0), session.out.len(), "answers are short");
             session.out.clear();
         }
