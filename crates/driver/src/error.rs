@@ -25,11 +25,6 @@ pub enum SpecificationError {
     },
 }
 
-/// A slice with neither `target` nor `targets`, or with both.
-#[derive(Debug, thiserror::Error)]
-#[error("a slice has either a target or targets")]
-pub struct AmbiguousTargets;
-
 /// An error in the workload's part of a specification.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkloadError {

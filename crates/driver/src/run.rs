@@ -14,7 +14,7 @@ use super::event_writer::{Events, by_kind, by_name, measured};
 use super::messages::{Command, ErrorCounts, Input, Report};
 use super::spec::{Driving, Spec, TargetSpec};
 use super::worker::{Target, ThreadResult, Workers};
-use crate::record::{Finished, Histogram};
+use crate::record::{Histogram, Recorder};
 use reactor::{Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
 
 /// Open files of a thread besides its connections, and of the process besides its threads.
@@ -220,13 +220,13 @@ impl Run<'_> {
     }
 
     fn result(&self, thread_results: Vec<ThreadResult>) -> Value {
-        let mut merged = vec![Finished::default(); self.spec.targets.len()];
+        let mut merged = vec![Recorder::default(); self.spec.targets.len()];
         let mut lateness = Histogram::default();
         for thread_result in thread_results {
             lateness.merge(&thread_result.lateness);
             merged.iter_mut().zip(&thread_result.records).for_each(|(records, record)| records.merge(record));
         }
-        let target = |(index, record): (usize, &Finished)| {
+        let target = |(index, record): (usize, &Recorder)| {
             let workload = self.workloads[index].workload();
             let kinds = workload.kinds();
             json!({"kinds": measured(&kinds, &record.measured), "totals": by_kind(&kinds, &record.totals),

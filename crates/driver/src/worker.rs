@@ -15,12 +15,12 @@ use super::messages::{Command, Drained, ErrorCounts, Input, Report};
 use super::random::derive_seed;
 use super::schedule::Schedule;
 use super::spec::{Driving, Pacing};
-use crate::record::{Finished, Histogram, Recorder};
+use crate::record::{Histogram, Recorder};
 
 /// Result of a thread.
 pub struct ThreadResult {
     /// By target.
-    pub records: Vec<Finished>,
+    pub records: Vec<Recorder>,
     /// Lateness of deadlines.
     pub lateness: Histogram,
 }

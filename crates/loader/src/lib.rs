@@ -9,7 +9,6 @@ pub mod format;
 mod load;
 pub mod phase;
 mod progress;
-mod queue;
 mod timing;
 mod watch;
 mod worker;

@@ -1,8 +1,8 @@
 //! A complete load: connections, rounds, events and cleanup.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,9 @@ use super::dataset::{Dataset, Replaceable};
 use super::error::{LoadError, Stage};
 use super::phase::Phase;
 use super::progress::{Progress, forecast};
-use super::queue::Queue;
 use super::timing::Timing;
 use super::watch::{CLEAN_UP_TIMEOUT, Watch};
-use super::worker::{self, Shared};
+use super::worker::{self, Queue, Shared};
 use pgwire::conninfo::Conninfo;
 use reactor::{Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, memory_peak_bytes, usage};
 
@@ -129,7 +128,7 @@ impl<D: Dataset> Loading<'_, D> {
                     }
                 }
                 let (phase, cpu_before) = (round.phase, usage());
-                let queue = Arc::new(Queue::new(phase, round.jobs));
+                let queue = Arc::new(Queue { phase, jobs: Mutex::new(round.jobs.into_iter()) });
                 for worker in &workers {
                     // A worker that has ended has reported the reason.
                     let _ = worker.send(Arc::clone(&queue));

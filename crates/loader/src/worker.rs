@@ -1,11 +1,13 @@
 //! Work of one connection of a load.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::vec::IntoIter;
 
-use super::dataset::{Rows, Work};
+use super::dataset::{Job, Rows, Work};
 use super::error::{LoadError, Stage};
+use super::phase::Phase;
 use super::progress::Progress;
-use super::queue::Queue;
 use super::watch::CONNECT_TIMEOUT;
 use pgwire::conninfo::Conninfo;
 use pgwire::{copy, frontend};
@@ -17,6 +19,20 @@ pub struct Shared {
     pub progress: Progress,
     /// Set to end the load early, after a failure or a stop.
     pub stop: AtomicBool,
+}
+
+/// Pending jobs of one phase. A free connection takes the next one.
+pub struct Queue {
+    /// Phase of the jobs.
+    pub phase: Phase,
+    /// The jobs, the most expensive first.
+    pub jobs: Mutex<IntoIter<Job>>,
+}
+
+impl Queue {
+    fn take(&self) -> Option<Job> {
+        self.jobs.lock().ok()?.next()
+    }
 }
 
 /// Connects and prepares the session.

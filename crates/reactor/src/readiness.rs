@@ -66,14 +66,11 @@ impl Sources {
     pub(super) fn happened(&self, slot: u64, flags: EventFlags) -> Option<Task> {
         let readiness = self.readiness.get(slot as usize)?.as_ref()?;
         let closed = flags.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
-        if closed || flags.contains(EventFlags::IN) {
-            readiness.readable.set(true);
-        }
-        if closed {
-            readiness.hung_up.set(true);
-        }
         if closed || flags.contains(EventFlags::OUT) {
-            readiness.writable.set(true);
+            readiness.sendable();
+        }
+        if closed || flags.contains(EventFlags::IN) {
+            readiness.receivable(closed);
         }
         readiness.task.get()
     }

@@ -8,4 +8,4 @@ mod recorder;
 
 pub use counts::{Counts, Outcome};
 pub use histogram::{HIGHEST, Histogram};
-pub use recorder::{Finished, Kind, Recorder, Sample, merge_counters, merge_counts};
+pub use recorder::{Kind, Recorder, Sample, merge_counters, merge_counts};

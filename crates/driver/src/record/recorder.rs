@@ -77,22 +77,11 @@ pub struct Recorder {
     /// Whether `sent` may differ from `intended`. If not, service time equals latency, and the lag is created
     /// at the end.
     can_lag: bool,
-    totals: Vec<Counts>,
-    measured: Vec<Kind>,
-    interval: Histogram,
-}
-
-/// A complete record at the end of the run.
-#[derive(Clone, Default)]
-pub struct Finished {
-    /// See [`Recorder`].
-    pub connections_lost: u64,
-    /// See [`Recorder`].
-    pub counters: Vec<u64>,
     /// By kind: totals since the connection.
     pub totals: Vec<Counts>,
     /// By kind: the measured part.
     pub measured: Vec<Kind>,
+    interval: Histogram,
 }
 
 impl Recorder {
@@ -158,21 +147,19 @@ impl Recorder {
     }
 
     /// Completes the record.
-    pub fn finish(mut self) -> Finished {
+    pub fn finish(mut self) -> Self {
         if !self.can_lag {
             for kind in &mut self.measured {
                 kind.service = kind.latency.clone();
                 kind.lag.record_many(Nanos::ZERO, kind.latency.len());
             }
         }
-        let Self { connections_lost, counters, totals, measured, .. } = self;
-        Finished { connections_lost, counters, totals, measured }
+        self
     }
-}
 
-impl Finished {
-    /// Adds the record of another thread for the same target.
+    /// Adds the complete record of another thread for the same target.
     pub fn merge(&mut self, other: &Self) {
+        self.begun += other.begun;
         self.connections_lost += other.connections_lost;
         merge_counters(&mut self.counters, &other.counters);
         merge_counts(&mut self.totals, &other.totals);

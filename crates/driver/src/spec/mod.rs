@@ -6,7 +6,7 @@ use pgwire::conninfo::Conninfo;
 use reactor::{CORES_MAX, Io, Nanos};
 use serde::{Deserialize, Serialize};
 
-use super::error::{AmbiguousTargets, SpecificationError};
+use super::error::SpecificationError;
 
 /// Maximum number of clients per target of one engine.
 pub const CLIENTS_MAX: u32 = 2000;
@@ -397,14 +397,14 @@ struct Written {
 }
 
 impl TryFrom<Written> for Slice {
-    type Error = AmbiguousTargets;
+    type Error = &'static str;
 
     fn try_from(written: Written) -> Result<Self, Self::Error> {
         let Written { target, targets, cores, role, duration, transactions } = written;
         let targets = match (target, targets) {
             (Some(target), None) => vec![target],
             (None, Some(targets)) => targets,
-            _ => return Err(AmbiguousTargets),
+            _ => return Err("a slice has either a target or targets"),
         };
         Ok(Self { targets, cores, role, duration, transactions })
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, ClientContext, ClientEvent, ClientRules};
 use crate::client_group::ClientGroup;
 use crate::connector::Connect;
-use crate::record::{Counts, Finished, Recorder};
+use crate::record::{Counts, Recorder};
 use crate::schedule::{Schedule, Window};
 use crate::spec::Pacing;
 use crate::{ClientId, Ending, User, Workload};
@@ -224,7 +224,7 @@ impl Workload for OneKind {
 
 /// Results of a play.
 pub struct Played {
-    pub record: Finished,
+    pub record: Recorder,
     pub begun: u64,
     /// By slice: number of abandoned transactions, and when it was drained.
     pub drained: Vec<(u32, u64)>,
