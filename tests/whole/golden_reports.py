@@ -131,9 +131,9 @@ def study(*cases: Synthetic) -> Callable[[Path], StudyReport]:
     return lambda _: report_of(*cases)
 
 
-def _hosts(folder: Path) -> HostsReport:
+def _hosts(_: Path) -> HostsReport:
     third = replace(LARGER, host={**LARGE, "cores": 32}, seed=9, effects=(1.0, 0.95))
-    return build_hosts(pooled_of(folder, small=SMALL, large=LARGER, middle=third))
+    return build_hosts(pooled_of(small=SMALL, large=LARGER, middle=third))
 
 
 def sweep_of_clients(

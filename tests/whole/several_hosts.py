@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from report_forms import report_of
 from synthetic_study import HOST, Synthetic, write_study
 
-from pgdyno.analysis.study_findings import StudyFindings, find_study
+from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.features.hosts.findings import HostsFindings, find_hosts
-from pgdyno.results.reader import Evidence
 
 LARGE = {**HOST, "processor": "Intel Xeon Gold 6338", "cores": 64, "memory_bytes": 270_000_000_000}
 
@@ -30,13 +30,12 @@ def written(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> list[Pa
     return paths
 
 
-def findings_of(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> dict[str, StudyFindings]:
-    found = {}
-    for path in written(folder, **studies):
-        with Evidence(path) as evidence:
-            found[path.stem] = find_study(evidence)
-    return found
+def findings_of(**studies: Synthetic | Sequence[Synthetic]) -> dict[str, StudyFindings]:
+    return {
+        name: report_of(*([study] if isinstance(study, Synthetic) else study)).findings
+        for name, study in studies.items()
+    }
 
 
-def pooled_of(folder: Path, **studies: Synthetic | Sequence[Synthetic]) -> HostsFindings:
-    return find_hosts(findings_of(folder, **studies))
+def pooled_of(**studies: Synthetic | Sequence[Synthetic]) -> HostsFindings:
+    return find_hosts(findings_of(**studies))

@@ -8,17 +8,17 @@ import json
 import re
 from dataclasses import replace
 from html import unescape
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from report_forms import FORMS, on_terminal, only, plain, report_of
 from several_hosts import LARGE, findings_of
-from synthetic_study import HOST, Synthetic
+from synthetic_study import HOST, Synthetic, written_study
 
 from pgdyno.analysis.statistics.intervals import Method, level_of
 from pgdyno.caveats import Caveat, Rank
+from pgdyno.cli.report import read_findings
 from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.sections import build_hosts
 from pgdyno.features.published.section import with_measured_columns
@@ -64,7 +64,7 @@ def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> 
 
 def test_a_caveat_of_some_cases_names_them() -> None:
     stolen = Caveat.of("builds-differ", difference="gcc against clang")
-    alone = Synthetic(levels={"clients": "9"}, caveats=[stolen])
+    alone = Synthetic(levels={"clients": "9"}, blocks=6, caveats=[stolen])
     text = " ".join(plain(on_terminal(report_of(*CASES, alone))).split())
     assert "- clients 9: " in text and "gcc against clang" in text
 
@@ -125,13 +125,13 @@ SAID = f"{NOT_THE_QUESTION}: data : memory 5.56 → 0.2 (too small)."
 @pytest.mark.parametrize("hosts", [1, 2])
 @pytest.mark.parametrize("cases", [1, 3])
 def test_the_verdict_has_the_lost_question_and_the_covered_share_of_the_recorded_time(
-    tmp_path: Path, cases: int, hosts: int, monkeypatch: pytest.MonkeyPatch
+    cases: int, hosts: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(WorkloadParameters, "coverage", 0.7999)
     given = [
         [replace(case, changes=[LOST_QUESTION], host=of) for case in CASES[:cases]] for of in (HOST, LARGE)
     ]
-    studies = findings_of(tmp_path, **dict(zip("ab", given[:hosts], strict=False)))
+    studies = {name: read_findings(written_study(*of)) for name, of in zip("ab", given[:hosts], strict=False)}
     built: Any = build_hosts(find_hosts(studies)) if hosts > 1 else build_study(studies["a"])
     verdict = (only(built) if hosts == cases == 1 else built).headlines[0]
     for form in ("terminal", "summary", "md", "html"):
@@ -147,17 +147,15 @@ def test_the_verdict_has_the_lost_question_and_the_covered_share_of_the_recorded
     assert low == [Rank.CHANGES_ANSWER]
 
 
-def test_scripts_that_cover_80_percent_raise_no_caveat(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scripts_that_cover_80_percent_raise_no_caveat(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(WorkloadParameters, "coverage", 0.8)
-    (covered,) = findings_of(tmp_path, c=CASES[0]).values()
+    covered = read_findings(written_study(CASES[0]))
     assert "low-coverage" not in {one.kind for one in covered.first.caveats}
 
 
-def test_a_question_lost_on_one_of_two_hosts_is_lost(tmp_path: Path) -> None:
+def test_a_question_lost_on_one_of_two_hosts_is_lost() -> None:
     given = {"a": CASES[0], "b": replace(CASES[0], changes=[LOST_QUESTION], host=LARGE)}
-    built = build_hosts(find_hosts(findings_of(tmp_path, **given)))
+    built = build_hosts(find_hosts(findings_of(**given)))
     assert built.lost == SAID
     rows = list(csv.DictReader(io.StringIO(FORMS["csv"](built))))
     assert {(row["file"], row["lost_question"]) for row in rows} == {("a", ""), ("b", SAID)}

@@ -79,25 +79,25 @@ def test_a_record_without_files_or_with_damage_is_an_error(tmp_path: Path) -> No
         read_fleet(tmp_path / "absent.fleet.json")
 
 
-def test_slow_and_noisy_hosts_are_named(tmp_path: Path) -> None:
+def test_slow_and_noisy_hosts_are_named() -> None:
     def host(n: int, noise: float = 0.02) -> Synthetic:
-        return replace(SMALL, host={**LARGE, "cores": 64 + n}, seed=n, blocks=20, noise=noise)
+        return replace(SMALL, host={**LARGE, "cores": 64 + n}, seed=n, blocks=20, slices=2, noise=noise)
 
     slow = replace(SMALL, host={**LARGE, "cores": 32}, seed=3, rate_per_s=SMALL.rate_per_s / 2)
-    found = codes(pooled_of(tmp_path, a=SMALL, b=LARGER, c=slow).caveats)
+    found = codes(pooled_of(a=SMALL, b=LARGER, c=slow).caveats)
     assert found["host-slow"] == Caveat.of("host-slow", host="c", factor="2.0")
-    found = codes(pooled_of(tmp_path, d=host(1), e=host(2), f=host(3, noise=0.1)).caveats)
+    found = codes(pooled_of(d=host(1), e=host(2), f=host(3, noise=0.1)).caveats)
     assert found["host-noisy"].parameters["host"] == "f"
-    quiet = codes(pooled_of(tmp_path, g=host(1), h=host(2), i=host(3)).caveats)
+    quiet = codes(pooled_of(g=host(1), h=host(2), i=host(3)).caveats)
     assert not {"host-noisy", "host-slow"} & quiet.keys()
 
 
-def test_cases_of_different_hosts_keep_their_names(tmp_path: Path) -> None:
+def test_cases_of_different_hosts_keep_their_names() -> None:
     """Equal numbers of levels are no reason to match them by position: nothing was fitted."""
     text = "the same study file"
     one = replace(SMALL, levels={"clients": "1"}, file=text)
     eight = replace(LARGER, levels={"clients": "8"}, file=text)
-    found = pooled_of(tmp_path, a=one, b=eight)
+    found = pooled_of(a=one, b=eight)
     assert found.cases == ["clients 1", "clients 8"]
     assert [(of.case, [host.host for host in of.pooled.hosts]) for of in found.primary] == [
         ("clients 1", ["a"]),

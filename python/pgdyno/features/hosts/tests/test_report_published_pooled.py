@@ -46,9 +46,9 @@ def measured(source: dict[str, object], study: Synthetic) -> Synthetic:
     return replace(study, published=source, arms=ARMS)
 
 
-def pooled(tmp_path: Path, source: dict[str, object], **more: Synthetic) -> HostsFindings:
+def pooled(source: dict[str, object], **more: Synthetic) -> HostsFindings:
     studies = {"small": SMALL, "large": LARGER, **more}
-    return pooled_of(tmp_path, **{name: measured(source, study) for name, study in studies.items()})
+    return pooled_of(**{name: measured(source, study) for name, study in studies.items()})
 
 
 def assert_alike(ours: OverHosts, usual: OverHosts) -> None:
@@ -58,8 +58,8 @@ def assert_alike(ours: OverHosts, usual: OverHosts) -> None:
         assert getattr(ours.pooled.over_hosts, name) == pytest.approx(getattr(usual.pooled.over_hosts, name))
 
 
-def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not(tmp_path: Path) -> None:
-    found = pooled(tmp_path, WITH_CHANGE)
+def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not() -> None:
+    found = pooled(WITH_CHANGE)
     (table,) = found.published
     users, level, change = table.rows[0]
     assert table.of_changes and users.over is None and level.over is None and change.over is not None
@@ -71,8 +71,8 @@ def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not(tmp_path: 
     assert shown.rows[0][:3] == ["8", "1,000", "50%"] and shown.rows[0][3].startswith("+1")
 
 
-def test_changes_of_values_are_pooled_for_a_table_without_changes(tmp_path: Path) -> None:
-    found = pooled(tmp_path, VALUES)
+def test_changes_of_values_are_pooled_for_a_table_without_changes() -> None:
+    found = pooled(VALUES)
     _, of_17, of_18 = found.published[0].rows[0]
     assert of_17.over is None and of_18.over is not None
     assert_alike(of_18.over, found.primary[0])
@@ -81,17 +81,17 @@ def test_changes_of_values_are_pooled_for_a_table_without_changes(tmp_path: Path
     assert shown.rows[0][2] == ABSENT
 
 
-def test_two_files_of_a_machine_are_one_host_in_the_tables_too(tmp_path: Path) -> None:
-    found = pooled(tmp_path, WITH_CHANGE, again=replace(SMALL, seed=11, blocks=5, created_unix_s=1.0))
+def test_two_files_of_a_machine_are_one_host_in_the_tables_too() -> None:
+    found = pooled(WITH_CHANGE, again=replace(SMALL, seed=11, blocks=5, created_unix_s=1.0))
     assert [len(host.studies) for host in found.hosts] == [2, 1]
     over = found.published[0].rows[0][2].over
     assert over is not None and [of.summary.n for of in over.pooled.hosts] == [11, 6]
     assert_alike(over, found.primary[0])
 
 
-def test_one_host_alone_has_nothing_to_pool(tmp_path: Path) -> None:
+def test_one_host_alone_has_nothing_to_pool() -> None:
     studies = {"a": SMALL, "b": replace(SMALL, seed=11, created_unix_s=1.0)}
-    found = pooled_of(tmp_path, **{name: measured(WITH_CHANGE, study) for name, study in studies.items()})
+    found = pooled_of(**{name: measured(WITH_CHANGE, study) for name, study in studies.items()})
     assert len(found.hosts) == 1 and found.published == []
 
 
