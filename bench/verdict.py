@@ -34,6 +34,7 @@ from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, percent_of, student
 from pgdyno.analysis.telemetry.trial_telemetry import telemetry_of_trial
 from pgdyno.cli.options import machine_size
+from pgdyno.features.disturbed_blocks import repetition
 from pgdyno.features.outliers.findings import covariates
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import Progress, Watch
@@ -78,8 +79,8 @@ OF_HOST = (
     "iowait",
     "cpu_pressure",
 )
-"""Recorded covariates: those of the machine (``outliers.findings.COVARIATES``). ``others`` includes the
-kernel's work for the servers."""
+"""Recorded covariates of the machine (``outliers.findings.COVARIATES``), besides those of the probe
+``programs``. ``others`` includes the kernel's work for the servers."""
 
 SOON_MIN = 4.0
 """Time limit in minutes for a change of 5%, to be met by 90% of the studies."""
@@ -233,9 +234,11 @@ def _covariates(evidence: Evidence) -> dict[int, dict[str, float]]:
     found: dict[int, dict[str, float]] = {}
     for trial in trials:
         of_block = found.setdefault(trial.block, {})
-        for key in OF_HOST:
-            if key in known[trial.trial]:
-                of_block[key] = max(of_block.get(key, 0.0), round(known[trial.trial][key], 3))
+        values = [(key, known[trial.trial][key]) for key in OF_HOST if key in known[trial.trial]]
+        for row in repetition.covariates(evidence, [trial]):
+            values += [(key, value) for key, value in row.items() if isinstance(value, float)]
+        for key, value in values:
+            of_block[key] = max(of_block.get(key, 0.0), round(value, 3))
     return found
 
 

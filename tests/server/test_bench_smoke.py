@@ -74,7 +74,7 @@ def test_the_benchmark_of_verdicts_runs_a_study_of_each_kind(build: Build, tmp_p
     assert done.returncode == 0, done.stderr
     for stored in map(json.loads, kept.read_text("utf-8").splitlines()):
         assert len(stored["covariates"]) == len(stored["log_ratios"])
-        assert all("steal" in of for of in stored["covariates"])
+        assert all({"steal", "cpu_share"} <= of.keys() for of in stored["covariates"])
     measured, _, drawn = done.stdout.split("\n\n")
     tables = [
         [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from pgdyno.caveats import Caveat, Parameter
@@ -53,6 +53,17 @@ class Excess(NamedTuple):
     what: str
     value: str
     limit: str
+
+
+def covariates(evidence: Evidence, trials: Iterable[Trial]) -> list[Row]:
+    """Return what the probe stored of these trials."""
+    return [
+        row
+        for trial in trials
+        for reading in evidence.readings(trial.trial)
+        if (reading.probe, reading.moment) == (PROBE_NAME, Moment.END)
+        for row in reading.rows or ()
+    ]
 
 
 def excesses(rows: Sequence[Row]) -> Iterator[Excess]:
@@ -108,13 +119,7 @@ def repeats(lab: Lab, block: int, budget: Budget) -> bool:
     with Evidence(lab.writer.path, verify=False) as evidence:
         last = [trial for trial in evidence.trials(lab.case) if trial.block == block]
         runs = complete_runs(evidence.trials(lab.case, all_attempts=True), len(study.arms))
-        rows = [
-            row
-            for trial in last
-            for reading in evidence.readings(trial.trial)
-            if (reading.probe, reading.moment) == (PROBE_NAME, Moment.END)
-            for row in reading.rows or ()
-        ]
+        rows = covariates(evidence, last)
         raised = [of for of in evidence.caveats(lab.case) if of.code in (REPEATED, DISTURBED)]
     if not rows or any(trial.status is not TrialStatus.OK for trial in last):
         return False
