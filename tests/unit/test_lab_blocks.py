@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -46,6 +47,7 @@ from pgdyno.results.records import (
 )
 from pgdyno.results.writer import Writer
 from pgdyno.server.engine import DriveFailure, DriveResult, TargetResult
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedBlock
 from pgdyno.study.values import SearchStep
 
@@ -54,7 +56,7 @@ NAMES = ("17", "18")
 
 
 class Arm:
-    """An arm that is never started; ``bring_up`` is simulated."""
+    """An arm whose start is simulated."""
 
     shares_server = False
 
@@ -79,13 +81,13 @@ class Arm:
 def test_a_server_that_does_not_start_is_attributed_to_its_arm(
     order: tuple[int, int], schedule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def bring_up(_lab: Lab, trial: RunningTrial) -> None:
+    def start_server(trial: RunningTrial, _: Study) -> None:
         if trial.arm.name == "18":
             raise StartError(WHY)
         if schedule == "blocks":
             raise StartError("of its own")
 
-    monkeypatch.setattr(lab_block, "bring_up", bring_up)
+    monkeypatch.setattr(lab_block, "start_server", start_server)
     told: list[str] = []
     arms = cast(Any, [Arm(0), Arm(1)])
     path = tmp_path / "e"
@@ -114,6 +116,27 @@ def test_a_server_that_does_not_start_is_attributed_to_its_arm(
     assert f"block 1, 18: failed: {WHY}" in told
     if schedule == "slices":
         assert why_no_valid_block(path) == f"18: {WHY}"
+
+
+def test_arms_start_at_the_same_time_after_the_restores_of_all(tmp_path: Path) -> None:
+    restored: list[int] = []
+    starting = threading.Barrier(2)
+
+    class Starting(Arm):
+        def restore(self, _block: int) -> None:
+            restored.append(self.index)
+
+        def start(self) -> None:
+            assert sorted(restored) == [0, 1]
+            starting.wait(60.0)  # broken after this time, unless the other arm starts as well
+            raise StartError(WHY)
+
+    with Writer.create(tmp_path / "e", study_of(Synthetic()), arms_of(Synthetic())) as writer:
+        arms = cast(Any, [Starting(0), Starting(1)])
+        lab = Lab(make_study(), arms, writer, lambda _: None, cast(Any, SimpleNamespace(requested=False)))
+        assert run_block(lab, PlannedBlock(0, 1, (0, 1), ())) is BlockStatus.FAILED
+    with Evidence(tmp_path / "e") as evidence:
+        assert evidence.trials()[0].reason == WHY
 
 
 def test_a_driver_stopped_by_one_arm_is_not_a_failure_of_the_other() -> None:

@@ -37,11 +37,12 @@ from pgdyno.measure.trial import (
     RunningTrial,
     because_of,
     begin_trial,
-    bring_up,
+    complete_start,
     failed,
     interrupted,
     judge_trial,
     restore_data,
+    start_server,
     trial_caveats,
     trial_outcome,
 )
@@ -210,11 +211,15 @@ def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial]
     names = " and ".join(trial.arm.name for trial in trials.values())
     lab.watch(PreparationStep(f"restoring {names}"))
     _in_parallel([(trial, partial(restore_data, trial, block.index)) for trial in trials.values()])
+    if lab.interruption.requested:
+        return {index: interrupted() for index in trials}
+    lab.watch(PreparationStep(f"starting {names}"))
+    _in_parallel([(trial, partial(start_server, trial, lab.study)) for trial in trials.values()])
     for trial in trials.values():
         if lab.interruption.requested:
             return {index: interrupted() for index in trials}
         with _attributed_to(trial.arm.name):
-            bring_up(lab, trial)
+            complete_start(lab, trial)
     if lab.interruption.requested:
         return {index: interrupted() for index in trials}
     seen: Seen = {}

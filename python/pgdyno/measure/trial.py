@@ -352,6 +352,7 @@ class RunningTrial:
     id: int
     checks: TrialChecks
     restore_s: float | None = None
+    cached_share: float = 0.0  # of the data, in the page cache at a cold start
     start_s: float | None = None
     crash_detector: Connection | None = None
     counted_s: float = 0.0
@@ -382,19 +383,21 @@ def restore_data(trial: RunningTrial, block: int) -> None:
     trial.restore_s = time.monotonic() - begun_s
 
 
-def bring_up(lab: Lab, trial: RunningTrial) -> None:
-    """Start the server on the restored data. Raises the errors of ``LabArm``."""
-    arm = trial.arm
-    if lab.study.cache_state == "cold":
-        lab.watch(PreparationStep(f"emptying the cache of {arm.name}"))
-        kept = arm.drop_cache()
-        if kept > KEPT_SHARE_MAX:
-            caveat = Caveat.of("cache-not-cold", trial.id, arm=arm.name, share=percent_text(kept, 0))
-            lab.writer.add_caveat(caveat, lab.case)
-    lab.watch(PreparationStep(f"starting {arm.name}"))
+def start_server(trial: RunningTrial, study: Study) -> None:
+    """Start the server on the restored data. Safe in a thread of its own. Raises the errors of ``LabArm``."""
+    if study.cache_state == "cold":
+        trial.cached_share = trial.arm.drop_cache()
     begun_s = time.monotonic()
-    arm.start()
+    trial.arm.start()
     trial.start_s = time.monotonic() - begun_s
+
+
+def complete_start(lab: Lab, trial: RunningTrial) -> None:
+    """Record the started server, prewarm its cache, begin the checks. Raises the errors of ``LabArm``."""
+    arm = trial.arm
+    if trial.cached_share > KEPT_SHARE_MAX:
+        share = percent_text(trial.cached_share, 0)
+        lab.writer.add_caveat(Caveat.of("cache-not-cold", trial.id, arm=arm.name, share=share), lab.case)
     lab.writer.describe_arm(arm.index, case=lab.case, safety=_badges(arm))
     if dropped := arm.dropped():
         caveat = Caveat.of("settings-dropped", arm=arm.name, settings=", ".join(sorted(dropped)))
