@@ -23,7 +23,7 @@ from pgdyno.analysis.statistics.intervals import (
     holm_confidences,
     student,
 )
-from pgdyno.analysis.telemetry.percentiles import merge, quantile_ns
+from pgdyno.analysis.telemetry.percentiles import Latencies, merge
 from pgdyno.results.codec import pairs_from
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 
@@ -98,7 +98,7 @@ def test_quantiles_of_merged_histograms_are_those_of_all_values(quantile: float)
         for values in parts
     ]
     known = np.percentile(np.concatenate(parts), 100 * quantile, method="inverted_cdf")
-    assert quantile_ns(merge(histograms), quantile) == int(known)
+    assert Latencies(merge(histograms)).quantile_ms(quantile) == (int(known) / 1e6, False)
 
 
 def test_the_minimum_detectable_effect_is_that_of_a_hand_computed_table() -> None:

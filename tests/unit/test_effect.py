@@ -22,7 +22,7 @@ from pgdyno.analysis.statistics.intervals import (
     t_quantile,
     with_error,
 )
-from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge, quantile_ns
+from pgdyno.analysis.telemetry.percentiles import Latencies, LatencyMs, curve_ms, merge
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import Pairs
 from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN
@@ -213,7 +213,7 @@ def test_a_quantile_with_too_few_values_beyond_it_is_not_given() -> None:
     assert Latencies(pairs).quantiles_ms() == {
         name: None if value is None else LatencyMs(value / 1e6) for name, value in known.items()
     }
-    assert quantile_ns(merge([]), 0.5) is None
+    assert Latencies().quantile_ms(0.5) is None
 
 
 def test_a_curve_goes_from_the_median_to_the_maximum() -> None:
@@ -233,14 +233,14 @@ def test_a_quantile_with_skipped_arrivals_bounds_every_quantile_that_they_may_ha
 ) -> None:
     """Oracle: the quantile with each skipped arrival at its shortest possible latency, and at infinity."""
     known = Latencies(answered, skipped).quantile_ms(quantile)
-    shortest = quantile_ns(merge([answered, skipped]), quantile)
-    longest = quantile_ns(merge([answered, pairs_from([(2**63, int(skipped[:, 1].sum()))])]), quantile)
+    never = pairs_from([(2**63, int(skipped[:, 1].sum()))])
+    shortest, longest = (Latencies(merge([answered, of])).quantile_ms(quantile) for of in (skipped, never))
     if known is None:
         assert shortest is None
     else:
         assert shortest is not None and longest is not None
-        assert known.is_bound == (longest == 2**63)
-        assert known.value == (shortest if known.is_bound else longest) / 1e6
+        assert known.is_bound == (longest.value == 2**63 / 1e6)
+        assert known.value == (shortest if known.is_bound else longest).value
 
 
 @pytest.mark.parametrize(

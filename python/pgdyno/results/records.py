@@ -791,8 +791,8 @@ class Trial(TrialResults):
         """The reason with the error in the server's log, as text."""
         return with_log_error(self.reason, self.log_error)
 
-    @property
-    def measured(self) -> list[Slice]:
+    @cached_property
+    def measured(self) -> Sequence[Slice]:
         """The measured slices, in order."""
         return [piece for piece in self.slices if piece.role is Role.MEASURE]
 

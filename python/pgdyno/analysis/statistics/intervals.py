@@ -507,7 +507,7 @@ def simultaneous(estimators: Sequence[Callable[[float], Estimated]], confidence:
     return [estimator(level) for estimator, level in zip(estimators, levels, strict=True)]
 
 
-def paired(baseline: Trial, arm: Trial) -> tuple[list[Slice], list[Slice]]:
+def paired(baseline: Trial, arm: Trial) -> tuple[Sequence[Slice], Sequence[Slice]]:
     """Return both trials' measured slices that have a partner: k-th with k-th."""
     pairs = min(len(baseline.measured), len(arm.measured))
     return baseline.measured[:pairs], arm.measured[:pairs]

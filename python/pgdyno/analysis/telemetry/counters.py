@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pgdyno.results.records import Moment, StoredReading
 from pgdyno.study.sizing import Absence
@@ -93,6 +94,10 @@ MAY_VANISH = frozenset({"relations"})
 """Probes whose rows may disappear: a table was dropped."""
 
 
+WHERE: Mapping[str, tuple[str, str]] = {"io": ("object", "relation")}
+"""Probe → column and value of the rows that count: from PostgreSQL 18 on, pg_stat_io includes WAL."""
+
+
 class StatisticsReset(Exception):
     """The counters of a probe were reset between its two readings."""
 
@@ -104,10 +109,14 @@ class Growth:
     begin: Row
     end: Row
 
-    def delta(self, column: str) -> float | None:
-        """Return the increase of a counter; None if the server does not have it."""
-        end = numeric(self.end, column)
-        return None if end is None else end - (numeric(self.begin, column) or 0.0)
+    @cached_property
+    def deltas(self) -> Mapping[str, float]:
+        """Differences of the numeric columns that the server has."""
+        return {
+            column: float(end) - (numeric(self.begin, column) or 0.0)
+            for column, end in self.end.items()
+            if isinstance(end, (int, float))
+        }
 
 
 def numeric(row: Row, column: str) -> float | None:
@@ -126,7 +135,7 @@ def is_nested(row: Growth) -> bool:
 
 def identity(probe: str, row: Row) -> tuple[object, ...]:
     """Return the values that identify a row of this probe."""
-    return tuple(row.get(column) for column in IDENTITY.get(probe, ()))
+    return tuple(map(row.get, IDENTITY.get(probe, ())))
 
 
 def grown(probe: str, begin: Sequence[Row], end: Sequence[Row]) -> list[Growth]:
@@ -184,13 +193,10 @@ def _with_others(probe: str, rows: Sequence[Row], listed: Collection[tuple[objec
 
 
 def _was_reset(probe: str, growth: Growth) -> bool:
-    if any(growth.begin.get(column) != growth.end.get(column) for column in RESETS):
-        return True
-    for column in COUNTERS.get(probe, frozenset()) & growth.end.keys():
-        first, last = numeric(growth.begin, column), numeric(growth.end, column)
-        if first is not None and last is not None and last < first:
-            return True
-    return False
+    return any(growth.begin.get(column) != growth.end.get(column) for column in RESETS) or any(
+        delta < 0 and column in COUNTERS[probe] and numeric(growth.begin, column) is not None
+        for column, delta in growth.deltas.items()
+    )
 
 
 Gauges = Mapping[str, Sequence[Row]]
@@ -227,19 +233,23 @@ class Window:
     final: Gauges = field(default_factory=dict)
     missing: Mapping[str, Missing] = field(default_factory=dict)
 
-    def delta(self, probe: str, column: str, where: tuple[str, str] | None = None) -> float | None:
-        """Return the increase of a counter, over all rows or those with a value in a column.
+    def delta(self, probe: str, column: str) -> float | None:
+        """Return the increase of a counter, over all rows that count; None if the server does not have it.
 
-        None if the server does not have it. Nested statements are omitted, because the calling statement
-        includes them.
+        Nested statements do not count, because the calling statement includes them.
         """
-        rows = [
-            row
-            for row in self.growths.get(probe, ())
-            if (where is None or row.end.get(where[0]) == where[1]) and not is_nested(row)
-        ]
-        found = [delta for row in rows if (delta := row.delta(column)) is not None]
-        return sum(found) if found else None
+        return self._deltas.get(probe, {}).get(column)
+
+    @cached_property
+    def _deltas(self) -> Mapping[str, Mapping[str, float]]:
+        found: dict[str, dict[str, float]] = {probe: {} for probe in self.growths}
+        for probe, sums in found.items():
+            where = WHERE.get(probe)
+            for row in self.growths[probe]:
+                if (where is None or row.end.get(where[0]) == where[1]) and not is_nested(row):
+                    for column, delta in row.deltas.items():
+                        sums[column] = sums.get(column, 0.0) + delta
+        return found
 
 
 def values(gauges: Gauges, probe: str, column: str) -> list[float]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pgdyno.analysis.telemetry.counters import ENABLED, RUNNING, Gauges, Window, total, values
 from pgdyno.results.records import Slice, Trial
@@ -62,12 +63,8 @@ SCALES: Mapping[tuple[str, str], float] = {
 }
 """(unit in which a column counts, unit of the metric) → factor."""
 
-WHERE: Mapping[str, tuple[str, str]] = {"io": ("object", "relation")}
-"""Probe → column and value of the rows that count: from PostgreSQL 18 on, pg_stat_io includes WAL."""
 
-
-@dataclass(frozen=True)
-class Readings:
+class Readings(NamedTuple):
     """Readings of one probe at both ends of the measured part, by column."""
 
     window: Window
@@ -75,7 +72,7 @@ class Readings:
 
     def delta(self, column: str) -> float | None:
         """Return the difference of a counter."""
-        return self.window.delta(self.probe, column, WHERE.get(self.probe))
+        return self.window.delta(self.probe, column)
 
     def sum(self, columns: Sequence[str]) -> float | None:
         """Return the sum of differences; None if any is missing."""
@@ -285,6 +282,7 @@ class Metric:
         return replace(self, key=keyed(self.key, part), name=f"{self.name}, {short}")
 
 
+@lru_cache(maxsize=10_000)  # a trial has the keys of the others, and their texts of statements are long
 def keyed(key: str, part: str) -> str:
     """Return the key of one statement, table, index or wait."""
     return f"{key}:{part}"

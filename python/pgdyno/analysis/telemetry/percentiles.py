@@ -35,24 +35,11 @@ def merge(histograms: Iterable[Pairs]) -> Pairs:
     every = [pairs for pairs in histograms if len(pairs)]
     if not every:
         return np.empty((0, 2), dtype=np.uint64)
-    stacked = np.concatenate([pairs.T for pairs in every], axis=1)
-    order = np.argsort(stacked[0], kind="stable")  # merges the sorted histograms
-    values, counts = stacked[:, order]
+    stacked = np.concatenate(every)
+    order = np.argsort(stacked[:, 0], kind="stable")  # merges the sorted histograms
+    values, counts = stacked.take(order, axis=0).T
     begins = np.flatnonzero(np.concatenate([[True], values[1:] != values[:-1]]))
     return np.column_stack([values[begins], np.add.reduceat(counts, begins)])
-
-
-def quantile_ns(pairs: Pairs, quantile: float) -> int | None:
-    """Return the smallest recorded value with at least that share of all values at or below it.
-
-    This is definition 1 of Hyndman and Fan, "Sample quantiles in statistical packages", 1996 (numpy's
-    ``inverted_cdf``), which needs no interpolation between buckets. None if the histogram is empty or too
-    small (BEYOND_MIN).
-    """
-    n = _n(pairs)
-    if n == 0 or (quantile < 1 and n * (1 - quantile) < BEYOND_MIN):
-        return None
-    return _at_rank(pairs, _rank(n, quantile))
 
 
 def _n(pairs: Pairs) -> int:
@@ -64,12 +51,9 @@ def _rank(n: int, quantile: float) -> int:
     return math.ceil(quantile * n * (1 - 1e-12))
 
 
-def _at_rank(pairs: Pairs, rank: int) -> int:
-    return _at(pairs, np.cumsum(pairs[:, 1]), rank)
-
-
 def _at(pairs: Pairs, cumulative: np.ndarray, rank: int) -> int:
-    return int(pairs[int(np.searchsorted(cumulative, rank)), 0])
+    # An integer of Python would be compared as a float, with a copy of all counts.
+    return int(pairs[cumulative.searchsorted(np.uint64(rank)), 0])
 
 
 class LatencyMs(NamedTuple):
@@ -100,12 +84,17 @@ class Latencies:
         return np.cumsum(self.answered[:, 1])
 
     @cached_property
-    def _every(self) -> Pairs:
-        """All transactions, skipped ones with the time that they had waited."""
-        return merge([self.answered, self.skipped])
+    def _every(self) -> tuple[Pairs, np.ndarray]:
+        """All transactions, skipped ones with the time that they had waited, and their cumulative numbers."""
+        merged = merge([self.answered, self.skipped])
+        return merged, np.cumsum(merged[:, 1])
 
     def quantile_ms(self, quantile: float) -> LatencyMs | None:
-        """Return the quantile over all, with skipped ones above all others. None as in ``quantile_ns``.
+        """Return the quantile over all, with skipped ones above all others; None as BEYOND_MIN says.
+
+        It is the smallest recorded value with at least that share of all values at or below it, definition 1
+        of Hyndman and Fan, "Sample quantiles in statistical packages", 1996 (numpy's ``inverted_cdf``), which
+        needs no interpolation between buckets.
 
         Its lower bound among the skipped ones is the quantile that results if each had been answered at the
         moment when it was skipped.
@@ -115,7 +104,7 @@ class Latencies:
             return None
         rank = _rank(n, quantile)
         if len(self.answered) == 0 or rank > self._cumulative[-1]:
-            return LatencyMs(_at_rank(self._every, rank) / 1e6, True)
+            return LatencyMs(_at(*self._every, rank) / 1e6, True)
         return LatencyMs(_at(self.answered, self._cumulative, rank) / 1e6)
 
     def quantiles_ms(self) -> dict[str, LatencyMs | None]:
@@ -181,7 +170,7 @@ def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) ->
     """Return the quantile in ms over all transactions, with unanswered ones as slower than all others.
 
     Unanswered transactions failed or were skipped. The result is infinite if they are too many. None if all
-    transactions are too few, as in ``quantile_ns``.
+    transactions are too few (BEYOND_MIN).
     """
     every = answered + unanswered
     if every * (1 - quantile) < BEYOND_MIN:
@@ -191,7 +180,7 @@ def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) ->
         return math.inf
     if not len(pairs):
         return None
-    return _at_rank(pairs, _rank(_n(pairs), share)) / 1e6
+    return _at(pairs, np.cumsum(pairs[:, 1]), _rank(_n(pairs), share)) / 1e6
 
 
 def curve_ms(of: Latencies, points: int = 120) -> list[tuple[float, float]]:

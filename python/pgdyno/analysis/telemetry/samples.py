@@ -159,7 +159,8 @@ def growth_per_s(series: SampleSeries, column: str, spans: Sequence[Span]) -> fl
     if len(at) < 2:
         return None
     begin, end = np.searchsorted(at, spans[0][0]), np.searchsorted(at, spans[-1][1], side="right")
-    if np.any(np.diff(values[begin:end]) < 0):
+    driven = values[begin:end]
+    if (driven[1:] < driven[:-1]).any():
         return None
     edges_s = np.clip(np.array(spans), at[0], at[-1])
     took_s = float(np.sum(edges_s[:, 1] - edges_s[:, 0]))

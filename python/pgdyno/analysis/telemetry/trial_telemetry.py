@@ -171,9 +171,7 @@ def statements(rows: Iterable[Growth]) -> list[Statement]:
         moments = _moments(row.end) - _moments(row.begin)
         if moments.n <= 0:
             continue
-        sums = {
-            column: delta for column in COUNTERS["statements"] if (delta := row.delta(column)) is not None
-        }
+        sums = {column: of for column, of in row.deltas.items() if column in COUNTERS["statements"]}
         top_ms = 0.0 if is_nested(row) else moments.n * moments.mean
         if text in found:
             moments += found[text].time_ms

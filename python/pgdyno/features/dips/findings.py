@@ -165,11 +165,11 @@ _HOST = (
 def unusual(share: npt.NDArray[np.float64], least: float) -> npt.NDArray[np.bool_]:
     """Return where the share is at least ``least`` and far above the others."""
     known = share[np.isfinite(share)]
-    if not len(known):
+    large = share >= least
+    if not len(known) or not large.any():
         return np.zeros(len(share), dtype=bool)
     middle, sd = float(np.median(known)), float(robust_sd(known))
-    with np.errstate(invalid="ignore"):
-        return (share >= least) & (share > middle + UNUSUAL_SDS * sd)
+    return large & (share > middle + UNUSUAL_SDS * sd)
 
 
 def _spans(series: SampleSeries, happened: npt.NDArray[np.bool_]) -> Spans:
