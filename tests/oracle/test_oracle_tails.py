@@ -68,7 +68,9 @@ def test_few_blocks_have_no_interval() -> None:
     assert of.shown == 0 and math.isnan(of.covers)
 
 
-@pytest.mark.parametrize("name", ["none", "0 and 0.1", "0 and 0.1, 2 s"])
+@pytest.mark.parametrize(
+    "name", ["none", "0 and 0.1", pytest.param("0 and 0.1, 2 s", marks=pytest.mark.long)]
+)
 def test_intervals_cover_with_and_without_rare_stalls_of_one_arm(name: str) -> None:
     """A coverage of 93% gives fewer with a probability of 0.1%; the seed is fixed."""
     of = coverage(KINDS[name], BLOCKS_MIN, STUDIES)

@@ -44,6 +44,7 @@ FALSE_ALARMS_MAX = int(scipy.stats.binom.ppf(0.999, STUDIES, 0.05))
 1000.
 """
 
+LESS_NOISE = [pytest.param(*of, marks=pytest.mark.long) for of in ((0.1, 0.0), (0.2, 0.5))]
 
 ARMS = [arm(0, "15"), arm(1, "18")]
 
@@ -104,8 +105,9 @@ def codes(
     return {caveat.kind for caveat in steady_state_caveats(plan(schedule), found, cases)}
 
 
-def test_the_alarm_is_that_of_a_study_of_many_cases() -> None:
-    rng, studies, cases = np.random.default_rng(11), 40, 10
+@pytest.mark.parametrize("studies", [20, pytest.param(100, marks=pytest.mark.long)])
+def test_the_alarm_is_that_of_a_study_of_many_cases(studies: int) -> None:
+    rng, cases = np.random.default_rng(11), 10
     alarms = sum(
         any(
             codes(Schedule.SLICES, in_slices(rng, 6, 12, 0.1, 0.0, (flat, flat)), {}, cases)
@@ -116,7 +118,7 @@ def test_the_alarm_is_that_of_a_study_of_many_cases() -> None:
     assert alarms <= scipy.stats.binom.ppf(0.999, studies, 0.05)
 
 
-@pytest.mark.parametrize(("noise", "memory"), [(0.1, 0.0), (0.2, 0.5), (0.3, 0.8)])
+@pytest.mark.parametrize(("noise", "memory"), [*LESS_NOISE, (0.3, 0.8)])
 def test_steady_slices_raise_a_caveat_in_at_most_5_percent_of_studies(noise: float, memory: float) -> None:
     rng = np.random.default_rng(1)
     alarms = sum(
@@ -126,7 +128,7 @@ def test_steady_slices_raise_a_caveat_in_at_most_5_percent_of_studies(noise: flo
     assert alarms <= FALSE_ALARMS_MAX
 
 
-@pytest.mark.parametrize(("noise", "memory"), [(0.1, 0.0), (0.2, 0.5), (0.2, 0.7)])
+@pytest.mark.parametrize(("noise", "memory"), [*LESS_NOISE, (0.2, 0.7)])
 def test_steady_windows_raise_a_caveat_in_at_most_5_percent_of_studies(noise: float, memory: float) -> None:
     rng = np.random.default_rng(2)
     alarms = sum(

@@ -83,7 +83,7 @@ def waits_of(running: float) -> ClientTime:
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(blocks_of)
 @example([(100.0, 100.0, waits_of(0.0), waits_of(1e-9))])  # a residual of 1e-5 µs is no rounding error
 @example([(800.0, 100.0, waits_of(0.0), waits_of(1e-9))])

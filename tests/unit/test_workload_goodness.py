@@ -23,7 +23,7 @@ from pgdyno.workloads.tpcc.checks import (
 from pgdyno.workloads.workload import FALSE_ALARMS_PER_TRIAL, fit_distribution, fit_share
 
 
-@pytest.mark.parametrize("n", [5_000, 100_000])
+@pytest.mark.parametrize("n", [5_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_p_values_of_nurand_draws_are_uniform(n: int) -> None:
     probability = C_LAST.probability(11)
     counts = np.random.default_rng(1).multinomial(n, probability, size=2000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import pytest
@@ -91,7 +92,9 @@ def measured(
 STUDIES = 120
 
 
-@pytest.mark.parametrize("truth", [(1000, 0.05, 1e-3), (1000, 0.1, 0.0)])
+@pytest.mark.parametrize(
+    "truth", [(1000, 0.05, 1e-3), pytest.param((1000, 0.1, 0.0), marks=pytest.mark.long)]
+)
 def test_intervals_have_their_nominal_coverage(truth: tuple[float, float, float]) -> None:
     rng = np.random.default_rng(3)
     covered = {"rate_of_one": 0, "sigma": 0, "kappa": 0}
@@ -147,6 +150,7 @@ def test_lack_of_fit_with_a_curve_of_one_parameter_is_the_analysis_of_variance_b
     assert found.f == pytest.approx(f) and found.p_value == pytest.approx(stats.f.sf(f, 3, 6))
 
 
+@cache
 def scalability(faster: float, sigma: float = 0.05, kappa: float = 1e-3, seed: int = 6) -> Scalability:
     """17 and 18 in common blocks: 18 is faster by this factor at any number of clients."""
     rng, passes = np.random.default_rng(seed), 8
