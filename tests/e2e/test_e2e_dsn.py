@@ -116,7 +116,7 @@ def test_running_servers_are_compared_in_copies_of_a_database_that_two_studies_l
     assert {"server-not-restarted", "one-server"} <= {*codes}
     assert codes.count("one-server") == 1
     # Missing WAL figures per arm are reported once.
-    absent = [caveat["sentence"] for caveat in caveats if caveat["code"] == "probe-unavailable"]
+    absent = [caveat["sentence"] for caveat in caveats if caveat["code"] == "telemetry-missing"]
     assert not any("checkpoints" in sentence for sentence in absent)
     with Evidence(files[0]) as opened:
         assert [trial.server_cpu_s for trial in opened.trials()] == [None] * 2

@@ -35,12 +35,12 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
     assert set(found["arms"][0]["levels"]) | {"server_cpu"} == {"tps", "server_cpu", "driver_cpu"}
     assert list(found["arms"][0]["latency_ms"]) == ["tpcb-like", "select-only", "all"]
     assert "TPC" not in document["sentences"][""]["method"][-1]
-    assert "more-clients-than-branches" in {caveat["code"] for caveat in document["caveats"]}
+    assert "contention" in {caveat["code"] for caveat in document["caveats"]}
     states = found["study"]["host"]["states"]
     assert [state["when"] for state in states] == ["before the study", "after the study"]
     # Without perf, or without permission, this is reported. With it, a short profile may be empty.
     missing = [
-        of for of in document["caveats"] if of["code"] == "probe-unavailable" and "profile" in of["sentence"]
+        of for of in document["caveats"] if of["code"] == "telemetry-missing" and "profile" in of["sentence"]
     ]
     assert not (missing and document["more"]["profiles"][""])
     with Evidence(evidence) as opened:

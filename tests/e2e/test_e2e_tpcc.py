@@ -35,8 +35,8 @@ def due_when_counted(evidence: Path, trial: Trial) -> int:
     return sum(found)
 
 
-def codes(found: Ended) -> list[str]:
-    return [caveat["code"] for caveat in found.json()["caveats"]]
+def kinds(found: Ended) -> list[str]:
+    return [caveat["parameters"].get("kind") for caveat in found.case["caveats"]]
 
 
 def test_a_mix_without_new_orders_is_measured_one_arm_at_a_time(
@@ -56,7 +56,7 @@ def test_a_mix_without_new_orders_is_measured_one_arm_at_a_time(
     assert first.ended_unix_s <= second.started_unix_s
     effects = found.case["comparisons"][0]["effects"]
     assert "tpm" in effects and "nopm" not in effects
-    (sentence,) = [one["sentence"] for one in found.json()["caveats"] if one["code"] == "not-tpcc-mix"]
+    (sentence,) = [one["sentence"] for one in found.json()["caveats"] if "mix" in one["condition"]]
     assert "payment=9,order-status=1" in sentence
 
 
@@ -85,7 +85,7 @@ def test_a_duet_drives_both_arms_at_the_same_time_with_pipelined_calls(
         s.cpu_partition for s in block_of(study, block.block).slices if s.role == "measure" and s.arm == 0
     ]
     assert sorted(partitions) == [0] * 4 + [1] * 4
-    assert "duet" in codes(found)
+    assert "duet" in kinds(found)
     report = program.succeed("report", evidence, "--md")
     assert "both arms run at the same time" in report.out
     assert "The CPU partitions are cores" in report.out
@@ -101,7 +101,7 @@ def test_arms_can_differ_in_their_dialect_and_their_deviations_and_have_the_rate
     found, trials = compared(program, evidence, *load, *arms)
     assert [of["arm"]["name"] for of in found.case["arms"]] == names
     assert [len(of["deviations"]) for of in found.case["arms"]] == [0, 17, 1]
-    assert codes(found).count("tpcc-deviations") == 2
+    assert kinds(found).count("tpcc-deviations") == 2
     skipped = {trial.arm: {check.name for check in trial.checks if check.skipped} for trial in trials}
     assert skipped == {0: set(), 1: {"condition 10", "condition 12", "constant of last names"}, 2: set()}
     # The histograms hold the arrivals due in the counted part of a slice, whenever they end. The schedule of
