@@ -1,22 +1,17 @@
 """Run benchmarks and print a table of their figures.
 
-``python -m bench [--smoke] [--record] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``--record``
-appends the figures to a file. ``stopping``, ``history``, ``tails``, ``verdict``, ``disturbed-blocks``,
-``dialects``, ``bisect``, ``driver-nodes``, ``fleet``, ``network-clients``, ``warm-ups`` and ``why`` run alone
-and have their own options.
+``python -m bench [--smoke] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``stopping``,
+``history``, ``tails``, ``verdict``, ``disturbed-blocks``, ``dialects``, ``bisect``, ``driver-nodes``,
+``fleet``, ``network-clients``, ``ratios``, ``warm-ups`` and ``why`` run alone and have their own options.
+``ratios`` compares the ratios to other programs with earlier ones.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from pathlib import Path
-
-import psutil
+from dataclasses import replace
 
 from bench import (
     analysis,
@@ -31,6 +26,7 @@ from bench import (
     network_clients,
     pairs,
     pgbench,
+    ratios,
     restore,
     scripts,
     simulated_disk,
@@ -50,7 +46,6 @@ from pgdyno.cli.features import features
 from pgdyno.errors import PgdynoError
 from pgdyno.server.engine import build_info
 
-HISTORY = Path(__file__).with_name("history.jsonl")
 BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {
     "scripts": scripts.figures,
     "sysbench": sysbench.figures,
@@ -81,6 +76,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "driver-nodes": driver_nodes.main,
     "fleet": fleet.main,
     "network-clients": network_clients.main,
+    "ratios": ratios.main,
     "warm-ups": warm_ups.main,
     "why": why.main,
 }
@@ -88,7 +84,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command line. A figure out of bounds is not a failure: benchmarks inform, they do not gate."""
+    """Run the command line. A figure out of bounds is no failure: only ``ratios`` gates."""
     features()
     if arguments and arguments[0] in OWN:
         return OWN[arguments[0]](arguments[1:])
@@ -100,7 +96,6 @@ def main(arguments: list[str]) -> int:
         help=f"of {', '.join(BENCHMARKS)}; default: all but {', '.join(LONG)}",
     )
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: do they all still run?")
-    parser.add_argument("--record", action="store_true", help="append the figures to bench/history.jsonl")
     parser.add_argument(
         "--rounds", type=_count, metavar="N", help="runs of each; from 6 on ratios have intervals"
     )
@@ -124,15 +119,12 @@ def main(arguments: list[str]) -> int:
     if chosen.warehouses:
         sizes = replace(sizes, warehouses=chosen.warehouses)
     with benchmark_environment(sizes) as here:
-        server = here.cluster.build.label
         for name in chosen.names or [name for name in BENCHMARKS if name not in LONG]:
             for figure in BENCHMARKS[name](here, sizes):
                 ratio = "" if figure.ratio is None else f", {figure.ratio:.3f} of {figure.against}"
                 print(f"{figure.name}: {figure.ours:.4g} {figure.unit}{ratio}", file=sys.stderr)
                 figures.append(figure)
     print(markdown(figures))
-    if chosen.record:
-        _record(figures, server, engine)
     return 0
 
 
@@ -140,19 +132,6 @@ def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text} is no number of 1 or more")
     return int(text)
-
-
-def _record(figures: list[Figure], server: str, engine: dict[str, object]) -> None:
-    line = {
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cores": psutil.cpu_count(),
-        "memory_bytes": psutil.virtual_memory().total,
-        "server": server,
-        "engine": engine,
-        "figures": [asdict(figure) for figure in figures],
-    }
-    with HISTORY.open("a") as history:
-        history.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from bench.environment import Environment, Sizes
-from bench.figure import Figure, limited
+from bench.figure import Figure, compared, limited
+from bench.measure import run
 from pgdyno.measure.host_counters import HostCounters
 from pgdyno.measure.sampler import CHUNK_S, RUNNING, SERIES
 from pgdyno.results import results_file
@@ -60,6 +61,18 @@ GROWS = 1e6
 STILL = 2
 """One in so many counters is constant, as those of temporary files and deadlocks usually are."""
 
+READ = """
+import hashlib, pathlib, sqlite3, sys, zlib
+hashlib.blake2b(pathlib.Path(sys.argv[1]).read_bytes())
+connection = sqlite3.connect(sys.argv[1])
+for column in ("points FROM series", "pairs FROM histogram", "found FROM reading"):
+    for (packed,) in connection.execute(f"SELECT {column}"):
+        zlib.decompress(packed)
+for row in connection.execute("SELECT from_s, to_s, executed FROM interval"):
+    pass
+"""
+"""Reads what a report reads, without an analysis: its CPU time changes with the machine only."""
+
 CREATED_UNIX_S = 1_795_000_000.0
 
 
@@ -72,6 +85,9 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
     compiled = {"PYTHONPYCACHEPREFIX": str(environment.directory / "pycache"), "PYTHONDONTWRITEBYTECODE": ""}
     costs = [_cost(path, compiled) for _ in range(1 + sizes.pairs)][1:]
     yield limited(f"{of}: CPU time", "s", [cpu_s for cpu_s, _ in costs], CPU_S_MAX)
+    read_s = [run([sys.executable, "-c", READ, str(path)]).cpu_s for _ in costs]
+    pairs = [(cpu_s, bare_s) for (cpu_s, _), bare_s in zip(costs, read_s, strict=True)]
+    yield compared(f"{of}: CPU time, relative", "s", pairs, "a bare read of the same file")
     yield limited(f"{of}: peak memory", "MB", [memory_mb for _, memory_mb in costs], MEMORY_MB_MAX)
 
 

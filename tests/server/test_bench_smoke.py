@@ -25,7 +25,7 @@ FIGURES = {
     "restore": {"into nothing", "over a used copy", "5% of the blocks changed in every file"},
     "simulated-disk": {"write and sync a file", "sync single blocks", "read the file"},
     "telemetry": {"throughput", "CPU of the sampler"},
-    "analysis": {"CPU time", "peak memory"},
+    "analysis": {"CPU time", "CPU time, relative", "peak memory"},
     "slices": {"noise", "not counted", "swap of cores"},
     "pairs": {"noise"},
     "driver-overhead": {"throughput", "client CPU with Ray", "CPU of the engine", "start later by"},

@@ -1,13 +1,13 @@
-"""Figures of `python -m bench`: ratios and limits, verdicts of stored and simulated studies, dialects."""
+"""Figures of `python -m bench`: ratios and limits, earlier ratios, stored and simulated studies, dialects."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from bench import dialects
+from bench import dialects, ratios
 from bench.dialects import (
     GROUPS,
     NOT_MEASURED,
@@ -18,6 +18,7 @@ from bench.dialects import (
     study_of,
 )
 from bench.figure import Sense, alone, compared, interval_of_median, limited, markdown
+from bench.ratios import Ratio
 from bench.verdict import Options, StudyRun, report, runs_in
 
 from pgdyno.analysis.comparison import Verdict
@@ -58,6 +59,39 @@ def test_the_table_shows_figures_without_a_comparison() -> None:
         "| memory | 31 | 30 (limit) | MiB | 1.033 | at most 1 | NO | 1 |",
         "| whole | 12,345 | not measured here | s | – | – | – | 1 |",
     ]
+
+
+@pytest.mark.parametrize(
+    ("sense", "earlier", "limit"),
+    [
+        ("at most", [1.0, 1.1, 1.05, 1.0, 1.0], 1.1**3),
+        ("at least", [1.0, 0.9, 1.0, 1.0, 1.0], 0.9**3),
+        ("at most", [0.5] * 5, 0.5),
+        ("at most", [9.0, *[0.5] * 10], 0.5),  # only the last ten count
+        ("at most", [0.5] * 4, None),
+        ("at least", [], None),
+    ],
+)
+def test_a_ratio_may_be_beyond_the_worst_earlier_one_by_twice_their_range(
+    sense: Sense, earlier: list[float], limit: float | None
+) -> None:
+    assert ratios.limit(earlier, sense) == (None if limit is None else pytest.approx(limit))
+
+
+def test_only_ratios_of_the_same_machine_and_name_are_compared(tmp_path: Path) -> None:
+    def line(ratio: float, name: str = "restore", machine: str = "here", sense: Sense = "at most") -> Ratio:
+        return Ratio(name, ratio, sense, "0123abc", machine, "2026-11-27T07:00:00+00:00")
+
+    path = tmp_path / "history.jsonl"
+    kept = [line(1.0), line(9.0, machine="elsewhere"), line(1.2), *[line(1.1)] * 3, line(2.0, "load")]
+    path.write_text("".join(f"{json.dumps(asdict(one))}\n" for one in kept), "utf-8")
+    earlier = ratios.read_history(path, "here")
+    assert earlier == {"restore": [1.0, 1.2, 1.1, 1.1, 1.1], "load": [2.0]}
+    assert ratios.read_history(tmp_path / "none", "here") == {}
+    now = [line(1.72), line(1.73), line(0.1), line(9.0, "load"), line(0.5, "restore", sense="at least")]
+    text, worse = ratios.compared(now, earlier)
+    assert [row[-2] for row in rows(text)[2:]] == ["holds", "WORSE", "holds", "not compared", "WORSE"]
+    assert worse == ["restore", "restore"]
 
 
 OPTIONS = Options((0.0, 0.05), 2, 25.0, "duet", 0.5, "update", "15")
