@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 
 from bench import analysis, load, restore, scripts, telemetry, tpcc
-from bench.environment import FULL, SMOKE, Environment, Sizes, benchmark_environment
+from bench.environment import FULL, Environment, Sizes, benchmark_environment
 from bench.figure import Figure, Sense
 from bench.stopping import table
 from pgdyno.cli.features import features
@@ -43,7 +43,7 @@ MEASURED: Sequence[tuple[Callable[[Environment, Sizes], Iterator[Figure]], Sizes
     (analysis.figures, FULL),
 )
 OMITTED = re.compile(r"server CPU|, a bare loop on | limit$")
-"""Ratios that say nothing about pgdyno, or depend on the other programs of the machine."""
+"""Figures that are no ratios of pgdyno to another program, or include other programs of the machine."""
 
 
 @dataclass(frozen=True)
@@ -78,10 +78,13 @@ def limit(earlier: Sequence[float], sense: Sense) -> float | None:
 
 
 def compared(ratios: Iterable[Ratio], earlier: Mapping[str, Sequence[float]]) -> tuple[str, list[str]]:
-    """Return a table of the ratios with their limits, and the names of those that are worse."""
+    """Return a table of the ratios with their limits, and the names of those that are worse.
+
+    ``earlier``: the ratios of this machine by name, the oldest first.
+    """
     rows, worse = [], []
     for one in ratios:
-        of = earlier.get(one.name, ())[-COMPARED_MAX:]
+        of = earlier.get(one.name, ())
         bound = limit(of, one.sense)
         is_worse = bound is not None and (one.ratio > bound if one.sense == "at most" else one.ratio < bound)
         worse += [one.name] if is_worse else []
@@ -98,16 +101,16 @@ def machine_name() -> str:
     return f"{model[1] if model else os.uname().machine}, {os.cpu_count()} cores, {memory_gib} GiB"
 
 
-def _measure(sizes: Sizes | None, machine: str) -> Iterator[Ratio]:
-    """Yield the ratios. ``sizes``: of all benchmarks, instead of their own."""
+def _measure(machine: str) -> Iterator[Ratio]:
+    """Yield the ratios of pgdyno to other programs."""
     describe = ["git", "describe", "--always", "--dirty", "--exclude", "*"]
     commit = subprocess.run(
         describe, cwd=HISTORY.parent, check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
     at = datetime.now(UTC).isoformat(timespec="seconds")
-    with benchmark_environment(sizes or FULL) as here:
-        for figures, own in MEASURED:
-            for figure in figures(here, sizes or own):
+    with benchmark_environment(FULL) as here:
+        for figures, sizes in MEASURED:
+            for figure in figures(here, sizes):
                 if figure.ratio is not None and not OMITTED.search(f"{figure.name} {figure.against}"):
                     name = re.sub(r" \(.*?\)", "", figure.name)  # the size of the data
                     print(f"{name}: {figure.ratio:.3f} of {figure.against}", file=sys.stderr)
@@ -117,14 +120,13 @@ def _measure(sizes: Sizes | None, machine: str) -> Iterator[Ratio]:
 def main(arguments: Sequence[str]) -> int:
     """Measure and compare the ratios."""
     parser = argparse.ArgumentParser(prog="python -m bench ratios", description=__doc__)
-    parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: do they all still run?")
     parser.add_argument("--record", action="store_true", help="append the ratios to bench/history.jsonl")
     chosen = parser.parse_args(arguments)
     features()
-    if build_info()["profile"] != "release" and not chosen.smoke:
+    if build_info()["profile"] != "release":
         raise UsageError("the engine is a debug build: make setup builds the one to measure")
     machine = machine_name()
-    ratios = list(_measure(SMOKE if chosen.smoke else None, machine))
+    ratios = list(_measure(machine))
     earlier = read_history(HISTORY, machine)
     text, worse = compared(ratios, earlier)
     print(text)

@@ -234,7 +234,8 @@ def test_a_quantile_with_skipped_arrivals_bounds_every_quantile_that_they_may_ha
     """Oracle: the quantile with each skipped arrival at its shortest possible latency, and at infinity."""
     known = Latencies(answered, skipped).quantile_ms(quantile)
     never = pairs_from([(2**63, int(skipped[:, 1].sum()))])
-    shortest, longest = (Latencies(merge([answered, of])).quantile_ms(quantile) for of in (skipped, never))
+    shortest = Latencies(merge([answered, skipped])).quantile_ms(quantile)
+    longest = Latencies(merge([answered, never])).quantile_ms(quantile)
     if known is None:
         assert shortest is None
     else:
