@@ -1,4 +1,4 @@
-"""Findings from a results file: included and excluded data, and caveats."""
+"""Findings from a results file: included and excluded data, caveats, and their tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from report_forms import report_of
+from report_forms import report_of, summarized
 from synthetic_study import SKIPPED_AFTER_NS, Synthetic, arms_of, study_of, write_block, write_study
 
 from pgdyno.analysis import comparison_caveats
@@ -18,9 +18,9 @@ from pgdyno.analysis.study_findings import find_study
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, NOPM, TPM, latency_key
 from pgdyno.analysis.telemetry.percentiles import Latencies
 from pgdyno.caveats import Caveat
-from pgdyno.report.result_tables import latency_changes
+from pgdyno.report.result_tables import checks, latency_changes
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Counts, Slice, TrialStatus
+from pgdyno.results.records import Check, Counts, Slice, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.study.plan import Rate
 from pgdyno.study.schedule import Role
@@ -269,9 +269,25 @@ def test_only_autocorrelated_blocks_raise_a_caveat() -> None:
 def test_under_a_fixed_load_the_verdict_is_about_latency_and_less_is_faster(
     effect: float, verdict: Verdict
 ) -> None:
-    findings = findings_of(Synthetic(effects=(1.0, effect), fixed_rate_per_s=500.0))
+    findings = findings_of(Synthetic(effects=(1.0, effect), blocks=6, fixed_rate_per_s=500.0))
     (comparison,) = findings.comparisons
     assert comparison.verdict is verdict
     assert findings.primary.key == "median_latency"
     assert (comparison.primary.percent.value < 0) == (verdict is Verdict.FASTER)
     assert "throughput-fixed" in codes(findings)
+
+
+def test_checks_are_in_the_order_of_their_numbers() -> None:
+    findings = report_of(Synthetic(blocks=2)).findings.first
+    told = [Check(f"condition {number}", True) for number in (1, 10, 11, 2, 9)] + [Check("mix", True)]
+    trials = [replace(trial, checks=told) for trial in findings.trials]
+    names = [row[0] for row in checks(replace(findings, trials=trials)).rows if row[0]]
+    assert names == [*(f"condition {number}" for number in (1, 2, 9, 10, 11)), "mix"]
+
+
+def test_a_narrow_terminal_breaks_no_verdict() -> None:
+    names = ["on, off", "on, pglz", "off, off", "off, pglz"]
+    built = report_of(Synthetic(names=names, effects=(1, 1, 2.5, 2.3), noise=0.1, blocks=6))
+    for width in range(62, 100):
+        rows = [line for line in summarized(built, width).splitlines() if line.startswith("on, pglz")]
+        assert rows[0].split("[")[1].split()[2:3] == ["undecided"], width

@@ -208,7 +208,7 @@ def with_aa(
         return find_study(evidence)
 
 
-QUIET = Synthetic(blocks=12, slices=4, noise=0.001, effects=(1.0, 1.03), rate_per_s=10_000.0)
+QUIET = Synthetic(blocks=12, slices=4, noise=0.001, effects=(1.0, 1.03))
 
 
 def test_aa_blocks_are_in_no_result(tmp_path: Path) -> None:

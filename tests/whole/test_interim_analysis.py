@@ -158,7 +158,9 @@ def test_every_metric_of_a_study_that_stops_on_its_verdict_has_the_wider_interva
 
 
 def test_the_average_over_the_cases_has_it_too() -> None:
-    cases = [Synthetic(stops_on_verdict=True, levels={"clients": n}, seed=int(n)) for n in ("1", "8")]
+    cases = [
+        Synthetic(stops_on_verdict=True, levels={"clients": n}, blocks=6, seed=int(n)) for n in ("1", "8")
+    ]
     average = found_in(*cases).over_cases[0].average
     assert average is not None and average.summary.method is Method.ANYTIME
 

@@ -346,14 +346,14 @@ def with_crashes(path: Path, *cases: Synthetic) -> Path:
 FASTER = Synthetic(effects=(1, 1.2), blocks=6)
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form != "csv"])
 @pytest.mark.parametrize("cases", [1, 2])
-def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, cases: int) -> None:
+def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, cases: int) -> None:
     study = [FASTER] if cases == 1 else [replace(FASTER, levels={"clients": n}) for n in ("8", "64")]
     built = read_report(with_crashes(tmp_path / "e", *study))
-    text = " ".join(plain(FORMS[form](built)).split())
-    assert "none of 2 power cuts lost an acknowledged commit" in text
-    assert "1 of 2 power cuts lost acknowledged commits (up to 700" in text
+    for form in FORMS.keys() - {"csv"}:
+        text = " ".join(plain(FORMS[form](built)).split())
+        assert "none of 2 power cuts lost an acknowledged commit" in text, form
+        assert "1 of 2 power cuts lost acknowledged commits (up to 700" in text, form
     (section, *_) = sections_of(built)
     slower, faster = section.sentences
     (panel,) = section.plots()
@@ -363,8 +363,7 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, form: str, ca
     assert re.search(rf"NOPM \+(1[789]|2[01])\.?\d*% \({basis}95% CI .*\); 1 of 2", faster)
 
 
-@pytest.mark.parametrize("form", [form for form in FORMS if form not in ("csv", "summary")])
-def test_a_report_over_hosts_has_the_losses_of_each_host(tmp_path: Path, form: str) -> None:
+def test_a_report_over_hosts_has_the_losses_of_each_host(tmp_path: Path) -> None:
     large = {**HOST, "cores": 64, "processor": "another"}
     one = with_crashes(tmp_path / "one.sqlite", FASTER)
     other = with_crashes(tmp_path / "other.sqlite", replace(FASTER, host=large, seed=3))
@@ -372,8 +371,9 @@ def test_a_report_over_hosts_has_the_losses_of_each_host(tmp_path: Path, form: s
     built = read_hosts([one, other, tmp_path / "without.sqlite"])
     (table,) = (table for table in tables_of(built) if table.title == "Durability by host")
     assert [row[1] for row in table.rows] == ["one", "", "other", ""]
-    text = " ".join(plain(FORMS[form](built)).split())
-    assert text.count('"cuts_with_loss": { "count": 1,' if form == "json" else "1/2") >= 2
+    for form in FORMS.keys() - {"csv", "summary"}:
+        text = " ".join(plain(FORMS[form](built)).split())
+        assert text.count('"cuts_with_loss": { "count": 1,' if form == "json" else "1/2") >= 2, form
 
 
 def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:

@@ -59,19 +59,22 @@ def test_a_line_that_was_cut_short_costs_only_itself(history: HistoryFile) -> No
 
 
 WRITES = """
-import sys
+import os, sys
 from pathlib import Path
 from pgdyno.features.noise_history.entries import HistoryFile
-for number in range(25):
-    entry = {"kind": "aa", "id": f"{sys.argv[2]} {number}", "at_unix_s": number, "pad": "x" * 9000}
-    HistoryFile(Path(sys.argv[1])).append(entry)
+for name in ("a", "b"):
+    if os.fork() == 0:
+        for number in range(25):
+            entry = {"kind": "aa", "id": f"{name} {number}", "at_unix_s": number, "pad": "x" * 9000}
+            HistoryFile(Path(sys.argv[1])).append(entry)
+        os._exit(0)
+assert [os.wait()[1] for _ in range(2)] == [0, 0]
 """
 
 
 def test_two_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "noise.jsonl"
-    writers = [subprocess.Popen([sys.executable, "-c", WRITES, path, name]) for name in ("a", "b")]
-    assert [writer.wait(120) for writer in writers] == [0, 0]
+    subprocess.run([sys.executable, "-c", WRITES, path], check=True, timeout=120)
     ids = {entry["id"] for entry in HistoryFile(path).entries()}
     assert ids == {f"{name} {number}" for name in ("a", "b") for number in range(25)}
     assert len(path.read_text().splitlines()) == 50
