@@ -223,5 +223,4 @@ def test_scripts_from_statements_are_measured_and_the_report_has_their_coverage(
     assert ended.trials == [{"ok": 1}] * 2
     assert round(ended.case["coverage"], 3) == 0.333
     assert "covers 33% of the recorded time" in result["sentences"][""]["answer"][0]
-    ranks = [one["rank"] for one in result["caveats"] if one["code"] == "low-coverage"]
-    assert ranks == ["changes_answer"]
+    assert ("low-coverage", "changes_answer") in {(one["code"], one["rank"]) for one in result["caveats"]}

@@ -124,10 +124,12 @@ def test_a_valid_study_raises_no_caveat_except_that_of_its_load() -> None:
     assert codes(findings) == {"no-keying-and-thinking"}
 
 
-def test_a_stored_caveat_replaces_the_computed_one() -> None:
+def test_a_stored_caveat_replaces_the_computed_ones_of_its_kind() -> None:
     stored = Caveat.of("failures-over-share", arm="18", share="9 %", limit="1 %")
-    findings = findings_of(Synthetic(blocks=5, failed_per_slice=100, caveats=(stored,)))
+    mix = Caveat.of("not-tpcc-mix", mix="payment=1")
+    findings = findings_of(Synthetic(blocks=5, failed_per_slice=100, caveats=(stored, mix)))
     assert [c for c in findings.caveats if c.kind == "failures-over-share"] == [stored]
+    assert {"not-tpcc-mix", "no-keying-and-thinking"} <= codes(findings)
 
 
 def test_a_debug_engine_and_a_fixed_load_are_caveats(tmp_path: Path) -> None:

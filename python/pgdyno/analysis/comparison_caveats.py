@@ -186,7 +186,7 @@ def comparison_caveats(
     comparisons: Sequence[Comparison],
     p50_ms: Mapping[int, float | None],
 ) -> list[Caveat]:
-    """Return all caveats, the most severe first. ``p50_ms`` is the median latency by arm."""
+    """Return the caveats of all comparisons. ``p50_ms`` is the median latency by arm."""
     found = [*_trial_caveats(arms, trials), *_warm_up_extended(study.plan, trials)]
     found += _slice_caveats(study, arms, p50_ms)
     for comparison in comparisons:

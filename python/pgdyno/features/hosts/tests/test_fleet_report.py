@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -35,8 +36,7 @@ def work(host: str, state: HostState = HostState.DONE, **fields: object) -> Host
     return HostWork.model_validate({"host": host, "file": f"s-{host}.sqlite", "state": state, **fields})
 
 
-def codes(caveats: object) -> dict[str, Caveat]:
-    assert isinstance(caveats, list)
+def by_kind(caveats: Sequence[Caveat]) -> dict[str, Caveat]:
     return {caveat.kind: caveat for caveat in caveats}
 
 
@@ -49,7 +49,7 @@ def test_the_report_names_lost_hosts_with_and_without_results(tmp_path: Path) ->
         work("c", HostState.FAILED, reason="no space"),
     )
     built = read_fleet_report(path)
-    found = codes(built.findings.caveats)
+    found = by_kind(built.findings.caveats)
     assert found["host-incomplete"].parameters["host"] == "b"
     assert found["host-incomplete"].parameters["blocks"] == LARGER.blocks
     assert found["host-missing"].parameters["reason"] == "no space"
@@ -64,7 +64,7 @@ def test_a_file_whose_cases_were_moved_does_not_count(tmp_path: Path) -> None:
         fleet_of(tmp_path, work("a", HostState.LOST, is_moved=True, reason="r"), work("b"))
     )
     assert [host.name for host in built.findings.hosts] == ["b"]
-    assert "host-replaced" in codes(built.findings.caveats)
+    assert "host-replaced" in by_kind(built.findings.caveats)
 
 
 def test_a_record_without_files_or_with_damage_is_an_error(tmp_path: Path) -> None:
@@ -84,11 +84,11 @@ def test_slow_and_noisy_hosts_are_named() -> None:
         return replace(SMALL, host={**LARGE, "cores": 64 + n}, seed=n, blocks=20, slices=2, noise=noise)
 
     slow = replace(SMALL, host={**LARGE, "cores": 32}, seed=3, rate_per_s=SMALL.rate_per_s / 2)
-    found = codes(pooled_of(a=SMALL, b=LARGER, c=slow).caveats)
+    found = by_kind(pooled_of(a=SMALL, b=LARGER, c=slow).caveats)
     assert found["host-slow"] == Caveat.of("host-slow", host="c", factor="2.0")
-    found = codes(pooled_of(d=host(1), e=host(2), f=host(3, noise=0.1)).caveats)
+    found = by_kind(pooled_of(d=host(1), e=host(2), f=host(3, noise=0.1)).caveats)
     assert found["host-noisy"].parameters["host"] == "f"
-    quiet = codes(pooled_of(g=host(1), h=host(2), i=host(3)).caveats)
+    quiet = by_kind(pooled_of(g=host(1), h=host(2), i=host(3)).caveats)
     assert not {"host-noisy", "host-slow"} & quiet.keys()
 
 
