@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,11 +41,13 @@ SMALL = FitMachine(2, 24 * GB, 50 * GB)
 MINUTES = 10
 
 
+@cache
 def study(name: str) -> StudyFile:
     path = STUDIES / f"{name}.toml"
     return read_study(path.read_text(), path.name)
 
 
+@cache
 def small(name: str, *, aa: bool = False) -> Fitted:
     """Disable A/A blocks, so that the sums are of the arms only."""
     file = study(name)

@@ -8,11 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from report_forms import report_of
+from synthetic_study import Synthetic
 
 import pgdyno
 from example_studies import read_study
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.telemetry.metrics import METRICS
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.features.published.plan import Published
 from pgdyno.features.published.section import as_printed
 from pgdyno.features.published.tables import (
@@ -27,10 +30,12 @@ from pgdyno.features.published.tables import (
     MeasuredTable,
     MetricValues,
     SourceChange,
+    case_values,
     changes_of_source,
     in_unit,
     with_measured_values,
 )
+from pgdyno.results.records import TrialStatus
 from pgdyno.study.cases import cases_of
 from pgdyno.units import NO_BREAK, Better, Estimate
 
@@ -369,3 +374,20 @@ def test_long_published_numbers_are_grouped_as_measured_ones_are(
 ) -> None:
     printed = as_printed(MeasuredCell(text, value, None, "TPM", "", False))
     assert printed.replace(NO_BREAK, " ") == shown
+
+
+def test_values_of_a_case_are_those_of_its_ok_trials() -> None:
+    findings = report_of(Synthetic(blocks=3, statuses={(1, 0): TrialStatus.EXCLUDED})).findings.first
+    trials = findings.trials
+    telemetry = {
+        trial.trial: TrialTelemetry({"wal.bytes": 8.0, "relation.growth:a": -1.0}, [], ["a"], {})
+        for trial in trials
+        if trial.block == 0
+    }
+    found = case_values(findings.study, trials, telemetry)
+    assert sorted(found.values["tps"].by_block[0]) == [0, 2]
+    assert sorted(found.values["tps"].by_block[1]) == [0, 1, 2]
+    assert found.values["tpm"].by_block[1][1] == pytest.approx(60 * found.values["tps"].by_block[1][1])
+    assert found.values["tpm"].unit == "TPM" and found.values["tpm"].better is Better.MORE
+    assert found.values["wal.bytes"].by_block == {0: {0: 8.0}, 1: {0: 8.0}}
+    assert found.values["relation.growth:a"].unit == "MiB"
