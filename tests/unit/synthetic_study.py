@@ -195,8 +195,8 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
 class QuickWriter(Writer):
     """Writer without fsync, because no power cut concerns tests. A transaction may enclose several events.
 
-    It neither checks values nor updates checksums row by row, which takes half of the time: the checksums are
-    computed at the end, and test_evidence_file.py tests the others.
+    It neither checks values nor updates checksums row by row, which takes half of the time. The checksums are
+    computed at the end, where the file is verified like any other.
     """
 
     @classmethod

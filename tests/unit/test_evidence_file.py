@@ -9,12 +9,11 @@ import math
 import os
 import re
 import shutil
-import signal
 import sqlite3
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
@@ -291,13 +290,6 @@ def test_a_finished_file_is_read_from_a_directory_that_cannot_be_written(tmp_pat
         tmp_path.chmod(0o755)
 
 
-def started(program: str, *words: Path) -> subprocess.Popen[str]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    command = [sys.executable, "-c", program, *words]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
-
-
 READS_ON_REQUEST = """
 import sys
 from pathlib import Path
@@ -312,7 +304,9 @@ for _ in sys.stdin:
 
 def test_another_process_reads_while_the_study_runs(tmp_path: Path) -> None:
     writer, trial = begun(tmp_path / "e")
-    with writer, started(READS_ON_REQUEST, tmp_path / "e") as reader:
+    command = [sys.executable, "-c", READS_ON_REQUEST, tmp_path / "e"]
+    pipe = subprocess.PIPE
+    with writer, subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as reader:
 
         def seen() -> str:
             print(file=reader.stdin, flush=True)
@@ -336,8 +330,9 @@ def test_a_snapshot_does_not_contain_later_changes(tmp_path: Path) -> None:
         assert evidence.trials()[0].slices == [SLICE]
 
 
-WRITES_FOREVER = """
-import dataclasses, os, sys
+SLICES = ("1", "2", "33", "400")
+KILLED_WRITERS = """
+import dataclasses, os, signal, sys
 from pathlib import Path
 import numpy as np
 from synthetic_study import Synthetic, arms_of, study_of, write_block
@@ -345,13 +340,12 @@ from example_records import INTERVAL, SLICE
 from pgdyno.results.records import Block
 from pgdyno.results.writer import Writer
 
-def write(path):
+def write(path, pipe):
     wanted = Synthetic(blocks=2, slices=2)
     writer = Writer.create(path, study_of(wanted), arms_of(wanted))
     write_block(writer, wanted, 0, np.random.default_rng(1))
     writer.begin_block(Block(1, 12, (0, 1), 50.0))
     trials = [writer.begin_trial(1, arm, 50.0) for arm in (0, 1)]
-    print(os.getpid(), flush=True)
     position = 0
     while True:
         for trial in trials:
@@ -359,39 +353,33 @@ def write(path):
             writer.add_interval(trial, dataclasses.replace(INTERVAL, position=position, from_s=begin))
             writer.add_slice(trial, dataclasses.replace(SLICE, position=position))
             position += 1
-            print(position, flush=True)
+            os.write(pipe, b".")
 
-for line in sys.stdin:
-    if os.fork() == 0:
-        write(Path(line.rstrip()))
+for slices in sys.argv[1:]:
+    reader, pipe = os.pipe()
+    if (child := os.fork()) == 0:
+        write(Path(slices), pipe)
+    os.close(pipe)
+    for _ in range(int(slices)):
+        assert os.read(reader, 1)
+    os.kill(child, signal.SIGKILL)
     os.wait()
-    print("ended", flush=True)
 """
-"""A process that starts a writer for each path that it reads, and reports its number, slices and end."""
+"""For each number of slices, kill a process that has written as many to a file of this name and goes on."""
 
 
-@pytest.fixture(scope="module")
-def writers() -> Iterator[subprocess.Popen[str]]:
-    with started(WRITES_FOREVER) as process:
-        yield process
+def test_a_killed_writer_leaves_a_consistent_file_that_can_be_resumed(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
+    command = [sys.executable, "-c", KILLED_WRITERS, *SLICES]
+    subprocess.run(command, env=environment, cwd=tmp_path, check=True)
+    for slices in SLICES:
+        require_resumable(tmp_path / slices)
 
 
-@pytest.mark.parametrize("slices", [1, 2, 33, 400])
-def test_a_killed_writer_leaves_a_consistent_file_that_can_be_resumed(
-    tmp_path: Path, writers: subprocess.Popen[str], slices: int
-) -> None:
-    path = tmp_path / "e"
-    print(path, file=writers.stdin, flush=True)
-    pid = int(writers.stdout.readline())
-    for _ in range(slices):
-        assert writers.stdout.readline()
-    os.kill(pid, signal.SIGKILL)
-    for line in iter(writers.stdout.readline, "ended\n"):
-        assert line
-
+def require_resumable(path: Path) -> None:
     with Evidence(path) as evidence:
         unfinished = [trial for trial in evidence.trials() if trial.status is TrialStatus.RUNNING]
-        assert sum(len(trial.slices) for trial in unfinished) >= slices
+        assert sum(len(trial.slices) for trial in unfinished) >= int(path.name)
         assert [trial.status for trial in evidence.trials() if trial.block == 0] == [TrialStatus.OK] * 2
 
     with Writer.resume(path) as writer:

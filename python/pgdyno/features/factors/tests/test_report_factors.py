@@ -1,4 +1,4 @@
-"""Report of a study's factors: effects and interactions, in every format."""
+"""Report of a study's factors: effects and interactions in every format, and peaks of a sweep of clients."""
 
 from __future__ import annotations
 
@@ -7,14 +7,19 @@ import io
 import json
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from golden_reports import CASES as PUBLISHED_CASES
-from golden_reports import FACTORS
+from golden_reports import FACTORS, sweep_of_clients
 from report_forms import FORMS, plain, report_of, sections_of
 from synthetic_study import Synthetic
 
 from pgdyno.features.factors.effects import design_of, effects_in
+from pgdyno.features.factors.scalability import Law, _cell, _peak, _peaks_least, _peaks_most, _unsigned
+from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
+from pgdyno.report.terminal_format import _fitting
+from pgdyno.units import Better, Estimate
 
 ARMS = FACTORS
 CASES = [replace(case, published=None, changes=(), blocks=6) for case in PUBLISHED_CASES]
@@ -119,3 +124,53 @@ def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_s
     assert effects is not None
     server = effects.main[0].combined
     assert server is not None and server.names == ["settings old, clients 64"]
+
+
+def sweep(sigma: float, kappa: float, *numbers: int, blocks: int = 6) -> list[Synthetic]:
+    return list(sweep_of_clients(sigma, kappa, numbers, blocks=blocks))
+
+
+def scalability(of: StudyReport) -> Section:
+    return next(section for section in sections_of(of) if section.title == "Scalability")
+
+
+@pytest.fixture(scope="module")
+def swept() -> StudyReport:
+    return report_of(*sweep(0.04, 0.002, 1, 4, 8, 16, 64))
+
+
+def test_programs_get_parameters_and_points(swept: StudyReport) -> None:
+    found = json.loads(FORMS["json"](swept))["more"]["scalability"]
+    assert [curve["name"] for curve in found["curves"]] == ["17", "18"]
+    curve = found["curves"][0]
+    assert list(curve["measured"]) == list(curve["fitted"]) == ["1", "4", "8", "16", "64"]
+    assert curve["kappa"]["low"] < curve["kappa"]["value"] < curve["kappa"]["high"]
+    assert found["differences"][0]["rate_of_one"]["value"] == pytest.approx(10, abs=3)
+
+
+def test_a_number_of_clients_at_which_an_arm_stalled_is_omitted_and_named() -> None:
+    cases = sweep(0.04, 0.002, 1, 4, 8, 16, 64, blocks=2)
+    cases[3] = replace(cases[3], stalled=[(0, 0)])
+    old, new = map(plain, scalability(report_of(*cases)).sentences)
+    assert "16 clients" in old and "16 clients" not in new
+
+
+def test_on_80_columns_the_names_of_the_curves_stay(swept: StudyReport) -> None:
+    """Numbers are omitted first, the least important ones first, because a row without its name is
+    useless.
+    """
+    table = next(table for table in scalability(swept).tables if table.title.startswith("Universal"))
+    widest = ["18,shared_buffers=2GB", *["12,345 [12,000, 12,700]"] * 5, "0.12", "8"]
+    shown = _fitting(replace(table, rows=[*table.rows, widest]), 80)
+    assert [table.columns[index].split(",")[0] for index in shown] == ["arm", "knee", "peak"]
+
+
+def test_a_peak_whose_knee_may_be_out_of_range_has_no_upper_bound() -> None:
+    """Knees at 10 and 1000 clients, with no measurement beyond 64."""
+    near, far = (Law(*(np.array([x]) for x in (100.0, 0.0, kappa))) for kappa in (1e-2, 1e-6))
+    assert np.isfinite(_peak(near, 128.0)).all() and np.isinf(_peak(far, 128.0)).all()
+    assert _peaks_most(far, near, 128.0)[0] == np.inf and np.isfinite(_peaks_least(far, near, 128.0)[0])
+    assert _peaks_least(near, far, 128.0)[0] == -100.0 and np.isfinite(_peaks_most(near, far, 128.0)[0])
+    for high, text in ((np.inf, "500.0 [450.0, ∞]"), (550.0, "500 [450, 550]")):
+        peak = Estimate(500.0, "tx/s", 5, Better.MORE, 450.0, high)
+        assert plain(_cell(peak, _unsigned(peak))) == text
