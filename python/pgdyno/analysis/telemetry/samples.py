@@ -111,7 +111,7 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
     if len(series.points) < 2 or not spans:
         return None
     within, resolved = resolvable(series, spans)
-    weight = overlap(series.points[:, 0], within)
+    weight = overlap(series, within)
     samples = float(np.nansum(weight * series.column(SAMPLES)))
     names = [name for name in series.columns[2:] if name != SAMPLES]
     seen: dict[str, float] = {}
@@ -187,9 +187,9 @@ def resolvable(series: SampleSeries, spans: Sequence[Span]) -> tuple[list[Span],
     return [(spans[0][0], spans[-1][1])], len(spans) == 1
 
 
-def overlap(at: Floats, spans: Sequence[Span]) -> Floats:
+def overlap(series: SampleSeries, spans: Sequence[Span]) -> Floats:
     """Return the share of each sample's time, since the previous sample, that lies in the spans."""
-    step = float(np.median(np.diff(at)))
+    at, step = series.points[:, 0], series.step_s
     begins = np.concatenate([[at[0] - step], at[:-1]])
     # After a gap, a sample covers at most two steps.
     begins = np.maximum(begins, at - 2 * step)

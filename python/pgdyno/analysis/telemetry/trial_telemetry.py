@@ -324,7 +324,7 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
     if np.nanmax(samples) <= 1:
         weight = within(series.points[:, 0], spans)
     elif len(spans) == 1 or min(to_s - from_s for from_s, to_s in spans) >= STEPS_RESOLVED * series.step_s:
-        weight = overlap(series.points[:, 0], spans)
+        weight = overlap(series, spans)
     else:
         return None
     n = float(np.nansum(weight * samples))
