@@ -1,7 +1,7 @@
 """The report of a case, and the first screen.
 
 - The document of a case: headlines, caveats, sections.
-- The summary of a case that fits a terminal: effect, serious caveats, differences of the arms, causes.
+- The summary of a case that fits a terminal: effect, differences of the arms, causes, serious caveats.
 """
 
 from __future__ import annotations
@@ -447,7 +447,7 @@ def _shown_caveat(equal: Sequence[Caveat], names: Sequence[str], blocks: Mapping
 
 
 # ----------------------------------------------------------------------
-# The summary of a case that fits a terminal: effect, serious caveats, differences of the arms, causes.
+# The summary of a case that fits a terminal: effect, differences of the arms, causes, serious caveats.
 # ----------------------------------------------------------------------
 
 HEADLINES_MAX = 2
@@ -705,7 +705,7 @@ def published_lines(sections: Sequence[Section]) -> list[Line | Table]:
 def summary(
     head: Sequence[Line], unfinished: str, body: Sequence[Line | Table], sections: Sequence[Section]
 ) -> list[Line | Table]:
-    """Return headlines, serious caveats, ``body``, and the brief sentences of sections."""
+    """Return headlines, ``body``, the brief sentences of sections, and serious caveats."""
     briefs = [Line(sentence) for section in sections for sentence in section.brief]
     caveats = [caveat for section in sections for caveat in section.caveats]
     fitted = sum(len(table.items) for section in sections for table in section.tables)
@@ -716,8 +716,8 @@ def summary(
     return [
         *head,
         *([Line(unfinished, Tone.STRONG)] if unfinished else []),
-        *serious(caveats),
         *body,
         *briefs,
+        *serious(caveats),
         *([Line(f"{'; '.join(others)}.", begin="+ ")] if others else []),
     ]

@@ -73,7 +73,6 @@ def _parts(document: Document, width: int) -> list[RenderableType]:
     for headline in document.headlines:
         parts.append(_wrapped(headline.sentence, prose, _STYLES[headline.verdict or Tone.STRONG]))
         parts += [_wrapped(headline.more, prose)] if headline.more else []
-    parts += [_line(one, prose) for one in serious(document.caveats)]
     parts += [_wrapped(one, prose) for section in document.at(Place.HEAD) for one in section.sentences]
     if document.unfinished:
         parts.append(_wrapped(document.unfinished, prose, "bold"))
@@ -81,6 +80,7 @@ def _parts(document: Document, width: int) -> list[RenderableType]:
         parts.append(_wrapped(f"{document.differs}.", prose, begin="Differs: "))
     if document.percent_of:
         parts.append(_wrapped(document.percent_of, prose, "dim"))
+    parts += [_line(one, prose) for one in serious(document.caveats)]
     parts += [Text()] if parts else []
     sections = [part for section in document.body for part in _section(section, width)]
     return [*_above(document, prose), *parts, *sections]

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -314,10 +315,10 @@ LABEL_SPACE = 70.0
 
 
 def durability_sections(study: StudyFindings) -> list[Section]:
-    """Return the section of a study with a crash test of its arms."""
+    """Return the section of a study with a crash test of its arms, or the command that makes one."""
     test = study.findings_of(crash_test_of_study)
     if test is None:
-        return []
+        return _untested(study)
     changes = _changes(study)
     sentences = [_sentence(found, changes, study, test.plan) for found in test.arms]
     disk = [replace(table, title=f"{TITLE}: {table.title}") for table in crash_tables(test)[1:]]
@@ -333,6 +334,15 @@ def durability_sections(study: StudyFindings) -> list[Section]:
             order=20,
         )
     ]
+
+
+def _untested(study: StudyFindings) -> list[Section]:
+    arms = study.first.study.plan.arms
+    if any(arm.is_dsn for arm in arms) or "unsafe-settings" not in {of.kind for of in study.first.caveats}:
+        return []
+    command = shlex.join(["pgdyno", "crash", *(of.arm.spec for of in study.first.arms)])
+    brief = f"Commits lost in a crash were not measured: sudo {command}"
+    return [Section("durability", brief=[brief], order=20)]
 
 
 def _changes(study: StudyFindings) -> dict[str, Estimate]:
