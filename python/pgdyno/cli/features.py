@@ -17,7 +17,6 @@ OF_CORE = {
     "run": ("run", "Run a study file: all cases, with telemetry, next to published results."),
     "report": ("report", "Show the results of a study: verdict, figures, caveats."),
     "servers": ("servers", "List installed and downloadable PostgreSQL servers."),
-    "settings": ("settings", "Show settings profiles and explain settings."),
     "cache": ("cache", "List and prune the cache of servers and datasets."),
     "docs": ("docs", "Print a page of the documentation, or a section of it."),
 }
@@ -56,6 +55,7 @@ FEATURES = (
     "published",
     "running_server",
     "runs",
+    "settings_catalogue",
     "statement_parameters",
     "statements",
     "sysbench",
@@ -68,7 +68,6 @@ def features() -> None:
     use_features(all_features)
 
 
-@functools.cache
 @functools.cache
 def all_features() -> Sequence[Feature]:
     """Import the features. The core's commands and workloads are the first of them."""
