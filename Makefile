@@ -72,7 +72,8 @@ long-test: setup ## tests that take minutes or a quiet machine: bundled studies,
 	$(TESTS) --long
 	$(TESTS) tests/whole/test_fuzz_evidence.py --fuzz 500
 
-release-check: check test long-test crash-test ## everything that is tested before a release
+release-check: check test long-test crash-test ## everything that is tested before a release, and the ratios to other programs
+	$(BIN)/python -m bench ratios
 
 build-test: setup ## build the clone of PostgreSQL in PGDYNO_CLONE from source, measure and bisect it
 	$(BIN)/python -m pytest --long -rs tests/e2e/test_e2e_postgres_source.py

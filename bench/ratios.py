@@ -1,9 +1,9 @@
 """Ratios to other programs, compared with those of earlier commits in ``history.jsonl``.
 
-Each ratio is compared with the last 10 of the same machine, if there are at least 5. It is worse if it is
-beyond the worst of them by more than twice their range, on a logarithmic scale. Gaussian noise alone has a
-probability of 0.3% of this with 5 earlier ratios, and of 0.004% with 10. The exit status is 1 if a ratio is
-worse.
+Each ratio is compared with the last 10 of the same machine while idle, if there are at least 5. It is worse
+if it is beyond the worst of them by more than twice their range, on a logarithmic scale. Gaussian noise alone
+has a probability of 0.3% of this with 5 earlier ratios, and of 0.004% with 10. The exit status is 1 if a
+ratio is worse.
 """
 
 from __future__ import annotations
@@ -31,6 +31,9 @@ from pgdyno.server.engine import build_info
 
 HISTORY = Path(__file__).with_name("history.jsonl")
 COMPARED_MIN, COMPARED_MAX = 5, 10
+LOAD_MAX = 1.0
+"""Load average per core before a measurement: ratios of a busier machine are those of the scheduler."""
+
 RANGES = 2
 """Ranges of the earlier ratios by which a ratio may be beyond the worst of them."""
 
@@ -48,22 +51,26 @@ OMITTED = re.compile(r"server CPU|, a bare loop on | limit$")
 
 @dataclass(frozen=True)
 class Ratio:
-    """A line of the history. ``commit`` ends with ``-dirty`` if the checkout had changes."""
+    """A line of the history. ``commit`` ends with ``-dirty`` if the checkout had changes.
+
+    ``load`` is the load average per core before the measurement.
+    """
 
     name: str
     ratio: float
     sense: Sense
     commit: str
     machine: str
+    load: float
     at: str
 
 
 def read_history(path: Path, machine: str) -> dict[str, list[float]]:
-    """Return the ratios of a machine by name, the oldest first."""
+    """Return the ratios of a machine while idle by name, the oldest first."""
     found: dict[str, list[float]] = {}
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         one = Ratio(**json.loads(line))
-        if one.machine == machine:
+        if one.machine == machine and one.load <= LOAD_MAX:
             found.setdefault(one.name, []).append(one.ratio)
     return found
 
@@ -107,14 +114,14 @@ def _measure(machine: str) -> Iterator[Ratio]:
     commit = subprocess.run(
         describe, cwd=HISTORY.parent, check=True, stdout=subprocess.PIPE, text=True
     ).stdout.strip()
-    at = datetime.now(UTC).isoformat(timespec="seconds")
+    busy, at = os.getloadavg()[0] / (os.cpu_count() or 1), datetime.now(UTC).isoformat(timespec="seconds")
     with benchmark_environment(FULL) as here:
         for figures, sizes in MEASURED:
             for figure in figures(here, sizes):
                 if figure.ratio is not None and not OMITTED.search(f"{figure.name} {figure.against}"):
                     name = re.sub(r" \(.*?\)", "", figure.name)  # the size of the data
                     print(f"{name}: {figure.ratio:.3f} of {figure.against}", file=sys.stderr)
-                    yield Ratio(name, figure.ratio, figure.sense, commit, machine, at)
+                    yield Ratio(name, figure.ratio, figure.sense, commit, machine, busy, at)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -131,7 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     text, worse = compared(ratios, earlier)
     print(text)
     if not earlier:
-        print(f"bench/history.jsonl has no ratios of this machine ({machine}): record them with --record")
+        print(f"bench/history.jsonl has no ratios of this machine while idle ({machine}): use --record")
     if chosen.record:
         with HISTORY.open("a", encoding="utf-8") as history:
             history.writelines(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in ratios)

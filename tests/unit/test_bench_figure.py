@@ -76,9 +76,10 @@ def test_a_ratio_may_be_beyond_the_worst_earlier_one_by_twice_their_range(
     assert ratios.limit(earlier, sense) == (None if limit is None else pytest.approx(limit))
 
 
-def test_only_ratios_of_the_same_machine_and_name_are_compared(tmp_path: Path) -> None:
-    one = ratios.Ratio("restore", 1.1, "at most", "0123abc", "here", "2026-11-27T07:00:00+00:00")
-    kept = [one, replace(one, ratio=9.0, machine="elsewhere"), replace(one, name="load"), one, one, one]
+def test_only_ratios_of_the_same_idle_machine_and_name_are_compared(tmp_path: Path) -> None:
+    one = ratios.Ratio("restore", 1.1, "at most", "0123abc", "here", 0.5, "2026-11-27T07:00:00+00:00")
+    others = [replace(one, ratio=9.0, machine="elsewhere"), replace(one, ratio=9.0, load=2.0)]
+    kept = [one, *others, replace(one, name="load"), one, one, one]
     path = tmp_path / "history.jsonl"
     path.write_text("".join(f"{json.dumps(asdict(of))}\n" for of in [*kept, replace(one, ratio=1.2)]))
     earlier = ratios.read_history(path, "here")
