@@ -90,7 +90,7 @@ class Latencies:
         return merged, np.cumsum(merged[:, 1])
 
     def quantile_ms(self, quantile: float) -> LatencyMs | None:
-        """Return the quantile over all, with skipped ones above all others; None as BEYOND_MIN says.
+        """Return the quantile over all, with skipped ones above all others; None with too few beyond it.
 
         It is the smallest recorded value with at least that share of all values at or below it, definition 1
         of Hyndman and Fan, "Sample quantiles in statistical packages", 1996 (numpy's ``inverted_cdf``), which

@@ -165,11 +165,12 @@ _HOST = (
 def unusual(share: npt.NDArray[np.float64], least: float) -> npt.NDArray[np.bool_]:
     """Return where the share is at least ``least`` and far above the others."""
     known = share[np.isfinite(share)]
-    large = share >= least
-    if not len(known) or not large.any():
-        return np.zeros(len(share), dtype=bool)
-    middle, sd = float(np.median(known)), float(robust_sd(known))
-    return large & (share > middle + UNUSUAL_SDS * sd)
+    with np.errstate(invalid="ignore"):
+        large = share >= least
+        if not len(known) or not large.any():
+            return np.zeros(len(share), dtype=bool)
+        middle, sd = float(np.median(known)), float(robust_sd(known))
+        return large & (share > middle + UNUSUAL_SDS * sd)
 
 
 def _spans(series: SampleSeries, happened: npt.NDArray[np.bool_]) -> Spans:
