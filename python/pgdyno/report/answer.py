@@ -674,7 +674,7 @@ def case_summary(report: Report, sections: Sequence[Section]) -> list[Line | Tab
             for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
             if comparison.is_held_back
         ]
-    body: list[Line | Table] = [effect_table(findings), Line("")]
+    body: list[Line | Table] = [effect_table(findings)]
     if report.differs:
         body.append(Line(f"{report.differs}.", begin="Differs: "))
     if len(report.why) <= HEADLINES_MAX:

@@ -297,8 +297,8 @@ def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
         return [_of_undecided(why, whole)]
     is_told = verdict in {Verdict.FASTER, Verdict.SLOWER}
     waterfalls = (("resource", why.by_resource), ("statement", why.by_statement))
-    found = [_of_parts(by, of, is_told=is_told) for by, of in waterfalls if of]
-    return [_of_whole(why, whole), *(filter(None, found) if any(found) else [NO_PART])]
+    found = [one for by, of in waterfalls if of for one in _of_parts(by, of, is_told=is_told)]
+    return [_of_whole(why, whole), *(found or [NO_PART])]
 
 
 def _of_undecided(why: TimeBreakdown, whole: TimePart) -> str:
@@ -343,7 +343,7 @@ def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
     return f"{b} needs {size} per transaction than {a} ({basis})."
 
 
-def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> str:
+def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> list[str]:
     parts = _named(waterfall)
     found = [f"By {by}: {_listed(parts)}."] if parts else []
     if is_told and not any(_is_cause(part) for part in parts):
@@ -351,7 +351,7 @@ def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> str:
     for part in waterfall.parts:
         if part.key in NOT_CAUSES and part.significant:
             found.append(f"{_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}")
-    return " ".join(found)
+    return found
 
 
 def _largest(by: str, waterfall: Waterfall) -> list[str]:
@@ -411,11 +411,10 @@ def _in_sentence(key: str) -> str:
 
 
 def _size(part: TimePart) -> str:
-    return f"{group_digits(abs(part.difference.value), _decimals(part))}{NO_BREAK}µs"
-
-
-def _decimals(part: TimePart) -> int:
-    return min(2, part.difference.decimals)
+    # Without its interval, whose end near zero has more decimals than the value supports.
+    change = part.difference
+    decimals = min(2, change.decimals, max(0, decimals_of(change.value, 3)))
+    return f"{group_digits(abs(change.value), decimals)}{NO_BREAK}µs"
 
 
 def _more_or_less(part: TimePart) -> str:
@@ -443,8 +442,9 @@ class WhyReport:
 
     @property
     def causes(self) -> str:
-        """The sentences on parts; empty if none differs."""
-        return " ".join(one for one in self.sentences[1:] if one != NO_PART)
+        """The sentences on causes; empty if no part differs."""
+        others = (NO_PART, *NOT_CAUSES.values())
+        return " ".join(one for one in self.sentences[1:] if not one.endswith(others))
 
 
 def why_reports(findings: Findings) -> list[WhyReport]:
