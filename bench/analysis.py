@@ -44,9 +44,9 @@ from pgdyno.results.records import (
 )
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import Schedule
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 CPU_S_MAX = 3.0

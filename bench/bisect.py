@@ -28,8 +28,8 @@ from pgdyno.features.bisect.search import (
     search_commits,
     steps_needed,
 )
+from pgdyno.study.defaults import CONFIDENCE, MARGIN
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.study.sizing import CONFIDENCE, MARGIN
 
 SEARCHES = 2000
 COMMITS = 64

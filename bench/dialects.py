@@ -29,8 +29,8 @@ from pgdyno.results.records import TrialStatus
 from pgdyno.server.build_store import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
+from pgdyno.study.defaults import discard_s
 from pgdyno.study.plan import Driving, Study
-from pgdyno.study.sizing import discard_s
 from pgdyno.units import Better
 from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, SPEC
 from pgdyno.workloads.tpcc.parameters import TpccParameters

@@ -35,7 +35,7 @@ from pgdyno.features.drivers.group import DriverGroup, NodeUsage, own_usage
 from pgdyno.features.drivers.nodes import gather_s
 from pgdyno.measure.warm_up import INTERVALS_PER_S
 from pgdyno.server.engine import Event
-from pgdyno.study.sizing import MachineSize, default_slice_s
+from pgdyno.study.defaults import MachineSize, default_slice_s
 
 NODES = (1, 10, 100, 1000)
 CLIENTS = 8

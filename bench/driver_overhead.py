@@ -26,9 +26,9 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import StartEngine, drive_specification, run_drive, start_local
 from pgdyno.server.engine import Event, find_engine
 from pgdyno.server.processes import Server
+from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.plan import DriversPlan, Driving
 from pgdyno.study.schedule import PlannedSlice, Role
-from pgdyno.study.sizing import SLICE_S
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 CLIENTS = 8

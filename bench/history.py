@@ -24,7 +24,7 @@ from pgdyno.features.history.changes import (
     log_bayes_factors,
     values_min,
 )
-from pgdyno.study.sizing import CONFIDENCE
+from pgdyno.study.defaults import CONFIDENCE
 
 MONTH = 31
 FAMILY = 6

@@ -25,9 +25,9 @@ from pgdyno.server.engine import Event
 from pgdyno.server.processes import Cluster, InitOptions, Server
 from pgdyno.server.settings import usable_cores
 from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.defaults import discard_s, partition_of
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import block_of
-from pgdyno.study.sizing import discard_s, partition_of
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 CLIENTS = 8

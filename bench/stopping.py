@@ -35,8 +35,8 @@ from bench.noise import (
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method, critical_value
 from pgdyno.analysis.statistics.series import skewness
+from pgdyno.study.defaults import CONFIDENCE, MARGIN
 from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN
-from pgdyno.study.sizing import CONFIDENCE, MARGIN
 from pgdyno.units import group_digits, signed
 
 OF_RECORDED = "recorded blocks: slices"

@@ -23,7 +23,7 @@ from pgdyno.analysis.statistics.pooled_quantiles import (
     quantile_change,
 )
 from pgdyno.analysis.telemetry.metrics import PERCENTILES
-from pgdyno.study.sizing import CONFIDENCE
+from pgdyno.study.defaults import CONFIDENCE
 
 QUANTILE = PERCENTILES["p99"]
 BLOCKS = (5, 8, 12, 20, 40)

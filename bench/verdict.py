@@ -44,8 +44,8 @@ from pgdyno.results.records import TrialStatus
 from pgdyno.server.build_store import system_builds
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import Request, only_case
+from pgdyno.study.defaults import SLICE_S, adaptive_warm_up, default_clients, discard_s, fit_block_layout
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study, block_targets
-from pgdyno.study.sizing import SLICE_S, adaptive_warm_up, default_clients, discard_s, fit_block_layout
 from pgdyno.units import Better
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 

@@ -27,9 +27,9 @@ from pgdyno.results.reader import without_superseded
 from pgdyno.results.records import Arm, Counts, DriverFacts, Slice, Trial, TrialStatus
 from pgdyno.server.engine import Event
 from pgdyno.study.arm_spec import parse_arm
+from pgdyno.study.defaults import SLICE_S, Schedule, adaptive_warm_up, discard_s, fit_block_layout
 from pgdyno.study.plan import Study, block_targets
 from pgdyno.study.schedule import Role, block_of
-from pgdyno.study.sizing import SLICE_S, Schedule, adaptive_warm_up, discard_s, fit_block_layout
 from pgdyno.units import NS_PER_S, signed
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 

@@ -29,8 +29,8 @@ from pgdyno.analysis.time_breakdown import (
     break_down_time,
 )
 from pgdyno.results.records import Arm, Counts, Slice, Trial, TrialStatus
+from pgdyno.study.defaults import CONFIDENCE
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import CONFIDENCE
 from pgdyno.units import US_PER_S
 
 PATHS = 4000

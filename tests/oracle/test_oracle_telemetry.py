@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pgdyno.analysis.telemetry.counters import RESET, Growth, Missing, Window, window
 from pgdyno.analysis.telemetry.trial_telemetry import Moments, statements
 from pgdyno.results.records import Moment, StoredReading
-from pgdyno.study.sizing import Absence
+from pgdyno.study.defaults import Absence
 
 times_ms = st.lists(st.floats(1e-3, 1e4), min_size=1, max_size=50)
 

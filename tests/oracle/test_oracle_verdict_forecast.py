@@ -25,7 +25,7 @@ from pgdyno.analysis.comparison import (
     verdict_probability,
 )
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, summarize
-from pgdyno.study.sizing import Schedule
+from pgdyno.study.defaults import Schedule
 from pgdyno.units import Better
 
 MARGIN, CONFIDENCE = 0.02, 0.95

@@ -19,9 +19,9 @@ from pgdyno.results.records import DriverFacts, facts_from
 from pgdyno.server.engine import Event
 from pgdyno.server.processes import Server
 from pgdyno.server.settings import usable_cores
+from pgdyno.study.defaults import Partition, partition_of
 from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import PlannedSlice
-from pgdyno.study.sizing import Partition, partition_of
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 pytestmark = [

@@ -19,7 +19,7 @@ from pgdyno.measure.server_probes import PROBES, STATTUPLE_TIMEOUT_S, ProbeReadi
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, Connection, Server
-from pgdyno.study.sizing import Absence
+from pgdyno.study.defaults import Absence
 
 pytestmark = pytest.mark.server
 

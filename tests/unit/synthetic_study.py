@@ -47,9 +47,9 @@ from pgdyno.results.records import (
 from pgdyno.results.results_file import WriterLock
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import Driving, Rate, Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import Schedule
 from pgdyno.study.values import SearchStep, parse_limit
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 

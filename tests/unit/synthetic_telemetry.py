@@ -13,8 +13,8 @@ import numpy as np
 
 from ok_trial import ok_trial
 from pgdyno.results.records import Arm, Moment, SampleSeries, Slice, StoredReading, Trial
+from pgdyno.study.defaults import Absence
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import Absence
 
 UPDATE, SELECT = "UPDATE accounts SET balance = balance + $1", "SELECT balance FROM accounts"
 NOT_IN_15 = "requires PostgreSQL 16 or later; the server is 15"

@@ -22,9 +22,9 @@ from pgdyno.report.result_tables import checks, latency_changes
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Check, Counts, Slice, TrialStatus
 from pgdyno.results.writer import Writer
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import Rate
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import Schedule
 
 
 def findings_of(wanted: Synthetic) -> Findings:

@@ -17,7 +17,7 @@ from pgdyno.analysis.comparison_caveats import (
 from pgdyno.caveats import Caveat
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Trial
-from pgdyno.study.sizing import Schedule
+from pgdyno.study.defaults import Schedule
 
 ONE_BLOCK = Synthetic(blocks=1, slices=2)
 

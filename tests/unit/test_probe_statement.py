@@ -9,7 +9,7 @@ import pytest
 from pgdyno.measure.sampler import COUNTERS, GAUGES, SERIES
 from pgdyno.measure.server_probes import PROBES, for_major, statement, statements_major
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR
-from pgdyno.study.sizing import ProbeName
+from pgdyno.study.defaults import ProbeName
 
 FILES = sorted((Path(__file__).parents[2] / "python" / "pgdyno" / "measure" / "sql").glob("*.sql"))
 MAJORS = range(OLDEST_MAJOR, NEWEST_MAJOR + 1)

@@ -30,9 +30,9 @@ from pgdyno.analysis.steady_state import (
 )
 from pgdyno.analysis.telemetry.samples import ThroughputPoint
 from pgdyno.results.records import Counts, Slice, Trial
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import Schedule
 
 Floats = npt.NDArray[np.float64]
 Shape = Callable[[Floats], Floats]

@@ -26,9 +26,9 @@ from pgdyno.analysis.steady_state import (
 from pgdyno.analysis.telemetry.samples import ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.results.records import Counts, DriverFacts, SampleSeries, Slice, Trial, TrialStatus, WarmUpEnd
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import Schedule
 
 ORDERED = DriverFacts(ordered_checkpoint_s=0.4)
 

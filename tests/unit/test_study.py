@@ -28,9 +28,7 @@ from pgdyno.study.arm_spec import (
     with_extensions,
 )
 from pgdyno.study.cases import choose_arms
-from pgdyno.study.plan import SAME_BLOCKS_MIN, block_targets
-from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of, place_of
-from pgdyno.study.sizing import (
+from pgdyno.study.defaults import (
     MachineSize,
     default_clients,
     default_size,
@@ -38,6 +36,8 @@ from pgdyno.study.sizing import (
     discard_s,
     fit_block_layout,
 )
+from pgdyno.study.plan import SAME_BLOCKS_MIN, block_targets
+from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, block_of, blocks_of, place_of
 from pgdyno.study.workload_parameters import Pace, parameters_by_kind
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.parameters import TpccParameters

@@ -22,9 +22,7 @@ from pgdyno.measure.engine_runs import Pinning, drive_specification
 from pgdyno.measure.prepare import with_cpu_partition
 from pgdyno.server.settings import usable_cores
 from pgdyno.study.arm_spec import parse_arms
-from pgdyno.study.plan import Study, block_targets
-from pgdyno.study.schedule import PlannedSlice, block_of
-from pgdyno.study.sizing import (
+from pgdyno.study.defaults import (
     Core,
     MachineSize,
     Partition,
@@ -33,6 +31,8 @@ from pgdyno.study.sizing import (
     partition_of,
     whole_rounds,
 )
+from pgdyno.study.plan import Study, block_targets
+from pgdyno.study.schedule import PlannedSlice, block_of
 
 
 def duet(**changes: object) -> Study:

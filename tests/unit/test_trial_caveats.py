@@ -18,9 +18,9 @@ from pgdyno.measure.telemetry_collection import TelemetryCollection
 from pgdyno.measure.trial import BarrierReadings, driver_busy, trial_caveats
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import DriverFacts, Slice
+from pgdyno.study.defaults import Partition
 from pgdyno.study.plan import Driving, Rate, Study
 from pgdyno.study.schedule import PlannedSlice, Role
-from pgdyno.study.sizing import Partition
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 

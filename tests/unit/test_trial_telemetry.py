@@ -50,8 +50,8 @@ from pgdyno.analysis.telemetry.trial_telemetry import (
 )
 from pgdyno.caveats import Caveat
 from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading, Trial
+from pgdyno.study.defaults import Absence, Schedule
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import Absence, Schedule
 from pgdyno.units import Better
 
 SQL = Path(pgdyno.__file__).parent / "measure" / "sql"

@@ -45,8 +45,8 @@ from pgdyno.features.hosts.fleet_record import FleetRecord
 from pgdyno.measure import study_runner
 from pgdyno.measure.study_runner import Request, _read_progress
 from pgdyno.server import build_store
+from pgdyno.study.defaults import MachineSize
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import MachineSize
 from pgdyno.study.study_file_reader import bundled_studies
 
 COMMAND_FOLDER = FOLDER / "commands"

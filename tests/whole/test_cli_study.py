@@ -10,7 +10,7 @@ from pgdyno.cli import run as cli_run
 from pgdyno.cli.main import run_command
 from pgdyno.features.fitting import options as fit_options
 from pgdyno.results.records import LOST, NOT_THE_QUESTION
-from pgdyno.study.sizing import MachineSize
+from pgdyno.study.defaults import MachineSize
 
 STUDIES = Path(__file__).parents[2] / "studies"
 

@@ -16,7 +16,7 @@ from pgdyno.cli.error_reporting import as_pgdyno_error
 from pgdyno.cli.options import expanded
 from pgdyno.cli.workload_options import TpccData
 from pgdyno.errors import UsageError
-from pgdyno.study.sizing import DEFAULT_PROBES, requested_probes
+from pgdyno.study.defaults import DEFAULT_PROBES, requested_probes
 from pgdyno.workloads.pgbench.parameters import definitions, scripts_of
 
 

@@ -14,9 +14,9 @@ from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
 from pgdyno.study.cases import cases_of, window_of
+from pgdyno.study.defaults import MachineSize, WarmUpLimits, adaptive_warm_up, fit_block_layout
 from pgdyno.study.plan import block_targets
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, with_window
-from pgdyno.study.sizing import MachineSize, WarmUpLimits, adaptive_warm_up, fit_block_layout
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.study.study_file_reader import errors_of
 from pgdyno.study.values import parse_window

@@ -42,8 +42,8 @@ from pgdyno.analysis.steady_state import (
 from pgdyno.analysis.telemetry.metrics import PERCENTILES, Metric, is_tail, split_latency
 from pgdyno.analysis.telemetry.percentiles import Latencies, MissedLimit, block_counts
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
+from pgdyno.study.defaults import Schedule, is_duet_sound
 from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
-from pgdyno.study.sizing import Schedule, is_duet_sound
 from pgdyno.units import Better, Estimate, bracketed, ci_text, counted, share_text
 
 # ----------------------------------------------------------------------

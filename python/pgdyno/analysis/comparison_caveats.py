@@ -20,8 +20,8 @@ from pgdyno.results.records import (
     Trial,
     TrialStatus,
 )
+from pgdyno.study.defaults import SLICE_SHARE_MAX, Schedule
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
-from pgdyno.study.sizing import SLICE_SHARE_MAX, Schedule
 from pgdyno.units import counted, format_duration, given_number, share_text, signed
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")

@@ -40,8 +40,8 @@ from pgdyno.analysis.telemetry.trial_telemetry import (
 from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, SampleSeries, StudyRecord, Trial, TrialStatus
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import Schedule
 from pgdyno.units import US_PER_S, Better, Estimate
 
 # ----------------------------------------------------------------------

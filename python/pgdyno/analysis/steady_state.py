@@ -34,9 +34,9 @@ from pgdyno.analysis.telemetry.samples import SERVER, ThroughputPoint
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Parameter
 from pgdyno.results.records import Arm, SampleSeries, Slice, Trial, TrialStatus, WarmUpEnd
+from pgdyno.study.defaults import CONFIDENCE, Schedule
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import CONFIDENCE, Schedule
 from pgdyno.units import (
     PER_MIB,
     S_PER_HOUR,

@@ -38,8 +38,7 @@ from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
 from pgdyno.study.cases import Request, choose_arms, only_case, window_of
-from pgdyno.study.plan import Study, block_targets, window_conflict
-from pgdyno.study.sizing import (
+from pgdyno.study.defaults import (
     BUDGET_MIN,
     Schedule,
     WarmUpLimits,
@@ -52,6 +51,7 @@ from pgdyno.study.sizing import (
     fit_block_layout,
     requested_probes,
 )
+from pgdyno.study.plan import Study, block_targets, window_conflict
 from pgdyno.study.study_file import Run
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import counted, format_duration_range

@@ -50,8 +50,8 @@ from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import read_limits
 from pgdyno.study.arm_spec import has_secrets
 from pgdyno.study.cases import FILE_KEYS
+from pgdyno.study.defaults import MachineSize, block_overhead_s
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study
-from pgdyno.study.sizing import MachineSize, block_overhead_s
 from pgdyno.study.study_file import TABLES, Drive, Run, StudyFile, driving_fields
 from pgdyno.study.values import Option
 from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind

@@ -43,9 +43,9 @@ from pgdyno.server.settings_catalogue import (
 )
 from pgdyno.server.snapshots import Snapshot, restore, take
 from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.defaults import SHARED_MEMORY_SHARE_MAX, Schedule
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import PlannedSlice, Role
-from pgdyno.study.sizing import SHARED_MEMORY_SHARE_MAX, Schedule
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import format_size, parse_size_bytes
 

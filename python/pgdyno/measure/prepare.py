@@ -47,9 +47,9 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
 from pgdyno.server.settings import usable_cores
 from pgdyno.server.snapshots import Dataset
+from pgdyno.study.defaults import partition_of
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import CHECKPOINT_TIMEOUT, aa_arms, aa_study, timeout_s, why_no_aa, with_window
-from pgdyno.study.sizing import partition_of
 from pgdyno.study.workload_parameters import WorkloadParameters
 
 

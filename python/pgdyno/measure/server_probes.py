@@ -21,7 +21,7 @@ from psycopg.rows import dict_row
 from pgdyno.server.builds import OLDEST_MAJOR
 from pgdyno.server.connections import set_limit
 from pgdyno.server.processes import Connection
-from pgdyno.study.sizing import Absence
+from pgdyno.study.defaults import Absence
 
 # ----------------------------------------------------------------------
 # Session, statements and reading of a probe: read-only, short, one SQL file for all versions.

@@ -37,9 +37,9 @@ from pgdyno.results.records import BlockStatus, StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.server.engine import build_info
 from pgdyno.study.cases import UNLIMITED_S, Case, Request
+from pgdyno.study.defaults import discard_s, longer_slice_s, whole_rounds
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.schedule import BLOCKS_PER_AA, aa_arm_after, block_of, blocks_of, share_of_time
-from pgdyno.study.sizing import discard_s, longer_slice_s, whole_rounds
 from pgdyno.units import format_duration
 
 # ----------------------------------------------------------------------

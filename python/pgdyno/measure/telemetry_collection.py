@@ -34,7 +34,7 @@ from pgdyno.measure.sampler import (
 from pgdyno.measure.server_probes import EXTENSIONS, PROBES, Row, find_clients, read_probe
 from pgdyno.measure.trial import Lab, RunningTrial
 from pgdyno.results.records import Moment, SampleSeries, StoredReading
-from pgdyno.study.sizing import Absence
+from pgdyno.study.defaults import Absence
 
 OF_SEVERAL_ARMS = "its server counts what other arms do, too"
 

@@ -14,8 +14,8 @@ from pgdyno.report import conditions
 from pgdyno.report.document import Table
 from pgdyno.report.result_tables import has_anytime_interval, kind_text
 from pgdyno.results.records import BlockStatus, RecordedCheck, StudyEnd, TrialStatus
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
-from pgdyno.study.sizing import Schedule
 from pgdyno.study.values import RESOLUTION
 from pgdyno.units import (
     ABSENT,

@@ -27,9 +27,9 @@ from pydantic import (
 
 from pgdyno.errors import UsageError
 from pgdyno.results.codec import COUNTERS, LOG, PAIRS, POINTS, READINGS, Column, Record, Table
+from pgdyno.study.defaults import Absence
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.sizing import Absence
 from pgdyno.study.values import SearchStep, capacity, parse_limit
 
 # ----------------------------------------------------------------------

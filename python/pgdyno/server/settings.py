@@ -24,7 +24,7 @@ import psycopg
 from pgdyno.errors import StartError, UsageError
 from pgdyno.server.builds import Version, version_of
 from pgdyno.study.arm_spec import ARCHIVE_MODE, ARCHIVE_TARGETS, reason_to_skip
-from pgdyno.study.sizing import Core
+from pgdyno.study.defaults import Core
 from pgdyno.units import (
     DURATION_UNITS_S,
     SIZE_UNITS_BYTES,

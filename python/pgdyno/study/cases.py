@@ -21,7 +21,7 @@ from psycopg import ProgrammingError
 from pydantic import ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError, plain_message
-from pgdyno.study import sizing
+from pgdyno.study import defaults
 from pgdyno.study.arm_spec import (
     BUILD_OPTIONS,
     EXTENSION,
@@ -33,9 +33,9 @@ from pgdyno.study.arm_spec import (
     parse_arm,
     parse_arms,
 )
+from pgdyno.study.defaults import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.plan import Driving, Study, block_targets
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, unit_of_window_s
-from pgdyno.study.sizing import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.study_file import Drive, Initdb, Run, StudyFile, driving_fields, key_of
 from pgdyno.study.values import Level, Settings, StudyTable, frozen, level_name
 from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
@@ -403,7 +403,7 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
     """Return the fields for slices, rounds, warm-up, budget and number of blocks."""
     run = file.run
     budget_s = UNLIMITED_S if run.budget_s is None else run.budget_s / cases
-    slice_s = run.slice_s or sizing.slice_s_of(file.fleet.n)
+    slice_s = run.slice_s or defaults.slice_s_of(file.fleet.n)
     if run.schedule not in TOGETHER and run.window_s is not None:
         slice_s = run.window_s / 2 if run.window_s < 2 else unit_of_window_s(run.window_s)
     rounds, slice_s = window_of(run, slice_s, run.schedule, arms)
@@ -418,7 +418,7 @@ def _layout(file: StudyFile, cases: int, arms: Sequence[ArmSpec]) -> dict[str, A
         "schedule": run.schedule,
         "slice_s": slice_s,
         "slices_may_grow": run.slice_s is None,
-        "discard_s": sizing.discard_s(slice_s),
+        "discard_s": defaults.discard_s(slice_s),
         **_warmup(file, rhythm.warmup_s, slice_s),
         "rounds": rhythm.rounds,
         "budget_s": budget_s,

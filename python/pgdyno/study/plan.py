@@ -12,7 +12,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.sizing import (
+from pgdyno.study.defaults import (
     CONFIDENCE,
     DEFAULT_PROBES,
     DISCARD_S,
@@ -207,7 +207,7 @@ class Study(Driving):
     aa: bool = True
     aa_refused_by: str = ""  # reason, as text
     slice_from: str = ""
-    slices_may_grow: bool = False  # after the first block, if transactions are long (sizing.longer_slice_s)
+    slices_may_grow: bool = False  # after the first block, if transactions are long (defaults.longer_slice_s)
     resumed_for_more: bool = False  # a resume added time, perhaps because of the results so far
 
     @model_validator(mode="after")

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.defaults import ROUNDS_OF_A_WINDOW_MAX, Schedule
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import ROUNDS_OF_A_WINDOW_MAX, Schedule
 from pgdyno.units import parse_duration_s
 
 if TYPE_CHECKING:

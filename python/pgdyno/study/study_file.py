@@ -29,7 +29,7 @@ from pydantic import (
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.study import plan
-from pgdyno.study.sizing import (
+from pgdyno.study.defaults import (
     CONFIDENCE,
     MARGIN,
     RETRIES_MAX,

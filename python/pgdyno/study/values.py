@@ -21,7 +21,7 @@ from pydantic import (
 )
 
 from pgdyno.errors import UsageError
-from pgdyno.study.sizing import SLICE_S_MAX, SLICE_S_MIN
+from pgdyno.study.defaults import SLICE_S_MAX, SLICE_S_MIN
 from pgdyno.units import S_PER_MIN, format_duration, parse_duration_s, parse_size_bytes
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pgdyno.results.records import Moment, StoredReading
-from pgdyno.study.sizing import Absence
+from pgdyno.study.defaults import Absence
 
 Row = Mapping[str, float | int | str | None]
 

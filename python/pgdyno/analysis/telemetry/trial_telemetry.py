@@ -62,7 +62,7 @@ from pgdyno.results.records import (
     StoredReading,
     Trial,
 )
-from pgdyno.study.sizing import Absence
+from pgdyno.study.defaults import Absence
 from pgdyno.units import US_PER_MS, US_PER_S, Estimate
 
 # ----------------------------------------------------------------------

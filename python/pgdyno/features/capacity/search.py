@@ -19,7 +19,7 @@ import math
 from collections.abc import Sequence
 
 from pgdyno.errors import StudyFileError
-from pgdyno.study.sizing import SLICE_S, TOGETHER
+from pgdyno.study.defaults import SLICE_S, TOGETHER
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import Errors
 from pgdyno.study.values import RESOLUTION, LatencyLimit, SearchStep, bracket, parse_limit

@@ -17,8 +17,8 @@ from pgdyno.errors import UsageError
 from pgdyno.server.build_store import system_builds
 from pgdyno.server.cache_directory import Cache
 from pgdyno.study.arm_spec import parse_arms
+from pgdyno.study.defaults import default_clients, default_size
 from pgdyno.study.plan import Study
-from pgdyno.study.sizing import default_clients, default_size
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 DEMO_BUDGET_S = 180.0

@@ -31,7 +31,7 @@ from pgdyno.errors import EngineError, FleetError, UsageError, in_one_line
 from pgdyno.features.cluster.ray import GUARD_S, ClockOffset
 from pgdyno.measure.host_counters import machine_cpu
 from pgdyno.server.engine import NODE_LOST, STOP_TIMEOUT_S, Event
-from pgdyno.study.sizing import MAX_THREADS
+from pgdyno.study.defaults import MAX_THREADS
 
 # ----------------------------------------------------------------------
 # Division of one drive among engines on several nodes. Pure.

@@ -28,8 +28,8 @@ from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, linear, pl
 from pgdyno.report.result_tables import enumeration
 from pgdyno.results.records import Trial
 from pgdyno.study.cases import setting_of
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, Study
-from pgdyno.study.sizing import Schedule
 from pgdyno.units import ABSENT, Better, Estimate, ci_text, given_percent, group_digits
 
 # ----------------------------------------------------------------------

@@ -69,8 +69,8 @@ from pgdyno.features.planning.cost import (
     window_s,
 )
 from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
+from pgdyno.study.defaults import TOGETHER, default_slice_s, slice_s_of
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.study.sizing import TOGETHER, default_slice_s, slice_s_of
 from pgdyno.study.study_file import StudyFile, level_names
 from pgdyno.units import format_duration, format_size
 

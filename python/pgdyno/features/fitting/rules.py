@@ -39,13 +39,7 @@ from pgdyno.features.planning.cost import (
 )
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of, setting_of
-from pgdyno.study.plan import (
-    BLOCKS_TARGET,
-    SAME_BLOCKS_MIN,
-    VERDICT_BLOCKS_MIN,
-    Study,
-)
-from pgdyno.study.sizing import (
+from pgdyno.study.defaults import (
     PER_GENERATOR,
     SHARED_MEMORY_SHARE_MAX,
     SLICE_S,
@@ -53,6 +47,12 @@ from pgdyno.study.sizing import (
     WINDOW_SHARE_MIN,
     MachineSize,
     Schedule,
+)
+from pgdyno.study.plan import (
+    BLOCKS_TARGET,
+    SAME_BLOCKS_MIN,
+    VERDICT_BLOCKS_MIN,
+    Study,
 )
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.study.values import Level, Settings, level_name

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from pgdyno.features.capacity.search import expected_search_s
 from pgdyno.study.cases import Case
+from pgdyno.study.defaults import MachineSize, Schedule, discard_s
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import share_of_time
-from pgdyno.study.sizing import MachineSize, Schedule, discard_s
 from pgdyno.study.values import parse_limit
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity

@@ -28,8 +28,8 @@ from pgdyno.server.directories import free_bytes
 from pgdyno.server.settings_catalogue import known_catalogue
 from pgdyno.study.arm_spec import ArmSpec, extension_sources
 from pgdyno.study.cases import Case, cases_of
+from pgdyno.study.defaults import MachineSize
 from pgdyno.study.schedule import aa_arm_after, why_no_aa
-from pgdyno.study.sizing import MachineSize
 from pgdyno.study.study_file import StudyFile
 
 AT_RUN_TIME = "determined at run time"

@@ -58,8 +58,8 @@ from pgdyno.server.builds import version_of
 from pgdyno.server.connections import Dsn
 from pgdyno.server.engine import PGBENCH, Event, find_program
 from pgdyno.server.processes import Connection, keep_idle, require_no_crash
+from pgdyno.study.defaults import DISCARD_S, default_clients
 from pgdyno.study.schedule import PlannedSlice, Role
-from pgdyno.study.sizing import DISCARD_S, default_clients
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters
 from pgdyno.units import ABSENT, counted, format_duration, format_size, group_digits, parse_duration_s
 from pgdyno.workloads.pgbench.data import read_scale

@@ -33,8 +33,8 @@ from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Block, BlockStatus, Moment, StoredReading, TrialOutcome, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.schedule import PlannedBlock
-from pgdyno.study.sizing import Schedule
 
 OWN = 100
 """Process ID of pgdyno in these tests."""

@@ -26,8 +26,8 @@ from pgdyno.measure.trial import Lab
 from pgdyno.report.json_format import to_json
 from pgdyno.results.records import CpuTimeNs, DriverFacts, DriverNode, Trial, TrialStatus, WakeLateNs
 from pgdyno.study.cases import cases_of
+from pgdyno.study.defaults import SLICE_S
 from pgdyno.study.plan import DriversPlan, Study
-from pgdyno.study.sizing import SLICE_S
 from pgdyno.units import ABSENT
 
 NODE = DriverNode(

@@ -20,7 +20,7 @@ from pgdyno.features.factors.effects import (
     effects_of,
     interactions_of,
 )
-from pgdyno.study.sizing import Schedule
+from pgdyno.study.defaults import Schedule
 
 FACTORS = (
     Factor("server", ("17", "18"), True),

@@ -16,7 +16,7 @@ from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.features.factors import scalability as factors_scalability
 from pgdyno.features.factors.effects import Factor, FactorialCell, FactorialDesign
 from pgdyno.features.factors.scalability import Scalability, scalability_of
-from pgdyno.study.sizing import Schedule
+from pgdyno.study.defaults import Schedule
 
 # SPEC SDM91 on a Sun SPARCcenter 2000, an example of Gunther's, as R's package usl has it. It fits, by least
 # squares of X itself, α = 0.0277285 ± 0.0091217, β = 0.0001044 ± 0.0000199, γ = 89.9952330 ± 14.2134894, with

@@ -29,7 +29,7 @@ from pgdyno.features.hosts.identity import difference_of, difference_of_plans, i
 from pgdyno.features.hosts.sections import build_hosts, names_of_files, read_hosts, variation_sentence
 from pgdyno.report.answer import UNFINISHED
 from pgdyno.report.html_format import to_html
-from pgdyno.study.sizing import Schedule
+from pgdyno.study.defaults import Schedule
 from pgdyno.units import Better
 
 

@@ -17,8 +17,8 @@ from pgdyno.features.planning.forecast import AT_RUN_TIME, study_forecast, would
 from pgdyno.server.builds import Version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import Account
+from pgdyno.study.defaults import MachineSize
 from pgdyno.study.schedule import aa_arm_after
-from pgdyno.study.sizing import MachineSize
 
 STUDIES = Path(__file__).parents[5] / "studies"
 GIB = 2**30

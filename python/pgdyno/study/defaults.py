@@ -55,7 +55,7 @@ BUDGET_MIN = 5.0
 
 SLICE_S = 0.5
 """Length of a slice: short compared with drift of the machine, long compared with a transaction. With many
-clients per core it is longer (``sizing.default_slice_s``)."""
+clients per core it is longer (``defaults.default_slice_s``)."""
 
 WINDOW_S = 10.0
 """Measured time per arm and block, if the arms take turns in slices or run at the same time. Many short
