@@ -1,4 +1,4 @@
-"""Sizes that fit this machine, default values, the cores of arms, and names of probes.
+"""Default values, sizes that fit this machine, the cores of arms, and names of probes.
 
 - Default values of a study that do not depend on the machine.
 - Names of the probes (docs/reference/telemetry.md), those of a command, and codes for missing values.
