@@ -273,8 +273,7 @@ def test_queueing_for_a_cpu_is_never_named_as_a_cause() -> None:
         times.append((of[0], of[1]))
     found = explained(rates, times)
     assert RUNNABLE in {part.key for part in found.by_resource.parts if part.significant}
-    (by_resource,) = (text for text in why_sentences(found, Verdict.FASTER) if text.startswith("By resource"))
-    named, _, consequence = by_resource.partition(". ")
+    _, named, consequence = why_sentences(found, Verdict.FASTER)
     assert "WAL" in named and "runnable" not in named and "CPU" not in named
     assert "runnable" in consequence and "consequence" in consequence
 

@@ -25,7 +25,7 @@ from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.telemetry_tables import probe_overhead
 from pgdyno.report.terminal_format import _table
-from pgdyno.report.why_section import STEPS_WIDTH, tables, why_sentences
+from pgdyno.report.why_section import NO_PART, STEPS_WIDTH, tables, why_sentences
 from pgdyno.units import Better, Estimate
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
@@ -254,17 +254,19 @@ def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts() ->
     assert "whole" in said
 
 
-def test_parts_far_below_the_difference_are_not_presented_as_its_explanation(built: StudyReport) -> None:
+@pytest.mark.parametrize(("by", "cause"), [("resource", "server CPU time"), ("statement", "UPDATE")])
+def test_after_a_difference_the_largest_cause_is_named_even_if_it_is_uncertain(
+    built: StudyReport, by: str, cause: str
+) -> None:
     assert built.only is not None
-    why = replace(built.only.why[0].why, by_statement=None)
-    assert why.by_resource is not None
-    assert not any("not attributed" in sentence for sentence in why_sentences(why, Verdict.FASTER))
-    small = [
-        replace(part, difference=replace(part.difference, value=part.difference.value / 50))
-        for part in why.by_resource.parts
+    why = built.only.why[0].why
+    waterfall = getattr(why, f"by_{by}")
+    uncertain = [
+        replace(part, difference=replace(part.difference, low=-1e6, high=1e6)) for part in waterfall.parts
     ]
-    *_, last = why_sentences(replace(why, by_resource=replace(why.by_resource, parts=small)), Verdict.FASTER)
-    assert re.fullmatch(
-        r"These parts are \d\.\d% of the difference; the rest is not attributed\.",
-        last.replace("\u00a0", " "),
-    )
+    why = replace(why, by_resource=None, by_statement=None)
+    why = replace(why, **{f"by_{by}": replace(waterfall, parts=uncertain)})
+    _, largest = why_sentences(why, Verdict.FASTER)
+    assert largest.startswith(f"Largest {by} without certainty: ")
+    assert cause in largest  # "not sampled" and "outside statements" are no causes
+    assert why_sentences(why, Verdict.SAME)[1:] == [NO_PART]
