@@ -101,7 +101,7 @@ ROOM_BYTES = 12 * 10**9
 
 @pytest.fixture(scope="session")
 def place_of_servers(request: pytest.FixtureRequest) -> Path:
-    """Where data directories are made. On a disk their copies take half of the CPU time of a short study.
+    """Return the directory for data directories. On a disk their copies take half of the CPU time of a study.
 
     Long tests use a disk: they measure the machine, cut its power, or load large data.
     """
