@@ -128,10 +128,12 @@ class GroupedCommand(TyperCommand):
         help_at = next((i for i, arg in enumerate(own) if arg in ("-h", "--help")), None)
         if "--help-all" in own:
             ctx.meta[HELP_GROUP], args = ALL, ["--help"]
-        elif help_at is not None and self._is_grouped and (given := own[help_at + 1 : help_at + 2]):
-            if given[0] not in {*self._groups.values()}:
-                raise UsageError(f"--help {given[0]}: no such group; use one of {', '.join(self._listed)}")
-            ctx.meta[HELP_GROUP] = given[0]
+        elif help_at is not None and self._is_grouped:
+            group = next(iter(own[help_at + 1 :]), "-")
+            if not group.startswith("-"):  # another option
+                if group not in self._listed:
+                    raise UsageError(f"--help {group}: no such group; use one of {', '.join(self._listed)}")
+                ctx.meta[HELP_GROUP] = group
         return super().parse_args(ctx, args)
 
     @property
