@@ -337,6 +337,19 @@ def test_pgbench_tables_of_others_are_replaced_only_with_replace(program: Progra
     assert rows_of_bank(somebodys) == before
 
 
+def test_a_copy_of_the_accounts_without_the_mark_of_pgdyno_belongs_to_the_user(
+    program: Program, somebodys: Server
+) -> None:
+    load = ("load", somebodys.conninfo("bank"), "--workload", "pgbench", "--into-existing", "--quiet")
+    for comment in ("null", "'made by hand'"):
+        execute(somebodys, f"comment on table pgbench_accounts_copy is {comment}", "bank")
+        before = rows_of_bank(somebodys)
+        for options in (("--replace",), ("--replace", "--accounts-copy")):
+            refused = program.refuse(*load, *options)
+            assert "the table pgbench_accounts_copy in bank was not created by pgdyno" in refused.complaint
+            assert rows_of_bank(somebodys) == before
+
+
 MALFORMED = (
     "('tpcc', 'many', '1', 'f', '1')",
     "('tpcc', '1', '1', 'f', NULL)",
