@@ -222,10 +222,29 @@ WAL_TIMES = {"wal.write_us_per_tx": 46.0, "wal.sync_us_per_tx": 109.0}
 def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:
     page = to_html(built)
     (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
-    assert re.search(r"17: [\d,\u00a0]+ µs.*on CPU.*18: [\d,\u00a0]+ µs", steps, re.DOTALL)
+    assert re.search(r"17: [\d,\u00a0]+ µs.*on CPU.*18: [+−][\d,]+\u00a0µs", steps, re.DOTALL)
     assert 'class="step less"' in steps
     for place in re.findall(r'x="(-?[\d.]+)"', steps):
         assert 0 <= float(place) <= STEPS_WIDTH
+
+
+def test_the_picture_and_the_table_have_the_same_numbers(built: StudyReport) -> None:
+    assert built.only is not None
+    rows = built.only.why[0].tables[0].rows
+    changes = {row[0]: row[3].partition(" [")[0] for row in rows}
+    (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', to_html(built), re.DOTALL)
+    labels = dict(re.findall(r'class="part"[^>]*>([^<]*?)  ([+−]?[\d.,]+)\u00a0µs<', steps))
+    assert len(labels) >= 2
+    assert {name: changes[name] for name in labels} == labels
+    assert f"18: {changes['whole']}\u00a0µs" in steps
+    # The bars lead from the level of one arm to that of the other.
+    bars = [
+        (float(x), float(x) + float(w))
+        for x, w in re.findall(r'<rect x="([\d.]+)"[^>]*width="([\d.]+)"', steps)
+    ]
+    ends = [float(x) for x in re.findall(r'<line x1="([\d.]+)"[^>]*class="end"', steps)]
+    assert len(ends) == 2
+    assert min(abs(x - ends[1]) for x in bars[-1]) <= 1.0
 
 
 def test_a_difference_between_arms_at_their_own_rates_is_not_explained() -> None:

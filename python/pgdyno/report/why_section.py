@@ -38,7 +38,7 @@ from pgdyno.report.plot import (
     polyline,
     text,
 )
-from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, enumeration, with_interval
+from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, change_text, enumeration, with_interval
 from pgdyno.results.records import SampleSeries, Trial
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.study.schedule import Role
@@ -52,7 +52,6 @@ from pgdyno.units import (
     decimals_of,
     group_digits,
     share_text,
-    signed,
     significant,
     with_unit,
 )
@@ -623,39 +622,40 @@ def waterfalls(reasons: Sequence[WhyReport]) -> list[Panel]:
 def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
     whole = waterfall.total
     shown, left = _shown(waterfall)
-    ends = [*accumulate([whole.a_us, *(part.b_us - part.a_us for part in shown), left])]
+    ends = [*accumulate([whole.a_us, *(part.difference.value for part in shown), left])]
     low, high = min(ends), max(ends)
     count = len(shown) + 2 + bool(left)
     frame = Frame(STEPS_WIDTH, STEPS_LEFT, STEPS_LEFT, STEPS_TOP - 8, STEPS_TOP + STEP * count + 6)
 
     def draw(x: Scale, _: Scale) -> Iterator[Markup]:
         y, at_us = STEPS_TOP, whole.a_us
-        yield from _step_level(a, whole.a_us, y, x)
+        yield from _step_level(f"{a}: {significant(whole.a_us, 3)} {of.UNIT}", whole.a_us, y, x)
         for part in shown:
             y += STEP
             yield from _step(part, at_us, y, x)
-            at_us += part.b_us - part.a_us
+            at_us += part.difference.value
         if left:
             y += STEP
             yield from _bar("other parts, none significant", left, at_us, y, x, "")
-        yield from _step_level(b, whole.b_us, y + STEP, x)
+        change = change_text(whole.difference, of.UNIT)
+        yield from _step_level(f"{b}: {change}", whole.a_us + whole.difference.value, y + STEP, x)
 
     label = f"Time per transaction from {a} to {b}, by part"
     return plot(label, replace(linear((low, high), 6), grid=True), NO_AXIS, [draw], frame, class_="steps")
 
 
 def _shown(waterfall: Waterfall) -> tuple[list[TimePart], float]:
-    """Return the parts with a bar, and the sum of the changes of all others."""
+    """Return the parts with a bar, and the sum of the changes of all others: those of the table, B − A."""
     least = SHARE_MIN * max(waterfall.total.a_us, waterfall.total.b_us)
-    shown = [part for part in in_order(waterfall) if part.significant or abs(part.b_us - part.a_us) >= least]
-    left = waterfall.total.b_us - waterfall.total.a_us - sum(part.b_us - part.a_us for part in shown)
+    shown = [part for part in in_order(waterfall) if part.significant or abs(part.difference.value) >= least]
+    left = waterfall.total.difference.value - sum(part.difference.value for part in shown)
     return shown, left if len(shown) < len(waterfall.parts) else 0.0
 
 
-def _step_level(name: str, us: float, y: float, x: Scale) -> list[Markup]:
+def _step_level(words: str, us: float, y: float, x: Scale) -> list[Markup]:
     """Return the label and mark of the first or last level."""
     return [
-        text(STEPS_LEFT, y, f"{name}: {significant(us, 3)} µs", class_="strong"),
+        text(STEPS_LEFT, y, words, class_="strong"),
         line(x(us), y + 5, x(us), y + 5 + BAR, class_="end"),
     ]
 
@@ -663,9 +663,16 @@ def _step_level(name: str, us: float, y: float, x: Scale) -> list[Markup]:
 def _step(part: TimePart, at_us: float, y: float, x: Scale) -> list[Markup]:
     change = part.difference
     kind = "" if not part.significant else "less" if change.value < 0 else "more"
-    value = signed(change.value, min(2, change.decimals), "µs")
     name = part_name(part.key, STEP_TEXT_MAX)
-    drawn = _bar(f"{name}  {value}", change.value, at_us, y, x, kind, f", CI {change.signed_interval_text}")
+    drawn = _bar(
+        f"{name}  {change_text(change, of.UNIT)}",
+        change.value,
+        at_us,
+        y,
+        x,
+        kind,
+        f", CI {change.signed_interval_text}",
+    )
     if change.low is not None and change.high is not None and part.significant:
         # The interval of this part, relative to the start of its bar.
         low, high = (x.inside(at_us + end) for end in (change.low, change.high))
