@@ -46,6 +46,8 @@ class Feature(NamedTuple):
     search_time: Names = ()
     options: Names = ()
     probes: Names = ()
+    arm_requests: Names = ()
+    io_clocks: Names = ()
     trial_checks: Names = ()
     caveats: Names = ()
     findings: Names = ()

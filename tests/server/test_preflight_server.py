@@ -51,6 +51,7 @@ def with_settings(build: Build, settings: Sequence[Mapping[str, str]]) -> Any:
             catalogue=SimpleNamespace(initial={}),
             requested=SimpleNamespace(settings=one, optional=frozenset()),
             data_builds=(),
+            certain=(),
         )
         for index, one in enumerate(settings)
     }

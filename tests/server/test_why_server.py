@@ -46,7 +46,12 @@ def slept(build: Build, tmp_path_factory: pytest.TempPathFactory) -> Report:
     """A study in which the second arm sleeps 3 ms in a separate statement."""
     plain, slow = reading(), reading("SELECT pg_sleep(0.003);\n")
     arms = [f"A={build.bin_dir}", f"B={build.bin_dir},work_mem=5MB"]
-    probed = {"probes": ("statements", "waits", "host"), "slice_s": 0.4, "blocks_max": BLOCKS, "aa": False}
+    probed = {
+        "probes": ("statements", "waits", "host", "wal", "io", "database"),
+        "slice_s": 0.4,
+        "blocks_max": BLOCKS,
+        "aa": False,
+    }
     study = small_study(arms, drivings=(plain, slow), workload=plain.workload, **probed)
     path = tmp_path_factory.mktemp("why") / "e.sqlite"
     assert run_small(path, study) is StudyEnd.BLOCKS
@@ -67,6 +72,14 @@ def test_a_sleep_in_a_statement_is_a_part_of_its_arm(slept: Report) -> None:
     sleep = parts["statement:SELECT pg_sleep($1)"]
     assert sleep.a_us == 0 and sleep.b_us > 0
     assert parts["statement:SELECT abalance FROM pgbench_accounts WHERE aid = $1"].a_us > 0
+
+
+def test_the_server_times_its_io_in_all_arms_alike(slept: Report) -> None:
+    trials = slept.findings.trials
+    assert len(trials) == 2 * BLOCKS
+    assert {trial.settings["track_io_timing"] for trial in trials} == {"on"}
+    assert {trial.settings["track_wal_io_timing"] for trial in trials} == {"on"}
+    assert why_of(slept).clocks == ["wal", "io"]
 
 
 def test_parts_of_a_real_results_file_add_up_in_every_block(slept: Report) -> None:

@@ -19,6 +19,7 @@ from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.metrics import NEWEST, newest_name
 from pgdyno.analysis.telemetry.trial_telemetry import (
     ClientTime,
+    Clocked,
     WaitSamples,
     client_time_of_trial,
     resource_of,
@@ -413,7 +414,7 @@ def waits(at: Sequence[float], samples: float, lock: Sequence[float]) -> SampleS
 def test_samples_count_within_the_slices_of_the_arm() -> None:
     at = [0.1, 0.3, 0.6, 0.8, 1.1, 1.3]
     found = wait_samples(waits(at, 1, [4, 2, 7, 7, 0, 2]), [piece(0.0, 0.5), piece(1.0, 1.5)])
-    assert found == WaitSamples({"lock": 2.0}, 4)
+    assert found == WaitSamples({"lock": 2.0}, 4, {"lock/tuple": 2.0})
 
 
 def test_sums_of_samples_over_more_than_a_slice_are_not_assigned() -> None:
@@ -421,6 +422,18 @@ def test_sums_of_samples_over_more_than_a_slice_are_not_assigned() -> None:
     assert wait_samples(waits(at, 5, [1.0] * 8), [piece(0.0, 0.5), piece(1.0, 1.5)]) is None
     whole = wait_samples(waits(at, 5, [10.0] * 8), [piece(0.0, 7.0)])
     assert whole.backends == {"lock": 2.0}
+
+
+def test_the_clock_replaces_the_samples_of_its_calls_in_all_arms_or_none() -> None:
+    samples = WaitSamples({"running": 0.5, "wal": 3.0}, 100)
+    timed = ClientTime(driver_us=0.0, wait_samples=samples, clocked={"wal": Clocked(50.0, 1.0)})
+    each_us = 1e6 / 1000  # of one backend
+    both = explained([(1000, 1000)], [(timed, timed)])
+    assert both.clocks == ["wal"]
+    assert us(both.by_resource)["wal"] == pytest.approx((2.0 * each_us + 50, 2.0 * each_us + 50))
+    one = explained([(1000, 1000)], [(timed, replace(timed, clocked={}))])
+    assert one.clocks == []
+    assert us(one.by_resource)["wal"] == pytest.approx((3.0 * each_us, 3.0 * each_us))
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,14 @@ from synthetic_telemetry import NO_COUNTERS, NOT_IN_15, SELECT, UPDATE
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.time_breakdown import RUNNABLE
 from pgdyno.features.gates.conditions import gate, parse_condition
 from pgdyno.report.document import Headline
 from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.telemetry_tables import probe_overhead
 from pgdyno.report.terminal_format import _table
-from pgdyno.report.why_section import NO_PART, STEPS_WIDTH, tables, why_sentences
-from pgdyno.units import Better, Estimate
+from pgdyno.report.why_section import NAMES, NO_PART, STEPS_WIDTH, tables, why_sentences
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
 
@@ -201,22 +201,23 @@ def built() -> StudyReport:
     return report_of(FASTER)
 
 
-def test_the_servers_timing_is_shown_with_the_sampled_wait_unless_it_is_zero(built: StudyReport) -> None:
+def test_parts_have_their_source_and_those_by_the_clock_say_so(built: StudyReport) -> None:
     assert built.only is not None
     findings, (reason,) = built.only.findings, built.only.why
-    assert "clock of the server" not in reason.tables[0].note
-    for factor, expected in ((1.0, "155 µs (17) and 157 µs (18)"), (0.0, "")):
-        levels = {
-            arm: of
-            | {key: Estimate(factor * (us + arm), "µs/tx", 6, Better.LESS) for key, us in WAL_TIMES.items()}
-            for arm, of in findings.telemetry.levels.items()
-        }
-        timed = replace(findings, telemetry=replace(findings.telemetry, levels=levels))
-        note = tables(reason.why, timed)[0].note.replace("\u00a0", " ")
-        assert expected in note and ("clock of the server" in note) == bool(expected)
-
-
-WAL_TIMES = {"wal.write_us_per_tx": 46.0, "wal.sync_us_per_tx": 109.0}
+    waterfall = reason.why.by_resource
+    assert waterfall is not None
+    parts = [replace(part, key="wal") if part.key == RUNNABLE else part for part in waterfall.parts]
+    why = replace(reason.why, by_resource=replace(waterfall, parts=parts))
+    table = tables(why, findings)[0]
+    sources = {row[0]: row[table.columns.index("source")] for row in table.rows}
+    assert sources["whole"] == "driver"
+    assert sources["on CPU"] == "kernel"
+    assert sources[NAMES["wal"]] == "samples"
+    assert "clock of the server" not in table.note
+    timed = tables(replace(why, clocks=["wal"]), findings)[0]
+    assert "clock of the server" in timed.note
+    assert [row[0] for row in timed.rows if row[-1] == "clock, samples"] == [NAMES["wal"]]
+    assert "source" not in tables(reason.why, findings)[1].columns
 
 
 def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:
@@ -262,7 +263,13 @@ def test_on_80_columns_the_table_keeps_both_arms_and_the_names_of_the_parts() ->
     built = report_of(replace(FASTER, effects=(1.0, 1.25, 1.25)))
     assert built.only is not None
     told = built.only.why[0].tables[0]
-    long = ["client, network, unattributed", "12,345", "11,111", "−1,234 [−1,300, −1,168; 98.3%] *"]
+    long = [
+        "client, network, unattributed",
+        "12,345",
+        "11,111",
+        "−1,234 [−1,300, −1,168; 98.3%] *",
+        "residual",
+    ]
     table = replace(told, rows=[*told.rows, long])
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(Group(*_table(table, 80)))

@@ -109,11 +109,12 @@ def by_resource(every: Sequence[Timed]) -> tuple[Split, float | None]:
     has_samples = all(one.time.wait_samples is not None for one in every)
     if not has_runnable and not has_samples:
         return {}, None
+    clocks = clocked_resources(every)
     found: dict[int, Parts] = {}
     for one in every:
         parts = _measured(one, has_cpu=has_cpu, has_runnable=has_runnable)
         if has_samples:
-            parts |= _sampled_waits(one, executing=not has_cpu)
+            parts |= _sampled_waits(one, clocks, executing=not has_cpu)
         found[one.trial.trial] = parts
     scaled = None
     wholes = {one.trial.trial: one.whole_us for one in every}
@@ -137,11 +138,20 @@ def _measured(one: Timed, *, has_cpu: bool, has_runnable: bool) -> Parts:
     return parts
 
 
-def _sampled_waits(one: Timed, *, executing: bool) -> Parts:
+def clocked_resources(every: Sequence[Timed]) -> list[str]:
+    """Return the resources whose I/O calls the server timed in all trials: arms are measured alike."""
+    return [kind for kind in WAITS if all(kind in one.time.clocked for one in every)]
+
+
+def _sampled_waits(one: Timed, clocks: Sequence[str], *, executing: bool) -> Parts:
     samples = one.time.wait_samples
     assert samples is not None
     each_us = one.per_backend_us
     parts = {kind: each_us * samples.backends.get(kind, 0.0) for kind in WAITS}
+    for kind in clocks:
+        # The clock replaces the samples of these calls; those of other waits for the resource remain.
+        of = one.time.clocked[kind]
+        parts[kind] = max(0.0, parts[kind] - each_us * of.sampled) + of.us
     if one.lag_us is None:
         # An idle server process waits for its client, because the loop is closed.
         idle = one.clients - samples.active + samples.backends.get(CLIENT, 0.0)
@@ -249,6 +259,7 @@ class TimeBreakdown:
     by_statement: Waterfall | None
     by_resource: Waterfall | None
     samples: Annotated[float, about("Number of wait-event samples in both arms.")]
+    clocks: Annotated[Sequence[str], about("Resources whose I/O calls are timed by the clock of the server.")]
     scaled: Annotated[float | None, about("Factor that fits sampled waits to the kernel's figure.")]
     cpu_is_of_all: Annotated[bool, about("Whether CPU time includes processes without a client.")]
     twice: Annotated[Sequence[str], about("Arms in which nested statements are counted twice.")]
@@ -308,6 +319,7 @@ def _why(baseline: Arm, arm: Arm, pairs: Pairs, confidence: float, method: Metho
         by_statement=_waterfall(pairs, by_statement(every), confidence, method),
         by_resource=_waterfall(pairs, resources, confidence, method),
         samples=sum(one.time.wait_samples.n for one in every if one.time.wait_samples),
+        clocks=clocked_resources(every),
         scaled=scaled,
         cpu_is_of_all=any(one.time.cpu_is_of_all for one in every),
         twice=[

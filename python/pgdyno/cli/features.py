@@ -46,6 +46,7 @@ FEATURES = (
     "gates",
     "history",
     "hosts",
+    "io_clocks",
     "noise_history",
     "outliers",
     "own_data",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from psycopg import sql
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import ServerError, StartError, UsageError, WorkloadError
+from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import running_servers
 from pgdyno.measure.dataset_loading import (
@@ -104,6 +105,12 @@ class ArmRequest:
     requested: Requested
     data_builds: Sequence[Build] = ()
     """Further builds that make its data, if it does not load them itself."""
+    certain: Collection[str] = ()
+    """Requested settings that need no test."""
+
+
+ARM_REQUESTS = Hooks[Callable[[Study, dict[int, ArmRequest]], dict[int, ArmRequest]]]("arm_requests")
+"""Settings that a feature adds to the requests of all arms that pgdyno starts."""
 
 
 def resolve_arms(
@@ -138,6 +145,8 @@ def resolve_arms(
         if resolved.substitutions and not _is_as_requested(arm.server, build):
             version = str(build.version)
             caveats.append(Caveat.of("nearest-version", requested=arm.server, resolved=version))
+    for complete in ARM_REQUESTS:
+        found = complete(study, found)
     return found
 
 
@@ -260,8 +269,8 @@ def require_starts(
         for index, arm in wanted.items():
             settings = arm.requested.settings
             what = (arm.build.build_id, init, frozenset(settings.items()), arm.requested.optional)
-            if not settings and not arm.build.extensions:
-                in_effect[-1][index] = arm.catalogue.initial
+            if not settings.keys() - {*arm.certain} and not arm.build.extensions:
+                in_effect[-1][index] = {**arm.catalogue.initial, **settings}
                 continue
             if what not in tried:
                 interruption.check()

@@ -464,31 +464,36 @@ def tables(why: TimeBreakdown, findings: Findings) -> list[Table]:
     )
     found = []
     for title, waterfall, note in (
-        ("by resource", why.by_resource, _note_on_resources(why, _server_clock(why, findings))),
+        ("by resource", why.by_resource, _note_on_resources(why)),
         ("by statement", why.by_statement, _note_on_statements(why)),
     ):
         if waterfall is not None:
             head = f"Time per transaction {title}{several}, µs"
             shares = _shares(waterfall) if is_decided else []
-            found.append(_table(head, why, waterfall, " ".join([note, *shares])))
+            sources = _sources(why) if waterfall is why.by_resource else {}
+            found.append(_table(head, why, waterfall, " ".join([note, *shares]), sources))
     return found
 
 
-def _table(title: str, why: TimeBreakdown, waterfall: Waterfall, note: str) -> Table:
+def _table(
+    title: str, why: TimeBreakdown, waterfall: Waterfall, note: str, sources: Mapping[str, str]
+) -> Table:
     whole = "mean latency" if why.latency else "whole"
     names = (("A", why.baseline.name), ("B", why.arm.name))
     heads = [f"{of}: {name}" if len(name) <= NAME_IN_HEAD_MAX else of for of, name in names]
     full_names = [f"{of} is {name}." for of, name in names if len(name) > NAME_IN_HEAD_MAX]
     columns = ("part", *heads, "B − A")
-    rows = [_row(whole, waterfall.total)]
-    rows += [_row(part_name(part.key), part) for part in in_order(waterfall)]
+    parts = [waterfall.total, *in_order(waterfall)]
+    rows = [_row(part_name(part.key) if part.key else whole, part) for part in parts]
+    if sources:
+        rows = [[*row, sources.get(part.key, "samples")] for row, part in zip(rows, parts, strict=True)]
     return Table(
         f"{title} (lower is better)",
-        columns,
+        (*columns, "source") if sources else columns,
         rows,
         " ".join([*full_names, note]),
         frozenset(columns[1:]),
-        dispensable=columns[1:3],
+        dispensable=(*(["source"] if sources else []), *columns[1:3]),
         breaks_first=True,
     )
 
@@ -515,29 +520,25 @@ def _level(us: float) -> str:
     return ABSENT if us == 0 else group_digits(us, min(2, decimals_of(us, 3)))
 
 
-WAL_CLOCK = ("wal.write_us_per_tx", "wal.sync_us_per_tx")
-"""Metrics of WAL writes and syncs by the clock of the server (track_wal_io_timing)."""
+SOURCES = {
+    **dict.fromkeys((of.CPU, of.RUNNABLE, of.DRIVER), "kernel"),
+    **dict.fromkeys((of.UNEXPLAINED, of.UNKNOWN, of.REMAINDER), "residual"),
+    of.LAG: "driver",
+}
+"""Sources of the parts by resource; all others come from samples."""
 
 
-def _server_clock(why: TimeBreakdown, findings: Findings) -> str:
-    """Return a sentence with the server's own WAL times, which differ from the sampled waits."""
-    known = {
-        arm.name: [level.value for key in WAL_CLOCK if (level := findings.telemetry.levels[arm.arm].get(key))]
-        for arm in (why.baseline, why.arm)
-    }
-    if not all(sum(us) for us in known.values()):
-        return ""
-    times = enumeration([f"{_level(sum(us))}{NO_BREAK}µs ({name})" for name, us in known.items()])
-    return (
-        f"By the clock of the server, WAL writes and syncs took {times} per transaction. It counts a sync "
-        "once for all transactions that wait for it, and includes background processes. The sampled wait "
-        "counts every waiting transaction."
-    )
+def _sources(why: TimeBreakdown) -> dict[str, str]:
+    """Return the sources by part; that of the whole is the driver."""
+    return {"": "driver", **dict.fromkeys(why.clocks, "clock, samples"), **SOURCES}
 
 
-def _note_on_resources(why: TimeBreakdown, server_clock: str) -> str:
+def _note_on_resources(why: TimeBreakdown) -> str:
     has_queue = why.by_resource and any(part.key == of.RUNNABLE for part in why.by_resource.parts)
-    said = [_NOTE, *([_QUEUE] if has_queue else []), *([server_clock] if server_clock else [])]
+    said = [_NOTE, *([_QUEUE] if has_queue else [])]
+    if why.clocks:
+        timed = enumeration([NAMES[kind] for kind in why.clocks])
+        said.append(f"{timed}: calls by the clock of the server, waits for another process by samples.")
     if why.cpu_is_of_all:
         said.append("CPU time includes all server processes, because that of client backends is unknown.")
     if why.samples:

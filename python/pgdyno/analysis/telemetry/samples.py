@@ -39,6 +39,9 @@ SERVER, WAITS, HOST = "server", "waits", "host"
 SAMPLES = "samples"
 """Column of the waits: the number of samples. The other columns are sums of backends over these samples."""
 
+BACKGROUND = "background "
+"""Start of the columns of the waits with processes that have no client, by resource."""
+
 RUNNING = "running"
 """State of a backend that does not wait."""
 
@@ -113,9 +116,8 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
     within, resolved = resolvable(series, spans)
     weight = overlap(series, within)
     samples = float(np.nansum(weight * series.column(SAMPLES)))
-    names = [name for name in series.columns[2:] if name != SAMPLES]
     seen: dict[str, float] = {}
-    for name in names:
+    for name in client_waits(series):
         event = newest_name(name)
         seen[event] = seen.get(event, 0.0) + float(np.nansum(weight * series.column(name)))
     active = sum(seen.values())
@@ -123,6 +125,11 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
         return None
     share = {name: n / active for name, n in sorted(seen.items(), key=lambda item: -item[1]) if n > 0}
     return Waits(share, active / samples if resolved else None)
+
+
+def client_waits(series: SampleSeries) -> list[str]:
+    """Return the columns with states of client backends."""
+    return [name for name in series.columns[2:] if name != SAMPLES and not name.startswith(BACKGROUND)]
 
 
 def cpu(series: SampleSeries, spans: Sequence[Span]) -> dict[str, float]:

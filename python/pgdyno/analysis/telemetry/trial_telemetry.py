@@ -51,10 +51,12 @@ from pgdyno.analysis.telemetry.samples import (
     SAMPLES,
     STEPS_RESOLVED,
     WAITS,
+    client_waits,
     of_samples,
     overlap,
 )
 from pgdyno.caveats import Caveat
+from pgdyno.hooks import Hooks
 from pgdyno.results.records import (
     Arm,
     SampleSeries,
@@ -226,6 +228,8 @@ def resource_of(event: str) -> str:
 # - waits: wait-event samples of the server's backends in the counted parts of slices. If backends were seen
 #   in a state n times in N samples, their mean number is n / N. By Little's law, this number × time /
 #   transactions is the time that a transaction spends in it.
+# - I/O of client backends: the elapsed time in their calls by the clock of the server (track_io_timing,
+#   track_wal_io_timing). Samples then supply only the other waits.
 # ----------------------------------------------------------------------
 
 STATEMENTS_KEPT = 40
@@ -237,15 +241,31 @@ ON_CPU, RUNNABLE = "clients_on_cpu_s", "clients_ready_s"
 
 @dataclass(frozen=True)
 class WaitSamples:
-    """Wait-event samples. ``backends``: mean number by resource and RUNNING; ``n``: number of samples."""
+    """Wait-event samples. ``backends``: mean number by resource and RUNNING; ``n``: number of samples.
+
+    ``events``: the same by wait event in lower case, and by BACKGROUND and a resource.
+    """
 
     backends: Mapping[str, float]
     n: float
+    events: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def active(self) -> float:
         """Mean number of backends that were active."""
         return sum(self.backends.values())
+
+
+@dataclass(frozen=True)
+class Clocked:
+    """Elapsed time in I/O calls of client backends. ``us``: per transaction, by the clock of the server.
+
+    ``sampled``: mean number of backends in these calls by samples, which ``us`` replaces. The time includes
+    that on CPU and runnable within a call, as that of samples does.
+    """
+
+    us: float
+    sampled: float
 
 
 @dataclass(frozen=True)
@@ -264,6 +284,11 @@ class ClientTime:
     cpu_is_of_all: bool = False
     driver_us: float | None = None
     wait_samples: WaitSamples | None = None
+    clocked: Mapping[str, Clocked] = field(default_factory=dict)  # by resource
+
+
+IO_CLOCKS = Hooks[Callable[[Trial, Window, WaitSamples], Mapping[str, Clocked]]]("io_clocks")
+"""I/O times of client backends by resource, where the server measured them."""
 
 
 def client_time_of_trial(
@@ -278,6 +303,7 @@ def client_time_of_trial(
     of_all = on_cpu is None and trial.server_cpu_s is not None
     if of_all and trial.server_cpu_s is not None:
         on_cpu = US_PER_S * trial.server_cpu_s / n
+    samples = None if waits is None else wait_samples(waits, trial.measured)
     return ClientTime(
         statements=by_text,
         others_us=others_us,
@@ -286,7 +312,8 @@ def client_time_of_trial(
         runnable_us=runnable,
         cpu_is_of_all=of_all,
         driver_us=US_PER_S * trial.driver_cpu_s / n,
-        wait_samples=None if waits is None else wait_samples(waits, trial.measured),
+        wait_samples=samples,
+        clocked={kind: of for clock in IO_CLOCKS if samples for kind, of in clock(trial, w, samples).items()},
     )
 
 
@@ -330,12 +357,13 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
     n = float(np.nansum(weight * samples))
     if not n:
         return None
+    known = [name for name in series.columns[2:] if name != SAMPLES]
+    events = {name: float(np.nansum(weight * series.column(name))) / n for name in known}
     seen: dict[str, float] = {}
-    for name in series.columns[2:]:
-        if name != SAMPLES:
-            resource = resource_of(name)
-            seen[resource] = seen.get(resource, 0.0) + float(np.nansum(weight * series.column(name))) / n
-    return WaitSamples({resource: backends for resource, backends in seen.items() if backends > 0}, n)
+    for name in client_waits(series):
+        seen[resource_of(name)] = seen.get(resource_of(name), 0.0) + events[name]
+    of_resources = {resource: backends for resource, backends in seen.items() if backends > 0}
+    return WaitSamples(of_resources, n, {name.lower(): backends for name, backends in events.items()})
 
 
 def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
