@@ -21,6 +21,7 @@ from pgdyno.measure.sampler import (
     CHUNK_S,
     POINTS_MAX,
     WAITS_PER_TICK,
+    WAITS_PER_TICK_MAX,
     Chunk,
     Cost,
     Sampler,
@@ -28,6 +29,7 @@ from pgdyno.measure.sampler import (
     Target,
     monotonic_of,
     step_for,
+    waits_per_tick,
 )
 from pgdyno.server.processes import Connection
 
@@ -369,3 +371,37 @@ def test_the_cost_of_a_target_is_its_backend_and_its_share_of_the_thread() -> No
     cost = Cost(0.4, {1: 0.5, 2: None})
     assert cost.of(1) == pytest.approx(0.7)
     assert cost.of(2) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    ("cpu_s", "thread_s", "step_s", "expected"),
+    [
+        ([0.03], 0.03, 1.0, 8),  # 0.6 ms each: 8 cost 4.8 ms per second
+        ([0.03, 0.03], 0.06, 1.0, 8),  # two servers, each with its own share
+        ([0.03], 0.03, 0.1, WAITS_PER_TICK),
+        ([0.3], 0.3, 1.0, WAITS_PER_TICK),
+        ([0.003], 0.003, 1.0, WAITS_PER_TICK_MAX),
+        ([0.003, None], 0.003, 1.0, WAITS_PER_TICK),  # remote
+    ],
+)
+def test_there_are_as_many_samples_as_their_share_of_a_core_pays_for(
+    cpu_s: list[float | None], thread_s: float, step_s: float, expected: int
+) -> None:
+    assert waits_per_tick(cpu_s, thread_s, 100, step_s) == expected
+    assert waits_per_tick(cpu_s, thread_s, 0, step_s) == WAITS_PER_TICK
+
+
+def test_a_higher_rate_begins_at_a_tick_and_keeps_the_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates = iter([WAITS_PER_TICK, WAITS_PER_TICK, 8, 8])
+    monkeypatch.setattr("pgdyno.measure.sampler.waits_per_tick", lambda *_: next(rates))
+    time, looks = Time(3.05), []
+
+    def waiting(_: Connection) -> Mapping[str, float]:
+        looks.append(round(time.now_s - time.begun_s, 9))
+        return {"running": 1.0}
+
+    (chunk,) = of(run(time, Target(0, connect, None, waiting)), "waits")
+    first = [round(n / WAITS_PER_TICK, 9) for n in range(2 * WAITS_PER_TICK)]
+    assert looks == [*first, *(2 + n / 8 for n in range(9))]
+    assert column(chunk, "at_s") == [0, 1, 2, 3]
+    assert column(chunk, "samples") == [1, WAITS_PER_TICK, WAITS_PER_TICK, 8]

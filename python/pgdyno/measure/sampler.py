@@ -329,7 +329,7 @@ def _error_text(error: Exception) -> str:
 #
 # The schedule is absolute: a tick is due at whole steps since ``zero_s``, without drift. A late tick is taken
 # at once, with the delay in ``late_s``; ticks that were due in between are skipped. Wait events are sampled
-# ``WAITS_PER_TICK`` times per step.
+# ``WAITS_PER_TICK`` times per step or more (``waits_per_tick``).
 # ----------------------------------------------------------------------
 
 STEP_S = 1.0
@@ -337,8 +337,12 @@ POINTS_MAX = 21_600
 """Maximum samples of a series: six hours of seconds. A hundred columns have 17 MB per trial before
 compression, and no chart shows more."""
 
-WAITS_PER_TICK = 5
-"""Wait-event samples per tick. Each costs 0.5 ms of CPU, mostly for the wake-up."""
+WAITS_PER_TICK, WAITS_PER_TICK_MAX = 5, 10
+"""Wait-event samples per tick: the first number at least, even if they cost more than CPU_SHARE_MAX. A sample
+costs 0.5 to 1 ms of CPU, two thirds of it for the wake-up (``python -m bench readings``)."""
+
+CPU_SHARE_MAX = 0.005
+"""CPU time that more samples of a server may cost, as a share of a core."""
 
 CHUNK_S = 600.0
 """Duration of a chunk: ten minutes. A power loss loses one, of a trial that is repeated anyway. Chunks of a
@@ -379,6 +383,19 @@ class Cost:
         return (self.backends_s[target] or 0.0) + self.thread_s / len(self.backends_s)
 
 
+def waits_per_tick(cpu_s: Sequence[float | None], thread_s: float, looks: int, step_s: float) -> int:
+    """Return the number of wait-event samples per tick that CPU_SHARE_MAX pays for.
+
+    ``cpu_s`` is that of the sampler's backends, by server, and ``thread_s`` that of its thread, for so many
+    samples of each server. The cost on a remote server is unknown.
+    """
+    known = [each_s for each_s in cpu_s if each_s is not None]
+    if not looks or len(known) < len(cpu_s):
+        return WAITS_PER_TICK
+    cost_s = (thread_s + sum(known)) / (looks * len(known))
+    return min(max(int(CPU_SHARE_MAX * step_s / cost_s), WAITS_PER_TICK), WAITS_PER_TICK_MAX)
+
+
 def monotonic_of(unix_s: float) -> float:
     """Convert a Unix time to the monotonic clock."""
     return time.monotonic() - (time.time() - unix_s)
@@ -401,7 +418,8 @@ class Sampler:
         self._host = host
         self._zero_s = zero_s
         self._step_s = step_s
-        self._slot_s = step_s / WAITS_PER_TICK
+        self._per_tick = WAITS_PER_TICK
+        self._looks = 0
         self._clock = clock
         self._wait = wait or self._stopping.wait
         self._servers = [SampledServer(target, self._now_s) for target in targets]
@@ -473,16 +491,23 @@ class Sampler:
         return self._clock() - self._zero_s
 
     def _go_on(self) -> None:
-        slot = math.ceil(self._now_s() / self._slot_s)
-        chunk_from_s = slot * self._slot_s
-        while not self._wait(max(slot * self._slot_s - self._now_s(), 0.0)):
-            latest = max(slot, math.floor(self._now_s() / self._slot_s))
-            tick = math.ceil(slot / WAITS_PER_TICK)  # the first tick that is due
-            if tick * WAITS_PER_TICK <= latest:
+        slot_s = self._step_s / self._per_tick
+        slot = math.ceil(self._now_s() / slot_s)
+        chunk_from_s = slot * slot_s
+        while not self._wait(max(slot * slot_s - self._now_s(), 0.0)):
+            latest = max(slot, math.floor(self._now_s() / slot_s))
+            tick = math.ceil(slot / self._per_tick)  # the first tick that is due
+            self._looks += 1
+            if tick * self._per_tick <= latest:
                 self._tick(tick * self._step_s)
+                cpu_s = [server.cpu_s for server in self._servers]
+                before = self._per_tick
+                self._per_tick = waits_per_tick(cpu_s, self._thread_s, self._looks, self._step_s)
+                slot_s = self._step_s / self._per_tick
+                latest = latest * self._per_tick // before
             else:
                 for server in self._servers:
-                    self._hand_over(server.look(slot * self._slot_s))
+                    self._hand_over(server.look(slot * slot_s))
             if self._now_s() - chunk_from_s >= CHUNK_S:
                 chunk_from_s += CHUNK_S * math.floor((self._now_s() - chunk_from_s) / CHUNK_S)
                 for server in self._servers:

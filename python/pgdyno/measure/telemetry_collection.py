@@ -46,7 +46,7 @@ ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
 
 SEPARATE_SAMPLES_S_MAX = 600.0
 """Longest run in which each wait-event sample is stored separately, so that even a slice of half a second has
-samples. In longer runs slices are long, and five rows per second would be too many.
+samples. In longer runs slices are long, and five rows or more per second would be too many.
 """
 
 SAMPLED = frozenset(name for name, probe in PROBES.items() if probe.in_series)
