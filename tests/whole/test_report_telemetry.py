@@ -214,8 +214,10 @@ def test_parts_have_their_source_and_those_by_the_clock_say_so(built: StudyRepor
     assert sources["on CPU"] == "kernel"
     assert sources[NAMES["wal"]] == "samples"
     assert "clock of the server" not in table.note
-    timed = tables(replace(why, clocks=["wal"]), findings)[0]
-    assert "clock of the server" in timed.note
+    for factor in (0.5, None):
+        timed = tables(replace(why, clocks=["wal"], scaled=factor), findings)[0]
+        assert "clock of the server" in timed.note
+        assert ("scaled like samples" in timed.note) == (factor is not None)
     assert [row[0] for row in timed.rows if row[-1] == "clock, samples"] == [NAMES["wal"]]
     assert "source" not in tables(reason.why, findings)[1].columns
 

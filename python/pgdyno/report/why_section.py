@@ -538,7 +538,10 @@ def _note_on_resources(why: TimeBreakdown) -> str:
     said = [_NOTE, *([_QUEUE] if has_queue else [])]
     if why.clocks:
         timed = enumeration([NAMES[kind] for kind in why.clocks])
-        said.append(f"{timed}: calls by the clock of the server, waits for another process by samples.")
+        scaled = "" if why.scaled is None else ", scaled like samples"
+        said.append(
+            f"{timed}: calls by the clock of the server{scaled}; waits for another process by samples."
+        )
     if why.cpu_is_of_all:
         said.append("CPU time includes all server processes, because that of client backends is unknown.")
     if why.samples:
