@@ -74,14 +74,6 @@ def test_a_sleep_in_a_statement_is_a_part_of_its_arm(slept: Report) -> None:
     assert parts["statement:SELECT abalance FROM pgbench_accounts WHERE aid = $1"].a_us > 0
 
 
-def test_the_server_times_its_io_in_all_arms_alike(slept: Report) -> None:
-    trials = slept.findings.trials
-    assert len(trials) == 2 * BLOCKS
-    assert {trial.settings["track_io_timing"] for trial in trials} == {"on"}
-    assert {trial.settings["track_wal_io_timing"] for trial in trials} == {"on"}
-    assert why_of(slept).clocks == ["wal", "io"]
-
-
 def test_parts_of_a_real_results_file_add_up_in_every_block(slept: Report) -> None:
     why = why_of(slept)
     for waterfall in (why.by_statement, why.by_resource):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 from server_of_major import build_of
+from small_study import run_small, small_study
 
 from ok_trial import ok_trial
 from pgdyno.analysis.telemetry.trial_telemetry import telemetry_of_trial
+from pgdyno.cli.report import read_report
+from pgdyno.features.io_clocks.timing import TIMING
 from pgdyno.measure.server_probes import read_probe
-from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading
+from pgdyno.results.records import Moment, SampleSeries, Slice, StoredReading, StudyEnd
 from pgdyno.server.builds import NEWEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, Server
@@ -76,3 +80,18 @@ def test_the_time_of_data_io_is_that_of_explain(cluster_of: Callable[[Build], Cl
             pause.wait(PAUSE_S)
         # The session and the probes also read pages of the catalogs.
         assert clocked_ms() <= 2 * explained_ms
+
+
+@pytest.mark.usefixtures("cache_of_studies")
+def test_a_study_times_the_io_of_all_its_arms(build: Build, tmp_path: Path) -> None:
+    arms = [f"A={build.bin_dir}", f"B={build.bin_dir},work_mem=5MB"]
+    probes = ("waits", "host", "wal", "io", "database")
+    study = small_study(arms, probes=probes, slice_s=0.4, blocks_max=2, aa=False)
+    assert run_small(tmp_path / "e.sqlite", study) is StudyEnd.BLOCKS
+    report = read_report(tmp_path / "e.sqlite").only
+    assert report is not None
+    trials = report.findings.trials
+    assert len(trials) == 4
+    for setting in TIMING:
+        assert {trial.settings[setting] for trial in trials} == {"on"}
+    assert report.why[0].why.clocks == ["wal", "io"]
