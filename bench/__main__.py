@@ -2,7 +2,8 @@
 
 ``python -m bench [--smoke] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``stopping``,
 ``history``, ``tails``, ``verdict``, ``disturbed-blocks``, ``dialects``, ``bisect``, ``driver-nodes``,
-``fleet``, ``network-clients``, ``ratios``, ``warm-ups`` and ``why`` run alone and have their own options.
+``fleet``, ``network-clients``, ``ratios``, ``simulated-why``, ``warm-ups`` and ``why`` run alone and have
+their own options.
 ``ratios`` compares the ratios to other programs with earlier ones.
 """
 
@@ -31,6 +32,7 @@ from bench import (
     restore,
     scripts,
     simulated_disk,
+    simulated_why,
     slices,
     stopping,
     sysbench,
@@ -80,6 +82,7 @@ OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "network-clients": network_clients.main,
     "ratios": ratios.main,
     "warm-ups": warm_ups.main,
+    "simulated-why": simulated_why.main,
     "why": why.main,
 }
 """Benchmarks that do not need the shared server and print results in their own format."""

@@ -1,297 +1,450 @@
-"""Simulation of named causes. ``python -m bench why`` prints its figures.
+"""Causes that are planted, and whether the report names them: ``python -m bench why``.
 
-The time of a transaction consists of parts, and two of them differ between the arms. Each study ends at its
-verdict. Its parts are tested as the product does (``Load.break_down``), for all studies at a time.
+Each study compares two servers that differ in one known cause, with the default options of ``pgdyno compare``
+except ``--minutes``. Every second study runs beside a busy loop. The JSON of its report must have the right
+resource first, and no other resource as a significant cause. ``--keep FILE`` collects studies over several
+runs, one JSON line each; ``--record`` keeps them in bench/causes.jsonl.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import contextlib
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from bench.noise import Floats
-from bench.stopping import SEED, apply_stopping_rule, table, titled
-from pgdyno.analysis.statistics.intervals import Method, critical_value
-from pgdyno.analysis.telemetry.samples import RUNNING
-from pgdyno.analysis.telemetry.trial_telemetry import CLIENT, ClientTime, WaitSamples
+from bench.environment import installed_build
+from bench.stopping import table
+from bench.verdict import TURNS, WORKS, no_progress
+from pgdyno.analysis.telemetry.trial_telemetry import CLIENT
 from pgdyno.analysis.time_breakdown import (
     CPU,
-    DRIVER,
     OTHER_STATEMENTS,
     OUTSIDE,
+    REMAINDER,
     RUNNABLE,
-    STATEMENT,
     UNEXPLAINED,
-    Waterfall,
-    break_down_time,
+    UNKNOWN,
 )
-from pgdyno.results.records import Arm, Counts, Slice, Trial, TrialStatus
-from pgdyno.study.defaults import CONFIDENCE
-from pgdyno.study.schedule import Role
-from pgdyno.units import US_PER_S
+from pgdyno.cli.options import machine_size
+from pgdyno.cli.report import read_report
+from pgdyno.errors import UsageError
+from pgdyno.interruption import Interruption
+from pgdyno.measure.study_runner import start_study
+from pgdyno.report.json_format import to_json
+from pgdyno.server.builds import Build
+from pgdyno.server.directories import server_account
+from pgdyno.server.processes import PORT, SUPERUSER, Cluster, InitOptions
+from pgdyno.study.arm_spec import parse_arm
+from pgdyno.study.cases import Request, only_case
+from pgdyno.study.defaults import SLICE_S, adaptive_warm_up, default_clients, discard_s, fit_block_layout
+from pgdyno.study.plan import Driving, Study, block_targets
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
-PATHS = 4000
-BLOCKS = 40
-CLIENTS = 8
-WHOLE_US = 1000.0
-EXECUTED = 1_000_000
-"""Transactions of a trial: no noise comes from counting."""
+RECORDED = Path(__file__).with_name("causes.jsonl")
+MINUTES, STUDIES = 2.0, 10
+SCALE = 8
+"""Accounts of 130 MB, so that the page cache holds them."""
 
-PART_SD = 0.04
-"""Log SD of each part of an arm in a block. The ratio of the wholes then has an SD of about 2.5%."""
+ACCOUNT = "\\set aid random(1, 100000 * :scale)\n"
+UPDATE = "UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\n"
+OWED = (
+    "\\set bid random(1, :scale)\nSELECT count(*) FROM pgbench_accounts WHERE bid = :bid AND abalance > 0;\n"
+)
+INDEX = "pgbench_accounts (bid, abalance)"
 
-SPEED_SD = 0.05
-"""Log SD between blocks of the machine's speed, which both arms share."""
+NAMED_SHARE_MIN = 0.05
+"""Smallest significant change that counts, as a share of the largest one: the report names no smaller one."""
 
-LATENCY_SD = 0.3
-"""The same under a fixed load, whose latency depends on the utilization."""
-
-RESOURCES: Mapping[str, float] = {
-    CPU: 0.30,
-    "wal": 0.25,
-    CLIENT: 0.15,
-    RUNNABLE: 0.12,
-    "lwlock": 0.06,
-    "io": 0.04,
-    DRIVER: 0.04,
-    "lock": 0.02,
-    UNEXPLAINED: 0.02,
-}
-STATEMENTS: Mapping[str, float] = {
-    **{
-        f"{STATEMENT}:{i}": share
-        for i, share in enumerate((0.17, 0.25, 0.12, 0.1, 0.06, 0.08, 0.05, 0.04, 0.03, 0.02))
-    },
-    OTHER_STATEMENTS: 0.02,
-    OUTSIDE: 0.06,
-}
-"""Shares of the baseline's whole, by part."""
-
-QUERIES = 200
-QUERY_SD = 0.03
-"""Log SD of the mean time of a statement of an arm in a block."""
-
-LARGER = 0.8
-"""Share of the difference of the part that changes more."""
-
-ARMS = [Arm(arm, name, name, {}, {}, [], {}, CLIENTS, {}) for arm, name in enumerate("AB")]
+NO_CAUSES = (RUNNABLE, UNEXPLAINED, UNKNOWN, REMAINDER, OUTSIDE, OTHER_STATEMENTS)
+"""Parts that are queueing or the remainder of others."""
 
 
 @dataclass(frozen=True)
-class Load:
-    """A load with these parts. ``changed``: the parts that differ between the arms, larger change first."""
+class Kind:
+    """A cause. ``arms``: text after the server of A and B. ``scripts`` and ``indexes`` are those of each arm.
+
+    ``right``: resources that may come first. ``follows``: resources that the cause changes indirectly, and
+    that may be significant, too. ``devices``: variables of ``slow_device.c`` of each arm. ``delays_ms``: of
+    the relays to two servers of this benchmark, in each direction.
+    """
 
     name: str
-    shares: Mapping[str, float]
-    changed: tuple[str, str]
-    is_fixed: bool = False
-
-    def draw(self, rng: np.random.Generator, paths: int, effect: float) -> Floats:
-        """Return the time of each part in µs: (study, block, arm, part). ``effect``: that of EFFECTS."""
-        levels = WHOLE_US * np.array([list(self.shares.values())] * 2)
-        for key, share in zip(self.changed, (LARGER, 1 - LARGER), strict=True):
-            levels[1, list(self.shares).index(key)] -= share * effect * WHOLE_US
-        speed = rng.normal(0, LATENCY_SD if self.is_fixed else SPEED_SD, (paths, BLOCKS, 1, 1))
-        noise = rng.normal(0, PART_SD, (paths, BLOCKS, *levels.shape))
-        return np.asarray(levels * np.exp(speed + noise))
-
-    def break_down(self, times: Floats) -> Waterfall:
-        """Return the breakdown of one study."""
-        trials, by_trial, latency = [], {}, {}
-        for block, of_block in enumerate(times):
-            for arm, of_arm in enumerate(of_block):
-                parts = dict(zip(self.shares, of_arm.tolist(), strict=True))
-                whole_us = sum(parts.values())
-                one = trial(block, arm, whole_us * EXECUTED / CLIENTS / US_PER_S)
-                trials.append(one)
-                by_trial[one.trial] = _client_time(parts, whole_us / CLIENTS)
-                latency[one.trial] = (whole_us, 0.0)
-        fixed = latency if self.is_fixed else None
-        found = break_down_time(ARMS, trials, by_trial, fixed, {1: CONFIDENCE}, Method.ANYTIME)[1]
-        waterfall = found.by_statement if OUTSIDE in self.shares else found.by_resource
-        assert waterfall is not None
-        return waterfall
+    right: tuple[str, ...]
+    follows: tuple[str, ...]
+    arms: tuple[str, str] = ("", "")
+    scripts: tuple[str, str] = ("", "")
+    indexes: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    define: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+    devices: tuple[Mapping[str, str], Mapping[str, str]] = ({}, {})
+    delays_ms: tuple[float, float] | None = None
 
 
-LOADS = (
-    Load("closed loop, by resource", RESOURCES, ("wal", "lwlock")),
-    Load("closed loop, by statement", STATEMENTS, (f"{STATEMENT}:1", f"{STATEMENT}:4")),
-    Load("fixed load, by statement", STATEMENTS, (f"{STATEMENT}:1", f"{STATEMENT}:4"), is_fixed=True),
+KINDS = (
+    # Locks of rows and of buffers are held while a commit waits.
+    Kind("synchronous_commit off", ("wal",), ("lock", "lwlock"), arms=("", ",synchronous_commit=off")),
+    Kind(
+        "5% more CPU",
+        (CPU,),
+        (),
+        scripts=(WORKS["update"],) * 2,
+        define=({"work": str(TURNS)}, {"work": str(round(1.05 * TURNS))}),
+    ),
+    # Each read also costs CPU, and takes locks of the buffer mapping.
+    Kind(
+        "small shared_buffers",
+        ("io",),
+        (CPU, "lwlock"),
+        arms=(",shared_buffers=256MB", ",shared_buffers=16MB"),
+        scripts=("select-only",) * 2,
+        devices=({"SLOW_READ_US": "200"},) * 2,
+    ),
+    # Fewer transactions share a sync, and each wait costs a switch of processes.
+    Kind(
+        "hot row", ("lock",), (CPU, "lwlock", "wal"), scripts=(ACCOUNT + UPDATE, UPDATE.replace(":aid", "1"))
+    ),
+    Kind("slow fsync", ("wal",), ("lock", "lwlock"), devices=({}, {"SLOW_SYNC_US": "2000"})),
+    Kind(
+        "every statement logged",
+        (CPU,),
+        (),
+        arms=("", ",log_min_duration_statement=0"),
+        scripts=("select-only",) * 2,
+    ),
+    Kind("delayed network", (CLIENT,), (), scripts=("select-only",) * 2, delays_ms=(0.0, 1.0)),
+    # A scan of the table has parallel workers, and reads blocks.
+    Kind(
+        "dropped index",
+        (CPU,),
+        ("ipc", "io", "lwlock"),
+        scripts=(OWED,) * 2,
+        indexes=((INDEX,), ()),
+    ),
 )
-EFFECTS = (0.0, 0.05, 0.10)
-"""Time that the arm saves, as a share of the whole."""
 
 
-def trial(block: int, arm: int, counted_s: float) -> Trial:
-    """Return a trial with EXECUTED transactions in one slice."""
-    piece = Slice(
-        0, Role.MEASURE, 0.0, 0.0, counted_s, counted_s, 0.0, 0.0, {"transaction": Counts(ok=EXECUTED)}
-    )
-    return Trial(
-        trial=2 * block + arm,
-        block=block,
-        arm=arm,
-        attempt=1,
-        status=TrialStatus.OK,
-        started_unix_s=0.0,
-        ended_unix_s=counted_s,
-        slices=[piece],
-    )
-
-
-def _client_time(parts: Mapping[str, float], per_backend_us: float) -> ClientTime:
-    """Return the times that the breakdown divides into these parts."""
-    if OUTSIDE in parts:
-        texts = {key.partition(":")[2]: us for key, us in parts.items() if key.startswith(STATEMENT + ":")}
-        return ClientTime(statements=texts, others_us=parts[OTHER_STATEMENTS])
-    waits = {key: parts[key] / per_backend_us for key in ("wal", "lwlock", "io", "lock")}
-    running = (parts[CPU] + parts[RUNNABLE] + parts[UNEXPLAINED]) / per_backend_us
-    return ClientTime(
-        on_cpu_us=parts[CPU],
-        runnable_us=parts[RUNNABLE],
-        driver_us=parts[DRIVER],
-        wait_samples=WaitSamples({RUNNING: running, **waits}, 50.0),
-    )
-
-
-def significant(d: Floats, blocks: Floats) -> Floats:
-    """Return whether each part differs significantly, by Holm's method: (study, part).
-
-    ``d``: differences by (study, block, part). The first ``blocks`` of a study count.
-    """
-    n = blocks.astype(int)[:, np.newaxis]
-    counts = (np.arange(d.shape[1]) < n)[..., np.newaxis]
-    mean = (d * counts).sum(axis=1) / n
-    sd = np.sqrt((((d - mean[:, np.newaxis]) * counts) ** 2).sum(axis=1) / (n - 1))
-    t = np.abs(mean) / sd * np.sqrt(n)
-    family = d.shape[2]
-    reach = np.array(
-        [
-            [
-                critical_value(k, 1 - (1 - CONFIDENCE) / (family - rank), Method.ANYTIME)
-                for rank in range(family)
-            ]
-            for k in range(d.shape[1] + 1)
-        ]
-    )
-    order = np.argsort(-t, axis=1)
-    rejected = np.logical_and.accumulate(np.take_along_axis(t, order, axis=1) > reach[n[:, 0]], axis=1)
-    found = np.zeros(t.shape, bool)
-    np.put_along_axis(found, order, rejected, axis=1)
-    return found
+# ----------------------------------------------------------------------
+# The judgement of a report: pure functions of its JSON.
+# ----------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Naming:
-    """Results of many studies.
+class Part:
+    """Change of a resource in µs per transaction."""
 
-    ``blocks`` at the verdict, or of all blocks if undecided. ``named``: (study, part). ``low`` to
-    ``high``: interval of the share of the part that changes most in the difference of the wholes.
+    key: str
+    change_us: float
+    significant: bool
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """``first``: the largest significant cause, or else the largest in the direction of the whole.
+
+    ``wrong``: resources that are significant causes, but neither right nor a consequence.
     """
 
-    blocks: Floats
-    named: Floats
-    low: Floats
-    high: Floats
-
-    def share_of(self, load: Load, key: str) -> float:
-        """Return the share of studies that name a part."""
-        return float(self.named[:, list(load.shares).index(key)].mean())
-
-    def share_of_others(self, load: Load, changed: Sequence[str]) -> float:
-        """Return the share of studies that name any part that does not change."""
-        others = [i for i, key in enumerate(load.shares) if key not in changed]
-        return float(self.named[:, others].any(axis=1).mean())
+    first: str
+    certain: bool
+    right: bool
+    wrong: tuple[str, ...]
 
 
-def naming(load: Load, effect: float, paths: int = PATHS) -> Naming:
-    """Return the named parts of studies."""
-    every = load.draw(np.random.default_rng(SEED), paths, effect)
-    wholes = every.sum(axis=-1)
-    ended = apply_stopping_rule(np.log(wholes[..., 0] / wholes[..., 1]), 0.0, Method.ANYTIME)
-    d = (every[:, :, 1] - every[:, :, 0]) / wholes[..., :1]
-    low, high = share_interval(
-        d[..., list(load.shares).index(load.changed[0])], d.sum(axis=-1), ended.stopped
+def parts_of(report: Mapping[str, Any]) -> tuple[Part, list[Part]]:
+    """Return the whole and the resources of the only comparison of a report."""
+    (case,) = report["study"]["cases"]
+    (why,) = case["time_breakdowns"].values()
+    whole, *parts = (_part(one) for one in (why["by_resource"]["total"], *why["by_resource"]["parts"]))
+    return whole, parts
+
+
+def _part(of: Mapping[str, Any]) -> Part:
+    return Part(of["key"], of["difference"]["value"], of["significant"])
+
+
+def judge(kind: Kind, whole: Part, parts: Sequence[Part]) -> Judgement:
+    """Judge the causes that a report names.
+
+    A change against the direction of the whole is no cause: it is counted if it comes first only.
+    """
+    causes = sorted((one for one in parts if one.key not in NO_CAUSES), key=lambda one: -abs(one.change_us))
+    certain = [one for one in causes if one.significant]
+    onwards = [one for one in causes if one.change_us * whole.change_us > 0]
+    first = (certain or onwards or causes)[0]
+    least_us = NAMED_SHARE_MIN * abs(first.change_us)
+    beside = [
+        one.key for one in certain if one in onwards and one is not first and abs(one.change_us) >= least_us
+    ]
+    wrong = [key for key in beside if key not in (*kind.right, *kind.follows)]
+    if first.significant and first.key not in kind.right:
+        wrong.insert(0, first.key)
+    return Judgement(first.key, first.significant, first.key in kind.right, tuple(wrong))
+
+
+# ----------------------------------------------------------------------
+# Studies with a planted cause.
+# ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StudyRun:
+    """One study. ``parts``: the whole, and then its resources."""
+
+    kind: str
+    busy: bool
+    minutes_max: float
+    server: str
+    verdict: str
+    blocks: int
+    parts: tuple[Part, ...]
+    sentences: tuple[str, ...]
+    day: str
+
+    @classmethod
+    def read(cls, line: str) -> StudyRun:
+        """Read a line of a JSON Lines file."""
+        of = json.loads(line)
+        parts = tuple(Part(**part) for part in of["parts"])
+        return cls(**{**of, "parts": parts, "sentences": tuple(of["sentences"])})
+
+    @property
+    def line(self) -> str:
+        """Line of a JSON Lines file."""
+        return json.dumps(asdict(self), ensure_ascii=False) + "\n"
+
+
+def runs_in(path: Path, minutes: float, server: str) -> list[StudyRun]:
+    """Return the studies in a file with this time and server."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    every = [StudyRun.read(line) for line in lines]
+    return [one for one in every if one.minutes_max == minutes and one.server == server]
+
+
+def missing(kinds: Sequence[Kind], studies: int, runs: Sequence[StudyRun]) -> list[tuple[Kind, int]]:
+    """Return the studies not among ``runs``, all kinds in turn. Odd numbers run beside a busy loop."""
+    done = [(one.kind, one.busy) for one in runs]
+    wanted = [(kind, number) for number in range(studies) for kind in kinds]
+    return [
+        (kind, number) for kind, number in wanted if done.count((kind.name, bool(number % 2))) <= number // 2
+    ]
+
+
+def run(kind: Kind, number: int, minutes: float, build: Build) -> StudyRun:
+    """Run one study. Raises UsageError if the machine lacks what its cause needs."""
+    with contextlib.ExitStack() as stack:
+        directory = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="pgdyno-why-", dir="/var/tmp"))
+        )
+        directory.chmod(0o755)
+        servers = [str(build.bin_dir)] * 2
+        if any(kind.devices):
+            servers = [
+                _on_device(build, directory / name, of) for name, of in zip("ab", kind.devices, strict=True)
+            ]
+        if kind.delays_ms is not None:
+            servers = stack.enter_context(_delayed(build, directory, kind.delays_ms))
+        study = planned_study(kind, servers, minutes, seed=number)
+        interruption = stack.enter_context(Interruption())
+        if number % 2:
+            stack.enter_context(busy_loop())
+        path = directory / "e.sqlite"
+        start_study(path, Request(study.title, [only_case(study)], ""), no_progress, interruption)
+        if interruption.requested:
+            raise KeyboardInterrupt
+        report = json.loads(to_json(read_report(path)))
+    whole, parts = parts_of(report)
+    return StudyRun(
+        kind.name,
+        bool(number % 2),
+        minutes,
+        str(build.version),
+        report["verdicts"][0]["verdict"],
+        report["study"]["cases"][0]["blocks_max"],
+        (whole, *parts),
+        tuple(report["sentences"][""].get("why", ())),
+        datetime.now(tz=UTC).date().isoformat(),
     )
-    return Naming(ended.stopped, significant(d, ended.stopped), low, high)
 
 
-def share_interval(d: Floats, whole: Floats, blocks: Floats) -> tuple[Floats, Floats]:
-    """Return the ends of the interval of Σ d / Σ whole by study. ``d`` and ``whole``: (study, block)."""
-    n = blocks.astype(int)
-    counts = np.arange(d.shape[1]) < n[:, np.newaxis]
-    mean = (whole * counts).sum(axis=1) / n
-    ratio = (d * counts).sum(axis=1) / n / mean
-    squares = (((d - ratio[:, np.newaxis] * whole) * counts) ** 2).sum(axis=1)
-    reach = np.array([critical_value(k, CONFIDENCE, Method.ANYTIME) for k in range(d.shape[1] + 1)])[n]
-    half = reach * np.sqrt(squares / (n - 1) / n) / np.abs(mean)
-    return ratio - half, ratio + half
-
-
-def naming_row(load: Load, effect: float, paths: int = PATHS) -> list[str]:
-    """Return the row of a load and effect as cells."""
-    found = naming(load, effect, paths)
-    largest = _percent(found.share_of(load, load.changed[0])) if effect else "–"
-    wrong = _percent(found.share_of_others(load, load.changed if effect else ()))
-    named = found.named[:, list(load.shares).index(load.changed[0])]
-    covers = (found.low[named] <= LARGER) & (found.high[named] >= LARGER)
-    share = (
-        (_percent(covers.mean()), f"{100 * np.median(found.high - found.low) / 2:.1f}")
-        if effect
-        else ("–", "–")
+def planned_study(kind: Kind, servers: Sequence[str], minutes: float, seed: int) -> Study:
+    """Plan a study as ``pgdyno compare --workload pgbench --minutes …`` does on two cores."""
+    machine, budget_s = machine_size(), 60 * minutes
+    rhythm = fit_block_layout(budget_s, 2, SLICE_S, "slices", block_targets())
+    warm_up = adaptive_warm_up(rhythm.warmup_s, rhythm.warmup_s, SLICE_S)
+    clients = default_clients(machine)
+    drivings = tuple(
+        Driving(
+            workload=PgbenchParameters(
+                scale=SCALE, scripts=(_script(text),), indexes=indexes, define=dict(define)
+            ),
+            clients=clients,
+            discard_s=discard_s(SLICE_S),
+        )
+        for text, indexes, define in zip(kind.scripts, kind.indexes, kind.define, strict=True)
     )
-    blocks = [f"{found.blocks.mean():.1f}", *(f"{np.quantile(found.blocks, of):.0f}" for of in (0.5, 0.9))]
-    return [load.name, f"{effect:.0%}", *blocks, largest, wrong, *share]
-
-
-def query_row(change: float, blocks: int, paths: int = PATHS) -> list[str]:
-    """Return how often one of QUERIES statements, which changes, is named, and any other."""
-    d = np.random.default_rng(SEED).normal(0, 2**0.5 * QUERY_SD, (paths, blocks, QUERIES))
-    d[..., 0] += np.log1p(change)
-    found = significant(d, np.full(paths, blocks))
-    shares = (found[:, 0].mean(), found[:, 1:].any(axis=1).mean())
-    return [f"{change:.0%}", str(blocks), *(_percent(float(share)) for share in shares)]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}%"
-
-
-QUERY_CASES = ((0.5, 5), (0.5, 10))
-
-
-def report(paths: int = PATHS) -> str:
-    """Return the tables in Markdown, each below its title."""
-    return titled(
+    arms = [
+        parse_arm(server + more).model_copy(update={"name": name})
+        for server, more, name in zip(servers, kind.arms, "AB", strict=True)
+    ]
+    return Study.model_validate(
         {
-            f"Named parts of {paths:,} studies a row, at the verdict": table(
-                (
-                    "Load",
-                    "Effect",
-                    "Blocks, mean",
-                    "Median",
-                    "90th percentile",
-                    "Largest part named",
-                    "A wrong part named",
-                    "Its share covered",
-                    "Half of the interval, points",
-                ),
-                [naming_row(load, effect, paths) for load in LOADS for effect in EFFECTS],
-            ),
-            f"One of {QUERIES} statements changes, {paths:,} studies a row": table(
-                ("Change", "Blocks", "Statement named", "A wrong statement named"),
-                [query_row(change, blocks, paths) for change, blocks in QUERY_CASES],
-            ),
+            **dict(drivings[0]),
+            "title": kind.name,
+            "arms": arms,
+            "drivings": drivings if drivings[0] != drivings[1] else None,
+            "slice_s": SLICE_S,
+            "slices_may_grow": True,
+            "warmup_s": warm_up.most_s,
+            "warmup_min_s": warm_up.least_s,
+            "rounds": rhythm.rounds,
+            "budget_s": budget_s,
+            "seed": seed,
         }
     )
 
 
+def _script(text: str) -> Script:
+    return Script(name="planted", text=text) if ";" in text else Script.model_validate(text or "tpcb-like")
+
+
+@contextmanager
+def busy_loop() -> Iterator[None]:
+    """Use one core while the block runs."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as busy:
+        try:
+            yield
+        finally:
+            busy.kill()
+
+
+def _on_device(build: Build, directory: Path, of: Mapping[str, str]) -> str:
+    """Make a directory of programs whose server preloads ``slow_device.c``, and return it."""
+    if not (compiler := shutil.which("cc")):
+        raise UsageError("a slow device needs a C compiler (cc)")
+    directory.mkdir()
+    library = directory / "slow_device.so"
+    source = Path(__file__).with_name("slow_device.c")
+    subprocess.run([compiler, "-O2", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    for program in build.bin_dir.iterdir():
+        if program.name != "postgres":
+            (directory / program.name).symlink_to(program)
+    variables = " ".join(f"{name}={value}" for name, value in {**of, "LD_PRELOAD": str(library)}.items())
+    postgres = directory / "postgres"
+    postgres.write_text(f'#!/bin/sh\n{variables} exec {build.program("postgres")} "$@"\n', "utf-8")
+    postgres.chmod(0o755)
+    return str(directory)
+
+
+@contextmanager
+def _delayed(build: Build, directory: Path, delays_ms: Sequence[float]) -> Iterator[list[str]]:
+    """Start two servers with a relay each, and yield their connection strings."""
+    account = server_account()
+    with contextlib.ExitStack() as stack:
+        relays = []
+        for name, delay_ms in zip("ab", delays_ms, strict=True):
+            cluster = Cluster(build, directory / name, account)
+            cluster.initdb(InitOptions())
+            server = stack.enter_context(cluster.start({"shared_buffers": "256MB"}))
+            relays.append(f"{server.socket.path}/.s.PGSQL.{PORT}={delay_ms}")
+        command = [sys.executable, "-m", "bench.delayed_relay", *relays]
+        root = Path(__file__).parents[1]
+        relay = stack.enter_context(
+            subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        )
+        try:
+            assert relay.stdout is not None
+            ports = relay.stdout.readline().split()
+            yield [f"host=127.0.0.1 port={port} user={SUPERUSER} dbname=postgres" for port in ports]
+        finally:
+            relay.kill()
+
+
+# ----------------------------------------------------------------------
+# Tables and the command.
+# ----------------------------------------------------------------------
+
+RIGHT_MIN, WRONG_MAX = 0.9, 0.05
+"""Bounds: share of the studies of each kind with the right resource first, and of all with a wrong one."""
+
+
+def report(kinds: Sequence[Kind], runs: Sequence[StudyRun]) -> str:
+    """Return the table by kind, and the totals."""
+    rows, totals = [], [0, 0, 0]
+    for kind in kinds:
+        of = [one for one in runs if one.kind == kind.name]
+        found = [judge(kind, one.parts[0], one.parts[1:]) for one in of]
+        right = sum(one.right for one in found)
+        wrong = [one for one in found if one.wrong]
+        others = sorted(
+            {key for one in found for key in one.wrong if key} | {j.first for j in found if not j.right}
+        )
+        rows.append(
+            (
+                kind.name,
+                ", ".join(kind.right),
+                f"{right} of {len(of)}",
+                str(sum(one.right and one.certain for one in found)),
+                f"{len(wrong)} of {len(of)}",
+                ", ".join(others) or "–",
+                str(sum(one.verdict == "undecided" for one in of)),
+                "–" if not of else "yes" if right >= RIGHT_MIN * len(of) else "NO",
+            )
+        )
+        totals = [total + more for total, more in zip(totals, (right, len(wrong), len(of)), strict=True)]
+    right, named, n = totals
+    head = (
+        "Cause",
+        "Right",
+        "Right one first",
+        "Certain",
+        "Wrong one significant",
+        "Others",
+        "Undecided",
+        "Holds",
+    )
+    said = f"All: the right resource first in {right} of {n}, a wrong one significant in {named} of {n}"
+    holds = "holds" if named <= WRONG_MAX * n else "does NOT hold"
+    return f"{table(head, rows)}\n\n{said} (at most {WRONG_MAX:.0%}: {holds})."
+
+
 def main(arguments: Sequence[str]) -> int:
-    """Print the tables."""
+    """Run the studies that are missing, and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench why", description=__doc__)
-    parser.add_argument("--paths", type=int, default=PATHS, metavar="N", help="studies a row [default: 4000]")
-    print(report(parser.parse_args(arguments).paths))
+    names = [kind.name for kind in KINDS]
+    parser.add_argument("--kinds", action="append", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument("--studies", type=int, default=STUDIES, metavar="N", help="of each [default: 10]")
+    parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help="of each [default: 2]")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="continue with the studies in this file")
+    parser.add_argument("--record", action="store_true", help=f"keep the studies in {RECORDED.name}")
+    chosen = parser.parse_args(arguments)
+    kinds = [kind for kind in KINDS if not chosen.kinds or kind.name in chosen.kinds]
+    build = installed_build()
+    keep = RECORDED if chosen.record else chosen.keep
+    runs = runs_in(keep, chosen.minutes, str(build.version)) if keep else []
+    for kind, number in missing(kinds, chosen.studies, runs):
+        try:
+            one = run(kind, number, chosen.minutes, build)
+        except UsageError as error:
+            print(f"{kind.name}: skipped: {error}", file=sys.stderr)
+            continue
+        runs.append(one)
+        if keep:
+            with keep.open("a", encoding="utf-8") as file:
+                file.write(one.line)
+        print(
+            f"{kind.name}{', busy' * one.busy}: {one.verdict}, {one.blocks} blocks. ",
+            *one.sentences,
+            file=sys.stderr,
+            flush=True,
+        )
+    print(report(kinds, runs))
     return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.why import (
+from bench.simulated_why import (
     EFFECTS,
     LARGER,
     LOADS,
@@ -74,7 +74,7 @@ def test_rows_of_the_page_on_why_equal_the_simulation(namings: Namings) -> None:
         wrong = max(of.share_of_others(load, load.changed) for load, of in found)
         assert named[1] == named[2], "under a fixed load, too, the speed of the machine cancels"
         row = f"| {effect:.0%} | {named[0]} | {named[1]} | ≤ {wrong:.1%} |"
-        assert row in page, "see `python -m bench why`"
+        assert row in page, "see `python -m bench simulated-why`"
 
 
 def test_one_of_many_statements_is_named_after_the_first_analysis() -> None:
