@@ -33,6 +33,7 @@ from pgdyno.analysis.time_breakdown import (
     PLANNING,
     RUNNABLE,
     UNEXPLAINED,
+    TimeBreakdown,
     Waterfall,
     break_down_time,
 )
@@ -277,6 +278,72 @@ def test_queueing_for_a_cpu_is_never_named_as_a_cause() -> None:
     _, named, consequence = why_sentences(found, Verdict.FASTER)
     assert "WAL" in named and "runnable" not in named and "CPU" not in named
     assert "runnable" in consequence and "consequence" in consequence
+
+
+def of_waits(*arms: Mapping[str, float], blocks: int = 8, noisy: str = "") -> TimeBreakdown:
+    """Two arms with these waits in µs, which add up to the whole. ``noisy``: a wait with much noise."""
+    rng, rates, times = np.random.default_rng(22), [], []
+    for _ in range(blocks):
+        added = float(rng.normal(0, 700))
+        of = [
+            {**waits, **({noisy: waits[noisy] + n * added} if noisy else {})} for n, waits in enumerate(arms)
+        ]
+        wholes = [sum(waits.values()) * float(rng.normal(1, 1e-4)) for waits in of]
+        rates.append((8e6 / wholes[0], 8e6 / wholes[1]))
+        times.append(
+            [
+                ClientTime(
+                    on_cpu_us=0.0,
+                    runnable_us=0.0,
+                    wait_samples=WaitSamples({kind: 8 * us / whole for kind, us in waits.items()}, 1000),
+                )
+                for waits, whole in zip(of, wholes, strict=True)
+            ]
+        )
+    return explained(rates, [(a, b) for a, b in times])
+
+
+def test_the_largest_cause_is_named_after_a_certain_one_against_the_whole() -> None:
+    """LWLock waits surely grow, although the arm is faster by what is uncertain."""
+    arms = {"wal": 2000.0, "lwlock": 100.0}, {"wal": 1600.0, "lwlock": 130.0}
+    _, certain, largest, *_ = why_sentences(of_waits(*arms, noisy="wal"), Verdict.FASTER)
+    assert "more LWLock waits" in certain
+    assert largest.startswith("Largest resource without certainty: ") and "less WAL write/sync" in largest
+
+
+def test_a_certain_cause_that_a_sentence_has_is_not_repeated() -> None:
+    found = of_waits({"wal": 2000.0, "lwlock": 100.0}, {"wal": 1600.0, "lwlock": 130.0})
+    said = why_sentences(found, Verdict.FASTER)
+    assert sum("WAL write/sync" in sentence for sentence in said) == 1
+    assert not any(sentence.startswith("Largest") for sentence in said)
+
+
+def test_a_cause_is_named_with_fewer_blocks_than_a_verdict_needs() -> None:
+    """The probes may have failed in some of the blocks."""
+    for blocks in (1, 3):
+        found = of_waits({"wal": 2000.0}, {"wal": 1600.0}, blocks=blocks)
+        whole, largest = why_sentences(found, Verdict.FASTER)
+        assert whole.startswith("Too few blocks for certainty: ")
+        assert largest.startswith("Largest resource without certainty: ") and "less WAL write/sync" in largest
+        assert why_sentences(found, Verdict.SAME) == []
+
+
+def test_schedule_lag_is_never_named_as_a_cause() -> None:
+    """With slower transactions, arrivals wait longer for a free client. This wait changes most."""
+    rng = np.random.default_rng(23)
+    trials, times, latency = [], {}, {}
+    for number in range(16):
+        block, arm = divmod(number, 2)
+        own = (1000.0 + 500.0 * arm) * float(rng.normal(1, 0.003))
+        one = trial(block, arm, 1000.0)
+        trials.append(one)
+        times[one.trial] = ClientTime(on_cpu_us=own, runnable_us=0.0)
+        lag = 6000.0 * arm * float(rng.normal(1, 0.003)) + 100.0
+        latency[one.trial] = (own + lag, lag)
+    found = time_breakdown.break_down_time(ARMS, trials, times, latency, {1: 0.95}, Method.STUDENT)[1]
+    _, named, consequence = why_sentences(found, Verdict.SLOWER)
+    assert "CPU" in named and "lag" not in named
+    assert "schedule lag" in consequence and "consequence" in consequence
 
 
 def test_the_levels_of_an_arm_are_as_measured_in_all_comparisons() -> None:

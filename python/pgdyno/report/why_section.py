@@ -275,7 +275,6 @@ IN_SENTENCES: Mapping[str, str] = {
     "other": "other waits",
     CLIENT: "client and network time",
     of.DRIVER: "driver CPU time",
-    of.LAG: "schedule lag",
     of.UNKNOWN: "time not sampled",
     of.REMAINDER: "client, network and unattributed time",
 }
@@ -290,11 +289,11 @@ def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
     either = why.by_resource or why.by_statement
     assert either is not None
     whole = either.total
-    if whole.difference.n < VERDICT_BLOCKS_MIN:
+    is_told = verdict in {Verdict.FASTER, Verdict.SLOWER}
+    if whole.difference.n < VERDICT_BLOCKS_MIN and not is_told:
         return []
     if verdict is Verdict.UNDECIDED:
         return [_of_undecided(why, whole)]
-    is_told = verdict in {Verdict.FASTER, Verdict.SLOWER}
     waterfalls = (("resource", why.by_resource), ("statement", why.by_statement))
     found = [one for by, of in waterfalls if of for one in _of_parts(by, of, is_told=is_told)]
     return [_of_whole(why, whole), *(found or [NO_PART])]
@@ -336,6 +335,10 @@ def _negated(change: Estimate) -> Estimate:
 def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
     a, b, change = why.baseline.name, why.arm.name, whole.difference
     basis, what = _basis(whole), _what(why)
+    if change.n < VERDICT_BLOCKS_MIN:
+        return (
+            f"Too few blocks for certainty: {what} of {b} vs. {a} differs by {change.signed_text} ({basis})."
+        )
     if not whole.significant:
         return f"No significant difference in {what} between {b} and {a}: {change.signed_text} ({basis})."
     size = f"{_size(whole)} ({share_text(abs(change.value) / whole.a_us)}) {_more_or_less(whole)}"
@@ -345,16 +348,19 @@ def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
 def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> list[str]:
     parts = _named(waterfall)
     found = [f"By {by}: {_listed(parts)}."] if parts else []
-    if is_told and not any(_is_cause(part) for part in parts):
-        found += _largest(by, waterfall)
+    if is_told:
+        found += _largest(by, waterfall, parts)
     for part in waterfall.parts:
         if part.key in NOT_CAUSES and part.significant:
             found.append(f"{_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}")
     return found
 
 
-def _largest(by: str, waterfall: Waterfall) -> list[str]:
-    """Return a sentence with the largest cause, in the direction of the whole if there is one."""
+def _largest(by: str, waterfall: Waterfall, named: Sequence[TimePart]) -> list[str]:
+    """Return a sentence with the largest cause that has the direction of the whole, unless it is named.
+
+    If none has this direction, it is the largest of all.
+    """
 
     def rank(part: TimePart) -> tuple[bool, float]:
         change = part.difference.value
@@ -362,8 +368,10 @@ def _largest(by: str, waterfall: Waterfall) -> list[str]:
 
     causes = sorted(filter(_is_cause, waterfall.parts), key=rank)
     return [
-        f"Largest {by} without certainty: {_listed([one])} ({_basis(one, signed=True)})."
+        f"Largest {by}{'' if one.significant else ' without certainty'}: {_listed([one])} "
+        f"({_basis(one, signed=True)})."
         for one in causes[-1:]
+        if one not in named
     ]
 
 
@@ -377,6 +385,7 @@ RESTS = (of.UNKNOWN, of.REMAINDER, of.OUTSIDE, of.OTHER_STATEMENTS)
 
 NOT_CAUSES: Mapping[str, str] = {
     of.RUNNABLE: "are queueing for CPU (runnable), which is a consequence and not a cause.",
+    of.LAG: "are schedule lag (waiting for a free client), which is a consequence and not a cause.",
     of.UNEXPLAINED: "are unattributed.",
 }
 """Parts that are not among the named ones. A process queues for a CPU after any wait, as long as other
