@@ -420,7 +420,9 @@ def main(arguments: Sequence[str]) -> int:
     """Run the studies that are missing, and print the tables."""
     parser = argparse.ArgumentParser(prog="python -m bench why", description=__doc__)
     names = [kind.name for kind in KINDS]
-    parser.add_argument("--kinds", action="append", choices=names, metavar="NAME", help=", ".join(names))
+    parser.add_argument(
+        "--kinds", action="append", choices=names, metavar="NAME", help=", ".join(names).replace("%", "%%")
+    )
     parser.add_argument("--studies", type=int, default=STUDIES, metavar="N", help="of each [default: 10]")
     parser.add_argument("--minutes", type=float, default=MINUTES, metavar="N", help="of each [default: 2]")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="continue with the studies in this file")

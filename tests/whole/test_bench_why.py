@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from bench.why import KINDS, Kind, Part, StudyRun, judge, missing, parts_of, report, runs_in
+from bench.why import KINDS, Kind, Part, StudyRun, judge, main, missing, parts_of, report, runs_in
 
 DATA = Path(__file__).parents[1] / "data"
 BY_NAME = {kind.name: kind for kind in KINDS}
@@ -122,3 +122,9 @@ def test_the_table_counts_right_and_wrong_causes() -> None:
     assert "in 9 of 10, a wrong one significant in 2 of 10 (at most 5%: does NOT hold)" in report([HOT], runs)
     assert "(at most 5%: holds)" in report([HOT], runs[:8])
     assert "| NO |" in report([HOT], [*runs[:8], runs[9], runs[9]])
+
+
+def test_the_help_lists_the_kinds(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--help"])
+    assert not ended.value.code and "5% more CPU" in " ".join(capsys.readouterr().out.split())
