@@ -26,6 +26,7 @@ from pgdyno.measure.progress import (
     InterimVerdicts,
     LoadProgress,
     PreparationStep,
+    Progress,
     Running,
 )
 from pgdyno.results.reader import Evidence
@@ -52,8 +53,8 @@ def play(view: LiveView) -> None:
             PreparationStep("downloading PostgreSQL 18 with npm", may_last=True),
             LoadProgress("tpcc of 4 warehouses for 17", "copy", 0.5),
             BlockStarted(0, None, 0.0, 240.0, "NOPM"),
-            Running(0, "warm-up", 900.0, None),
-            Running(1, "measure", 1234.0, 0.0125, 0.25),
+            Running(0, "warm-up", 900.0, None, rate=580.0),
+            Running(1, "measure", 1234.0, 0.0125, 0.25, rate=790.0),
             BlockEnded(0, (600.0, None)),
             InterimVerdicts((ArmVerdict("18", "17", Verdict.UNDECIDED, None, 4),), 30.0),
             BlockStarted(1, 5, 30.0, 240.0, "NOPM", may_stop=True),
@@ -83,6 +84,83 @@ def test_without_a_terminal_it_is_a_line_a_block(
         "  17: 600 NOPM   18: not valid",
         "  18 vs. 17: no valid block yet",
         "block 2 of about 5",
+    ]
+
+
+class Clock:
+    """Clock of ``time.monotonic`` that a test sets."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_s = 1000.0
+        monkeypatch.setattr("time.monotonic", lambda: self.now_s)
+
+
+def drawn(view: LiveView, width: int = 80) -> str:
+    """Return what the view shows now, with escape codes for styles."""
+    terminal = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard")
+    terminal.print(view._draw())
+    return cast(io.StringIO, terminal.file).getvalue()
+
+
+@pytest.mark.parametrize(
+    ("progress", "text"),
+    [
+        (PreparationStep("restoring 17"), "restoring 17"),
+        (LoadProgress("tpcc, 4 warehouses", "copy", 0.5), "loading tpcc, 4 warehouses: copy 50%"),
+        (LoadProgress("tpcc, 4 warehouses", "initdb", 0.0), "loading tpcc, 4 warehouses: initdb"),
+        (BlockEnded(0, (600.0, None)), "analyzing the blocks so far"),
+        (Running(0, "warm-up", 900.0, None), "warming up 17"),
+    ],
+)
+def test_an_activity_that_lasts_shows_its_duration(
+    monkeypatch: pytest.MonkeyPatch, progress: Progress, text: str
+) -> None:
+    on_a_terminal(monkeypatch, 80)
+    clock = Clock(monkeypatch)
+    view = LiveView(["17", "18"])
+    view(progress)
+    clock.now_s += 4.9
+    assert text in drawn(view) and f"{text}, " not in drawn(view)
+    clock.now_s += 3.1
+    report = "no report for " if isinstance(progress, Running) else ""
+    assert f"{text}, {report}8 s" in drawn(view)
+    view(replace(progress, share=0.75) if isinstance(progress, LoadProgress) else PreparationStep("next"))
+    restarted = not isinstance(progress, LoadProgress)
+    assert ("8 s" not in drawn(view)) is restarted
+
+
+def test_the_rate_has_the_unit_of_the_results_and_is_dimmed_when_it_is_old(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_a_terminal(monkeypatch, 80)
+    clock = Clock(monkeypatch)
+    view = LiveView(["17", "18"])
+    view(BlockStarted(0, None, 0.0, 240.0, "NOPM"))
+    view(Running(0, "measure", 900.0, None, rate=580.0))
+    clock.now_s += 4.0
+    view(Running(1, "measure", 1234.0, 0.0125, rate=790.0))
+    assert "NOPM now" in drawn(view) and "NOPM so far" in drawn(view) and "900" not in drawn(view)
+    dim = "\x1b[2m"
+    assert f"{dim}     580" not in drawn(view)
+    clock.now_s += 1.0
+    assert f"{dim}     580" in drawn(view) and f"{dim}     790" not in drawn(view)
+    view(PreparationStep("checking 17 and 18"))
+    assert f"{dim}     790" in drawn(view)
+
+
+def test_a_log_has_a_line_after_a_minute_without_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    without_a_terminal(monkeypatch)
+    clock = Clock(monkeypatch)
+    view = LiveView(["17", "18"])
+    view(PreparationStep("restoring 17 and 18"))
+    for _ in range(13):
+        clock.now_s += 10
+        view.log_if_silent()
+    assert capsys.readouterr().err.splitlines() == [
+        "  restoring 17 and 18, 1 min",
+        "  restoring 17 and 18, 2 min",
     ]
 
 
@@ -154,7 +232,17 @@ PROBABILITY = "  probability of a verdict within the budget: "
     [
         (standing(Verdict.FASTER, blocks_needed=None), 30.0, [FIRST + "faster"]),
         (standing(), 30.0, [FIRST + "undecided, about 4 more blocks (2 min)"]),
-        (standing(change=Estimate(1.04, "%", 3, Better.MORE)), None, ["18 vs. 17: +1.0%, no CI yet"]),
+        (standing(change=Estimate(1.04, "%", 1, Better.MORE)), None, ["18 vs. 17: +1.0%, no CI yet"]),
+        (
+            standing(change=replace(CHANGE, n=2)),
+            30.0,
+            ["18 vs. 17: +4.20% (provisional 95% CI [+0.90%, +7.60%], 2 blocks)"],
+        ),
+        (
+            standing(Verdict.FASTER, is_provisional=True),
+            30.0,
+            ["18 vs. 17: +4.20% (provisional 95% CI [+0.90%, +7.60%], 6 blocks)"],
+        ),
         *(
             (
                 standing(forecast=forecast),

@@ -1,10 +1,11 @@
 """Live view of a study on standard error: block, arm, current rate, remaining time.
 
-On a terminal it is redrawn in place; otherwise it prints one line per block, for logs.
+On a terminal it is redrawn in place; otherwise it prints a few lines per block, for logs.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Sequence
 from types import TracebackType
@@ -49,6 +50,10 @@ WIDTH_MAX = 100
 """Maximum width of the view; wider tables are hard to read."""
 WATCHED_S_MIN = 10.0
 """Observation time before the remaining time of a window is estimated."""
+SILENT_S = 5.0
+"""Time after which a step shows its duration, and rates are dimmed."""
+LOG_SILENT_S = 60.0
+"""Time after which a log has a line although nothing happened. Some pipelines end jobs that are silent."""
 FIGURES_WIDTH = 1 + 8 + 7 + 6 + 13 + 6 * 2
 """Width of the table of arms without names and sparklines: five columns, and the gaps between all seven."""
 
@@ -65,12 +70,15 @@ class LiveView:
         self._names = arm_names
         self._interruption = interruption
         self._quiet = quiet
-        self._step = "prepare"
+        self._step = "preparing"
+        self._begun_s = self._said_s = time.monotonic()  # of the step or the last report; of the last line
+        self._ended = threading.Event()
         self._load: LoadProgress | None = None
         self._block: BlockStarted | None = None
         self._block_begun_s = time.monotonic()
         self._rates: list[list[float]] = [[] for _ in arm_names]
         self._p99_s: list[float | None] = [None for _ in arm_names]
+        self._seen_s = [0.0 for _ in arm_names]  # times of the last reports
         self._running: int | None = None
         self._role = ""
         self._share: float | None = None  # completed share of the running arm's window
@@ -94,16 +102,35 @@ class LiveView:
     def __enter__(self) -> Self:
         if self._live:
             self._live.start()
+        elif not self._quiet:
+            threading.Thread(target=self._break_silence, name="pgdyno-log", daemon=True).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
         if self._live:
             self._live.stop()
 
+    def _break_silence(self) -> None:
+        while not self._ended.wait(LOG_SILENT_S / 4):
+            self.log_if_silent()
+
+    def log_if_silent(self) -> None:
+        """Print the current activity if the last line is LOG_SILENT_S old."""
+        if time.monotonic() - self._said_s >= LOG_SILENT_S:
+            self._log(f"  {self._activity()}")
+
+    def _log(self, text: str) -> None:
+        say(text)
+        self._said_s = time.monotonic()
+
     def __call__(self, progress: Progress) -> None:
         """Record the progress, and redraw the view or print a line."""
+        begun = self._load and (self._load.dataset, self._load.phase)
+        if not (isinstance(progress, LoadProgress) and begun == (progress.dataset, progress.phase)):
+            self._begun_s = time.monotonic()
         match progress:
             case PreparationStep(text):
                 self._step, self._load, self._running = text, None, None
@@ -115,6 +142,7 @@ class LiveView:
                 self._note_rate(progress)
             case BlockEnded():
                 self._note_block(progress)
+                self._step, self._running = "analyzing the blocks so far", None
             case InterimVerdicts(standings, block_s):
                 lines = standing_lines(standings, block_s)
                 self._standings[self._block.case if self._block else ""] = lines
@@ -128,7 +156,8 @@ class LiveView:
         if self._block and began.case != self._block.case:
             names = began.arms
             self._names, self._rates = names, [[] for _ in names]
-            self._p99_s, self._running = [None for _ in names], None
+            self._p99_s, self._seen_s = [None for _ in names], [0.0 for _ in names]
+            self._running = None
             self._results = self._results_of.setdefault(began.case, [[] for _ in names])
         elif began.arms:
             self._names = began.arms
@@ -142,8 +171,8 @@ class LiveView:
             self._since_s, self._since_share = time.monotonic(), running.share or 0.0
         self._running, self._role, self._share = running.arm, running.role, running.share
         self._errors = errors_text(running)
-        self._rates[running.arm] = [*self._rates[running.arm], running.transactions_per_s][-SPARK_POINTS:]
-        self._p99_s[running.arm] = running.latency_p99_s
+        self._rates[running.arm] = [*self._rates[running.arm], running.rate][-SPARK_POINTS:]
+        self._p99_s[running.arm], self._seen_s[running.arm] = running.latency_p99_s, time.monotonic()
 
     def _note_block(self, ended: BlockEnded) -> None:
         for results, rate in zip(self._results, ended.rates, strict=True):
@@ -153,21 +182,21 @@ class LiveView:
     def _write_line(self, progress: Progress) -> None:
         match progress:
             case PreparationStep(text, may_last=True):
-                say(text)
+                self._log(text)
             case LoadProgress(dataset, phase) if (dataset, phase) not in self._loaded:
                 self._loaded.add((dataset, phase))
-                say(f"loading {dataset}: {phase}")
+                self._log(f"loading {dataset}: {phase}")
             case BlockStarted():
-                say(self._headline())
+                self._log(self._headline())
             case Running(arm, transactions_per_s=0.0) if self._errors and arm not in self._failing:
                 self._failing.add(arm)
-                say(f"  {self._names[arm]}: no transaction succeeds, {self._errors}")
+                self._log(f"  {self._names[arm]}: no transaction succeeds, {self._errors}")
             case BlockEnded(_, rates):
                 pairs = zip(self._names, rates, strict=True)
-                say("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
+                self._log("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
             case InterimVerdicts(standings, block_s):
                 for line in standing_lines(standings, block_s):
-                    say(f"  {line}")
+                    self._log(f"  {line}")
             case _:
                 pass
 
@@ -200,11 +229,9 @@ class LiveView:
         if block:
             elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
             rows.add_row(ProgressBar(total=block.total_s, completed=elapsed_s, width=width - 2))
+        rows.add_row(Text(self._activity(), style="dim", no_wrap=True, overflow="ellipsis"))
         if load:
-            rows.add_row(Text(f"loading {load.dataset}: {load.phase}", style="dim", no_wrap=True))
             rows.add_row(ProgressBar(total=1.0, completed=load.share, width=width - 2))
-        else:
-            rows.add_row(Text(self._activity(), style="dim", no_wrap=True, overflow="ellipsis"))
         if block:
             rows.add_row(self._draw_arms(width))
             for standing in self._standings.get(block.case, ()):
@@ -215,11 +242,18 @@ class LiveView:
         """Return the current step as text."""
         if self._interruption and self._interruption.requested:
             return "stopping; press Ctrl-C again to abort"
+        silent_s = time.monotonic() - self._begun_s
+        lasted = f", {format_duration(int(silent_s))}" if silent_s >= SILENT_S else ""
+        if self._load:
+            done = f" {percent_text(self._load.share, 0)}" if self._load.share else ""
+            return f"loading {self._load.dataset}: {self._load.phase}{done}{lasted}"
         if self._running is None:
-            return self._step
+            return f"{self._step}{lasted}"
         doing = f"{'measuring' if self._role == 'measure' else 'warming up'} {self._names[self._running]}"
         if self._share is not None:
             doing += f": {percent_text(self._share, 0)}{self._window_left()}"
+        if lasted:
+            doing += f", no report for {format_duration(int(silent_s))}"
         return f"{doing}, {self._errors}" if self._errors else doing
 
     def _window_left(self) -> str:
@@ -238,7 +272,7 @@ class LiveView:
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
         table.add_column("", width=1)
         table.add_column("arm", width=name_width, no_wrap=True, overflow="ellipsis")
-        table.add_column("tx/s now", width=8, justify="right")
+        table.add_column(f"{self._unit.split()[0] if self._unit else ''} now", width=8, justify="right")
         table.add_column("p99", width=7, justify="right")
         table.add_column("", width=sparks, no_wrap=True)
         table.add_column("blocks", width=6, justify="right")
@@ -246,12 +280,14 @@ class LiveView:
         for index, name in enumerate(self._names):
             active = index == self._running
             rates, results, p99_s = self._rates[index], self._results[index], self._p99_s[index]
+            is_stale = self._running is None or time.monotonic() - self._seen_s[index] >= SILENT_S
+            now = "dim" if is_stale else ""
             table.add_row(
                 "▶" if active else " ",
                 Text(name, style="bold" if active else ""),
-                number_text(rates[-1]) if rates else "",
-                format_duration(p99_s) if p99_s else "",
-                Text(_sparkline(rates[-sparks:] if sparks else []), style="cyan"),
+                Text(number_text(rates[-1]) if rates else "", style=now),
+                Text(format_duration(p99_s) if p99_s else "", style=now),
+                Text(_sparkline(rates[-sparks:] if sparks else []), style=f"{now} cyan"),
                 str(len(results)),
                 number_text(sum(results) / len(results)) if results else "",
             )
@@ -272,10 +308,13 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
     of = f"{standing.arm} vs. {standing.baseline}"
     if change is None:
         return f"{of}: no valid block yet"
-    if change.low is None or change.n < VERDICT_BLOCKS_MIN:  # no analysis yet
+    if change.low is None:
         from pgdyno.report.result_tables import change_text  # noqa: PLC0415
 
         return f"{of}: {change_text(change, '%')}, no CI yet"
+    if standing.is_provisional or change.n < VERDICT_BLOCKS_MIN:
+        interval = f"provisional {ci_text(change.confidence)} {change.signed_interval_text}"
+        return f"{of}: {change.signed_text} ({interval}, {counted(change.n, 'block')})"
     left = ""
     if needed is not None:
         left = f", about {counted(needed, 'more block')}{time_of_blocks(needed, block_s)}"

@@ -223,6 +223,9 @@ def _note_interval(lab: Lab, trial: RunningTrial, event: Event) -> None:
             share=share,
             errors_per_s=errors / took_s,
             sqlstate=trial.sqlstate,
+            rate=lab.study.driving(trial.arm.index).workload.pace.of(
+                {kind: counts.ok for kind, counts in interval.kinds.items()}, took_s
+            ),
         )
     )
 

@@ -55,6 +55,7 @@ class Running:
 
     ``share``: finished part of the arm's window in this block, by time or transactions; None in a warm-up.
     ``errors_per_s``: failed attempts, retried or not; ``sqlstate``: that of the last reported error, if any.
+    ``rate``: in the unit of the block (``BlockStarted``).
     """
 
     arm: int
@@ -64,6 +65,7 @@ class Running:
     share: float | None = None
     errors_per_s: float = 0.0
     sqlstate: str = ""
+    rate: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,7 @@ class ArmVerdict:
     ``blocks_needed``: None if the comparison is decided or held back. ``forecast``: None if the comparison is
     decided or held back, or with too few blocks. ``is_trending``: there is no verdict, because the effect
     depends on the length of the warm-up. ``may_trend``: it may, so that the study continues after a verdict.
+    ``is_provisional``: the number of blocks is fixed, so the interval is final only after the last one.
     """
 
     arm: str
@@ -90,11 +93,12 @@ class ArmVerdict:
     forecast: VerdictForecast | None = None
     is_trending: bool = False
     may_trend: bool = False
+    is_provisional: bool = False
 
 
 @dataclass(frozen=True)
 class InterimVerdicts:
-    """Interim analysis of all finished blocks of a case, in a study that stops on its verdict.
+    """Interim analysis of all finished blocks of a case.
 
     ``block_s``: duration of a block, None before the first one.
     """

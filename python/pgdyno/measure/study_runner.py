@@ -90,6 +90,7 @@ def _standing(comparison: Comparison, lab: Lab, budget: Budget | None) -> ArmVer
         forecast=forecast,
         is_trending=comparison.is_trending,
         may_trend=comparison.may_trend,
+        is_provisional=not lab.study.needs_anytime_intervals,
     )
 
 
@@ -199,8 +200,9 @@ def run_study(
         CaseProgress(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)
     ]
     number = min(case.next_block for case in cases)
-    is_sequential = labs[0].study.stops_on_verdict
-    may_stop = is_sequential and not (number > 0 and all(analyze(lab, None).is_decided for lab in labs))
+    may_stop = labs[0].study.stops_on_verdict and not (
+        number > 0 and all(analyze(lab, None).is_decided for lab in labs)
+    )
     while active := [case for case in cases if not case.is_done]:
         # In a resumed study some cases may be a block ahead: they wait for the others.
         turn = [case for case in active if case.next_block <= number]
@@ -221,7 +223,7 @@ def run_study(
                 case.next_block = block
                 status = _run_next(case, budget, active, may_stop=may_stop)
             if status is not BlockStatus.INTERRUPTED:
-                case.decided = is_sequential and _is_decided(case, analyze, budget, may_stop=may_stop)
+                case.decided = _is_decided(case, analyze, budget, may_stop=may_stop)
             if status is BlockStatus.DONE and not (may_stop and case.decided) and not case.given_up:
                 status = _run_aa(case, block, budget, cases)
             if status is BlockStatus.INTERRUPTED:
@@ -244,8 +246,13 @@ def _repeats(case: CaseProgress, cases: Sequence[CaseProgress], block: str) -> b
 def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget, *, may_stop: bool) -> bool:
     """Analyze a case after its block. Extend its warm-up if an effect depends on its length.
 
-    Give the case up if no verdict is possible any more.
+    Give the case up if no verdict is possible any more. With a fixed number of blocks the analysis is only
+    shown.
     """
+    if not case.lab.study.stops_on_verdict:
+        if case.lab.study.can_have_interim_analyses:
+            analyze(case.lab, None)
+        return False
     if case.left is not None:
         # Including superseded blocks, which no result counts.
         budget.blocks_left[case.lab.case] = case.left

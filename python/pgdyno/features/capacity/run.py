@@ -25,6 +25,7 @@ from pgdyno.results.records import Slice as Driven
 from pgdyno.server.engine import Event
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 from pgdyno.study.values import LatencyLimit, SearchStep, capacity, parse_limit
+from pgdyno.units import format_duration, number_text
 from pgdyno.workloads.workload import workload_of
 
 
@@ -52,7 +53,12 @@ def search_capacities(
         rates = {target: rate for target, rate in wanted.items() if rate is not None}
         if not rates:
             break
-        lab.watch(PreparationStep(f"searching the capacity, step {number}"))
+        steps = "; ".join(
+            step_text(lab.arms[index].name, rates[target], tried[target], lab.study.capacity)
+            for target, index in enumerate(trials)
+            if target in rates
+        )
+        lab.watch(PreparationStep(f"searching the capacity, step {number}: {steps}"))
         slices = [
             PlannedSlice(
                 target,
@@ -77,6 +83,16 @@ def search_capacities(
         assert trial.crash_detector is not None
         trial.checks.begin(trial.crash_detector)
     return None
+
+
+def step_text(arm: str, rate_per_s: float, tried: Sequence[SearchStep], limit: str) -> str:
+    """Return ``18 at 1,200 tx/s (last 960 tx/s: p99 12 ms)``."""
+    text = f"{arm} at {number_text(rate_per_s)} tx/s"
+    if not tried:
+        return text
+    last_ms, name = tried[-1].latency_ms, limit.partition("<")[0].strip()
+    met = "not met" if math.isinf(last_ms) else format_duration(last_ms / 1e3)
+    return f"{text} (last {number_text(tried[-1].rate_per_s)} tx/s: {name} {met})"
 
 
 def _cut_short(run: EngineRun) -> EngineRun:

@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from pgdyno.errors import UsageError
+from pgdyno.features.capacity.run import step_text
 from pgdyno.features.capacity.search import (
     START,
     STEP_S_MAX,
@@ -154,3 +155,17 @@ def test_with_noise_the_ratio_of_two_servers_is_without_bias() -> None:
     truth = math.log((1220 - math.log(100) / LIMIT.latency_s) / (1000 - math.log(100) / LIMIT.latency_s))
     error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
     assert abs(float(np.mean(ratios)) - truth) < stats.norm.ppf(1 - 1e-4) * error + 0.002
+
+
+@pytest.mark.parametrize(
+    ("tried", "text"),
+    [
+        ([], "18 at 1,200 tx/s"),
+        ([SearchStep(960.0, 12.5)], "18 at 1,200 tx/s (last 960 tx/s: p99 12.5 ms)"),
+        ([SearchStep(960.0, math.inf)], "18 at 1,200 tx/s (last 960 tx/s: p99 not met)"),
+    ],
+)
+def test_a_step_is_shown_with_its_rate_and_the_latency_of_the_last_one(
+    tried: list[SearchStep], text: str
+) -> None:
+    assert step_text("18", 1200.0, tried, "p99<20ms").replace("\u00a0", " ") == text
