@@ -1,4 +1,4 @@
-"""Throughput dips, and the events that coincide with them."""
+"""Variation of the throughput, its dips, and the events that coincide with them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    case_results=("findings:RESULT",),
+    case_results=("findings:RESULT", "variation:RESULT"),
     series_results=("findings:EVENTS",),
     case_sections=("section:sections",),
     timeline_marks=("section:MARKS",),

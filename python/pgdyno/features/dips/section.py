@@ -7,20 +7,33 @@ from dataclasses import replace
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.features.dips.findings import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip, dips_by_arm
+from pgdyno.features.dips.variation import variation_by_arm
 from pgdyno.report.document import Place, Section, Table, tables_section
 from pgdyno.report.result_tables import enumeration
 from pgdyno.report.why_section import TimelineMark, TimelineMarks
 from pgdyno.results.records import Trial
-from pgdyno.units import ABSENT, counted, given_percent, group_digits, share_text, significant
+from pgdyno.units import (
+    ABSENT,
+    counted,
+    format_duration,
+    given_percent,
+    group_digits,
+    number_text,
+    share_text,
+    significant,
+)
 
 
 def sections(findings: Findings) -> Iterator[Section]:
     """Yield the sentences and the table of a case."""
     yield Section("dips", sentences=dip_sentences(findings), place=Place.HEAD, after="queries")
-    yield replace(tables_section("dip-table", [dip_table(findings)]), after="breakdowns")
+    tables = [variation_table(findings), dip_table(findings)]
+    yield replace(tables_section("dip-table", tables), after="breakdowns")
 
 
 UNEXPLAINED = "no coincident event"
+
+VARIATION = "Variation of throughput"
 
 TITLE = "Throughput dips and coincident events"
 
@@ -40,6 +53,44 @@ def _sentence(name: str, of: ArmDips) -> str:
         f"{name} had {counted(len(of.dips), 'throughput dip')} with a loss of {lost} of its transactions: "
         f"{enumeration(parts)}."
     )
+
+
+def variation_table(findings: Findings) -> Table:
+    """Return a row for each arm: the variation of its throughput within and between trials, and its dips."""
+    columns = ("arm", "trials", "tx/s of trials", "tx/s of intervals", "CV within, %", "CV between, %")
+    columns = (*columns, "CV expected, %", "dips")
+    rows, lengths = list[list[str]](), list[str]()
+    dips, found = dips_by_arm(findings), variation_by_arm(findings)
+    for arm in findings.arms:
+        of, own = found.get(arm.arm.arm), dips.get(arm.arm.arm)
+        if of is not None:
+            lengths.append(format_duration(of.interval_s))
+            rows.append(
+                [
+                    arm.arm.name,
+                    str(of.trials),
+                    _range(of.trial_min_per_s, of.trial_max_per_s),
+                    _range(of.interval_min_per_s, of.interval_max_per_s),
+                    significant(100 * of.within_cv, 2),
+                    ABSENT if of.between_cv is None else significant(100 * of.between_cv, 2),
+                    significant(100 * of.expected_cv, 2),
+                    str(len(own.dips)) if own else ABSENT,
+                ]
+            )
+    note = (
+        f"Minimum to maximum, and SD divided by mean, of trials and of their intervals of "
+        f"{enumeration(list(dict.fromkeys(lengths)))}. The expected CV is that between trials if intervals "
+        "were independent. If the CV between trials is far above it, conditions differ from trial to trial "
+        "or change slowly. For remedies see pgdyno docs noise."
+    )
+    numeric = frozenset(columns[1:])
+    return Table(
+        VARIATION, columns, rows, note, numeric, long=True, dispensable=("trials", "tx/s of intervals")
+    )
+
+
+def _range(low: float, high: float) -> str:
+    return f"{number_text(low)} to {number_text(high)}"
 
 
 def dip_table(findings: Findings) -> Table:
