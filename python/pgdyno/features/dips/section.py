@@ -57,8 +57,10 @@ def _sentence(name: str, of: ArmDips) -> str:
 
 def variation_table(findings: Findings) -> Table:
     """Return a row for each arm: the variation of its throughput within and between trials, and its dips."""
-    columns = ("arm", "trials", "tx/s of trials", "tx/s of intervals", "CV within, %", "CV between, %")
-    columns = (*columns, "CV expected, %", "dips")
+    columns = (
+        *("arm", "trials", "tx/s of trials", "tx/s of intervals"),
+        *("CV within, %", "CV between, %", "CV expected, %", "dips"),
+    )
     rows, lengths = list[list[str]](), list[str]()
     dips, found = dips_by_arm(findings), variation_by_arm(findings)
     for arm in findings.arms:
