@@ -74,7 +74,7 @@ def test_the_columns_of_statements_depend_on_the_extensions_version(version: str
 
 
 def test_a_study_may_ask_for_every_probe() -> None:
-    assert set(get_args(ProbeName)) == {*PROBES, "hardware", "host", "profile", "programs"}
+    assert set(get_args(ProbeName)) == {*PROBES, "hardware", "host", "plans", "profile", "programs"}
 
 
 def test_the_page_describes_every_probe_and_every_column_of_the_series() -> None:

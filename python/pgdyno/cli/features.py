@@ -52,6 +52,7 @@ FEATURES = (
     "own_data",
     "own_data_checks",
     "planning",
+    "plans",
     "profiles",
     "published",
     "running_server",

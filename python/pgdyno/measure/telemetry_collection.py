@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import psycopg
@@ -35,6 +36,7 @@ from pgdyno.measure.server_probes import EXTENSIONS, PROBES, Row, find_clients, 
 from pgdyno.measure.trial import Lab, RunningTrial
 from pgdyno.results.records import Moment, SampleSeries, StoredReading
 from pgdyno.study.defaults import Absence
+from pgdyno.study.plan import Study
 
 OF_SEVERAL_ARMS = "its server counts what other arms do, too"
 
@@ -92,12 +94,14 @@ class ProbeKind:
     """A probe of a feature.
 
     ``start``: starts it on the server of an arm with the measured part of a trial, for a window of about so
-    many seconds. ``count``: opens counters of the server before the clients connect. Both raise ProbeError.
+    many seconds. ``count``: opens counters of the server before the clients connect. ``after``: returns
+    rows after all other readings. All raise ProbeError.
     """
 
     name: str
     start: Callable[[LabArm, float], RunningProbe] | None = None
     count: Callable[[LabArm], OpenCounters] | None = None
+    after: Callable[[LabArm, Study], Sequence[Row]] | None = None
 
 
 PROBE_KINDS: Hooks[ProbeKind] = Hooks("probes")
@@ -182,10 +186,15 @@ class TelemetryCollection:
         self._count(Moment.END)
         self._close_counters()
         for trial, name, probe in self._running:
-            self._end(trial, name, probe)
+            self._end(trial, name, probe.stop)
         self._running.clear()
         self._stop_sampling()
         self._read(Moment.END)
+        for kind in PROBE_KINDS:
+            for trial in self.trials if kind.after and kind.name in self.lab.study.probes else ():
+                begun = StoredReading(kind.name, Moment.BEGIN, self._now_s(), 0.0, ())
+                self._readings.setdefault(trial.id, []).append(begun)
+                self._end(trial, kind.name, partial(kind.after, trial.arm, self.lab.study))
 
     def store_series(self) -> None:
         """Write the samples since the last call to the results file."""
@@ -323,11 +332,11 @@ class TelemetryCollection:
         begun = StoredReading(name, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)
         self._readings.setdefault(trial.id, []).append(begun)
 
-    def _end(self, trial: RunningTrial, name: str, probe: RunningProbe) -> None:
+    def _end(self, trial: RunningTrial, name: str, stop: Callable[[], Sequence[Row]]) -> None:
         at_s, begun_s = self._now_s(), time.monotonic()
         rows, reason = None, ""
         try:
-            rows = probe.stop()
+            rows = stop()
         except ProbeError as error:
             reason = str(error)
         took_s = time.monotonic() - begun_s

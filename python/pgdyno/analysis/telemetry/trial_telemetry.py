@@ -456,6 +456,7 @@ class TrialTelemetry:
     machine: Mapping[str, float] = field(default_factory=dict)
     profile: CpuProfile | None = None
     time: ClientTime = field(default_factory=ClientTime)
+    plans: Sequence[Row] = ()
 
     @property
     def reset(self) -> list[str]:
@@ -498,6 +499,7 @@ def telemetry_of_trial(
         _machine(w),
         profile_of(w.last.get(PROFILE, ()), trial.transactions),
         time,
+        w.last.get("plans", ()),
     )
 
 

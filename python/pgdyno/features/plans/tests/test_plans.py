@@ -1,0 +1,118 @@
+"""Plans: statements of scripts, names of nodes, comparison of arms, sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.study_findings import find_study
+from pgdyno.features.plans.explain import digest, node_name, plan_lines, statements_of_script
+from pgdyno.features.plans.findings import compare_plans
+from pgdyno.features.plans.section import sections
+from pgdyno.results.reader import Evidence
+from pgdyno.study.defaults import Schedule
+
+
+def test_a_script_gives_its_statements_with_a_plan() -> None:
+    script = """\\set aid random(1, 100000 * \\
+  :scale)
+BEGIN;  -- no plan; really
+SELECT a::text, ':x', $$;$$ FROM t
+ WHERE aid = :aid AND b = :b AND c = :aid; VACUUM t;
+UPDATE t SET a = E'\\';' WHERE b = :b \\; SELECT 1 \\gset p_
+\\sleep 1 ms
+END;
+"""
+    assert list(statements_of_script(script)) == [
+        "SELECT a::text, ':x', $$;$$ FROM t WHERE aid = $1 AND b = $2 AND c = $1",
+        "UPDATE t SET a = E'\\';' WHERE b = $1",
+        "SELECT 1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("node", "name"),
+    [
+        ({"Node Type": "Seq Scan", "Relation Name": "t", "Parallel Aware": True}, "Parallel Seq Scan on t"),
+        (
+            {
+                "Node Type": "Index Only Scan",
+                "Scan Direction": "Backward",
+                "Index Name": "i",
+                "Relation Name": "t",
+            },
+            "Index Only Scan Backward using i on t",
+        ),
+        ({"Node Type": "Hash Join", "Join Type": "Left"}, "Hash Left Join"),
+        ({"Node Type": "Nested Loop", "Join Type": "Inner"}, "Nested Loop"),
+        (
+            {"Node Type": "Aggregate", "Strategy": "Hashed", "Partial Mode": "Partial"},
+            "Partial HashAggregate",
+        ),
+        ({"Node Type": "ModifyTable", "Operation": "Update", "Relation Name": "t"}, "Update on t"),
+    ],
+)
+def test_nodes_have_the_names_of_explain(node: dict[str, object], name: str) -> None:
+    assert node_name(node) == name
+
+
+def plan(index_cond: str, node: str = "Index Scan", **more: object) -> list[str]:
+    scan = {"Node Type": node, "Relation Name": "t", "Index Name": "i2", "Index Cond": index_cond, **more}
+    return list(plan_lines({"Node Type": "Limit", "Plans": [scan]}))
+
+
+def test_costs_and_literals_are_not_in_a_plan_and_conditions_not_in_its_hash() -> None:
+    lines = plan("(a = 42) AND (b = 'it''s'::text) AND (c2 = $1)", **{"Total Cost": 8.3, "Plan Width": 4})
+    assert lines == [
+        "Limit",
+        "  -> Index Scan using i2 on t",
+        "       Index Cond: (a = ?) AND (b = ?::text) AND (c2 = $1)",
+    ]
+    assert digest(lines) == digest(plan("(a = $1)"))
+    assert digest(lines) != digest(plan("(a = $1)", "Index Only Scan"))
+    assert digest(lines) != digest(plan("(a = $1)", Filter="(b = 1)"))
+
+
+def row(statement: str, lines: list[str]) -> dict[str, str]:
+    return {"statement": statement, "source": "script", "hash": digest(lines), "plan": "\n".join(lines)}
+
+
+def findings_of(path: Path, plans: dict[int, list[dict[str, str]]], *, changed_in: int) -> Findings:
+    """Return a study of three blocks with plans by arm; those of arm 0 from block ``changed_in`` on."""
+    write_study(path, Synthetic(blocks=3, schedule=Schedule.SLICES))
+    with Evidence(path) as evidence:
+        findings = find_study(evidence).first
+    assert not any(of.plans for of in findings.telemetry.by_trial.values())  # as in an older file
+    assert not compare_plans([of.arm for of in findings.arms], findings.trials, {})
+    by_trial = {
+        trial.trial: replace(
+            findings.telemetry.by_trial[trial.trial],
+            plans=plans[trial.arm if trial.block < changed_in else 0],
+        )
+        for trial in findings.trials
+    }
+    return replace(findings, telemetry=replace(findings.telemetry, by_trial=by_trial))
+
+
+def test_a_changed_plan_is_a_sentence_and_a_table_with_both_plans(tmp_path: Path) -> None:
+    a, b = ["Seq Scan on t", "     Filter: (a = $1)"], ["Index Only Scan using i on t"]
+    lost = {"statement": "SELECT x", "source": "script", "reason": 'column "x" does not exist'}
+    plans = {0: [row("SELECT 1", a), row("SELECT 2", a), lost], 1: [row("SELECT 1", b), row("SELECT 2", a)]}
+    findings = findings_of(tmp_path / "e.sqlite", plans, changed_in=2)
+    head, body = sections(findings)
+    said = "Seq Scan on t → Index Only Scan using i on t (“SELECT 1”, in 2 of 3 blocks)"
+    assert head.sentences == head.brief == [f"Plan changed on 18: {said}."]
+    side_by_side, left_out = body.tables
+    assert side_by_side.rows == [[a[0], b[0]], ["\u00a0" * 5 + "Filter: (a = $1)", ""]]
+    assert left_out.rows == [["SELECT x", 'column "x" does not exist']]
+
+
+def test_equal_plans_say_nothing(tmp_path: Path) -> None:
+    same = [row("SELECT 1", ["Seq Scan on t"])]
+    (head,) = sections(findings_of(tmp_path / "e.sqlite", {0: same, 1: same}, changed_in=3))
+    assert not head.sentences
+    assert not head.brief
