@@ -191,7 +191,9 @@ class TelemetryCollection:
         self._stop_sampling()
         self._read(Moment.END)
         for kind in PROBE_KINDS:
-            for trial in self.trials if kind.after and kind.name in self.lab.study.probes else ():
+            if kind.after is None or kind.name not in self.lab.study.probes:
+                continue
+            for trial in self.trials:
                 begun = StoredReading(kind.name, Moment.BEGIN, self._now_s(), 0.0, ())
                 self._readings.setdefault(trial.id, []).append(begun)
                 self._end(trial, kind.name, partial(kind.after, trial.arm, self.lab.study))

@@ -210,7 +210,7 @@ def _explained(connection: Connection, text: str) -> Mapping[str, Any]:
     major = connection.info.server_version // 10000
     name = sql.Identifier("pgdyno_plan")
     # Binary results require the extended protocol: a text with a second statement is an error.
-    prepare = sql.SQL("PREPARE {} AS {}").format(name, sql.SQL(text))  # type: ignore[arg-type]
+    prepare = sql.SQL("PREPARE {} AS {}").format(name, sql.SQL(text))
     connection.execute(prepare, binary=True)
     try:
         row = connection.execute(
@@ -222,7 +222,7 @@ def _explained(connection: Connection, text: str) -> Mapping[str, Any]:
             raise MissingObject(f"generic plans require PostgreSQL 12 or later; the server is {major}")
         if n and major >= 16:
             explain = sql.SQL("EXPLAIN /* pgdyno probe */ (GENERIC_PLAN, COSTS OFF, FORMAT JSON) {}").format(
-                sql.SQL(text)  # type: ignore[arg-type]
+                sql.SQL(text)
             )
         else:
             values = sql.SQL(f"({', '.join(['NULL'] * n)})" if n else "")

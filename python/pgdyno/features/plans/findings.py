@@ -81,5 +81,5 @@ def _change(text: str, pairs: Sequence[tuple[Row, Row]]) -> PlanChange | None:
     hashes = [(str(a["hash"]), str(b["hash"])) for a, b in differing]
     most = Counter(hashes).most_common(1)[0][0]
     a, b = differing[hashes.index(most)]
-    plans = [str(row["plan"]).splitlines() for row in (a, b)]
-    return PlanChange(text, *most, *plans, len(pairs), len(differing))
+    of_baseline, of_arm = (str(row["plan"]).splitlines() for row in (a, b))
+    return PlanChange(text, most[0], most[1], of_baseline, of_arm, len(pairs), len(differing))
