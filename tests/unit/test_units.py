@@ -8,12 +8,15 @@ from hypothesis import strategies as st
 
 from pgdyno.errors import UsageError
 from pgdyno.units import (
+    Better,
+    Estimate,
     confidence_percent,
     format_duration,
     format_setting_size,
     format_size,
     parse_duration_s,
     parse_size_bytes,
+    significant,
 )
 
 
@@ -95,3 +98,16 @@ def test_a_size_written_for_a_configuration_file_is_read_back_exactly(size_bytes
 )
 def test_a_confidence_has_one_decimal_and_is_never_all(confidence: float, text: str) -> None:
     assert confidence_percent(confidence) == f"{text}%"
+
+
+@pytest.mark.parametrize("value", [4e-14, -4e-14])
+def test_rounding_errors_are_zero(value: float) -> None:
+    """They depend on the processor, and so would a report."""
+    assert significant(value, 3) == "0"
+    change = Estimate(value, "%", 5, Better.LESS, value - 1e-14, value + 1e-14)
+    assert change.signed_interval_text == "[0%, 0%]"
+
+
+def test_small_numbers_keep_their_digits() -> None:
+    assert significant(0.0000012, 2) == "0.000001"
+    assert significant(0.00012, 2) == "0.00012"
