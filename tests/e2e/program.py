@@ -90,9 +90,9 @@ class Running:
     out: Path
     err: Path
 
-    def until(self, condition: Callable[[], Any]) -> Any:
+    def until(self, condition: Callable[[], Any], limit_s: float = END_S) -> Any:
         """Wait until the condition holds and return its value. The program must not end before."""
-        deadline_s = time.monotonic() + END_S
+        deadline_s = time.monotonic() + limit_s
         while not (found := condition()):
             # Waiting for the program is the pause: its end is noticed at once.
             with contextlib.suppress(subprocess.TimeoutExpired):

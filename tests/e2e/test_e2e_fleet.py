@@ -116,13 +116,16 @@ print(str(tables) + str(ray.util.list_named_actors(all_namespaces=True)))
 """A program that prints the tables of the head of a cluster."""
 
 
-def test_no_password_of_a_command_line_reaches_ray(cluster: LocalCluster, running_server: Server) -> None:
-    """Ray stores the command line of the processes that connect to it."""
+def test_no_password_reaches_ray(cluster: LocalCluster, running_server: Server) -> None:
+    """Ray stores the command line of the processes that connect to it, and logs of its actors.
+
+    A password on the command line is refused, so that it comes from the environment.
+    """
     cluster.start("n1")
     environ = cluster.environment()
-    cluster.program.environ = {**cluster.program.environ, **environ}
+    cluster.program.environ = {**cluster.program.environ, **environ, "PGPASSWORD": PASSWORD}
     dsn = running_server.conninfo("postgres")
-    arms = (f"a={dsn} password={PASSWORD}", f"b={dsn} password={PASSWORD}2")
+    arms = (f"a={dsn}", f"b={dsn}")
     sizes = (*PGBENCH, *SLICES, "--clients", "1", "--blocks", "1")
     ended = cluster.program.run_process(
         "compare", *arms, *sizes, "--drivers", "1", "--cluster", cluster.address

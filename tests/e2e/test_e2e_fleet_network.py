@@ -13,8 +13,9 @@ import pytest
 from bench import network_nodes
 from bench.network_nodes import NetworkCluster
 from fleet_studies import ALONE, STUDY, run, states
-from program import Program
+from program import END_S, Program
 
+from pgdyno.features.fleet.coordinator import SNAPSHOT_S
 from pgdyno.features.hosts.fleet_record import HostState, read_fleet
 from pgdyno.results.reader import Evidence
 
@@ -22,6 +23,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 OUTAGE_S = 5.0
 """Ray counts a node as lost after about 25 s."""
+
+COLLECTED_S = SNAPSHOT_S + END_S
+"""Limit of the wait for the next snapshot of a host."""
 
 
 @pytest.fixture
@@ -58,14 +62,14 @@ def test_a_short_outage_is_survived_and_a_long_one_loses_the_host(
     cluster.links["n2"].bring_up()
     kept = folder / "network-n2.sqlite"
     before = trials(kept)
-    running.until(lambda: trials(kept) > before)
+    running.until(lambda: trials(kept) > before, COLLECTED_S)
     assert "n2 lost" not in running.err.read_text()
 
     cluster.links["n2"].take_down()
     running.until(lambda: "n2 lost" in running.err.read_text())
     mine = folder / "network-n1.sqlite"
     before = trials(mine)
-    running.until(lambda: trials(mine) > before)
+    running.until(lambda: trials(mine) > before, COLLECTED_S)
     [command] = [one for one in cluster.members("n1") if one.cmdline() == ["pgdyno"]]  # it hides its options
     command.send_signal(signal.SIGINT)
     ended = running.ended()
