@@ -204,6 +204,8 @@ class Estimate:
         """
         if self.low is None or self.high is None or self.high == self.low:
             return decimals_of(self.value, _DIGITS_ALONE)
+        if max(abs(self.low), abs(self.high)) < 0.5 * 10**-_DECIMALS_MAX:
+            return 0  # rounding errors, which depend on the processor
         half_width = (self.high - self.low) / 2
         if not math.isfinite(half_width):
             return decimals_of(self.value, _DIGITS_ALONE)
@@ -251,11 +253,8 @@ class Estimate:
 
 
 def decimals_of(value: float, digits: int) -> int:
-    """Return the digits after the decimal point for ``digits`` significant ones: from 0 to 6.
-
-    Values that 6 digits round to zero have none: they are rounding errors, which depend on the processor.
-    """
-    if abs(value) < 0.5 * 10**-_DECIMALS_MAX or not math.isfinite(value):
+    """Return the digits after the decimal point for ``digits`` significant ones: from 0 to 6."""
+    if value == 0 or not math.isfinite(value):
         return 0
     return min(_DECIMALS_MAX, max(0, digits - 1 - math.floor(math.log10(abs(value)))))
 
