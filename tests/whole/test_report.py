@@ -225,7 +225,7 @@ def test_html_draws_every_block_and_every_arm() -> None:
 
 CHROMIUM = shutil.which("chromium")
 SORTED = """
-const rows = () => [...querySelectorAll("tbody tr")];
+const rows = () => [...document.querySelectorAll("tbody tr")];
 const order = (column) => rows().map((row) => row.cells[column].textContent);
 const heads = document.querySelectorAll("th button");
 const said = [];
