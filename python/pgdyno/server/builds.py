@@ -254,12 +254,6 @@ def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
     return Build(provider, version, bin_dir, text, origin)
 
 
-def read_tool_major(program: Path) -> int:
-    """Return the major version of psql, pg_dump or pg_restore; 0 if it does not run."""
-    version = reported_version(output_of([str(program), "--version"]) or "")
-    return version.major if version else 0
-
-
 def output_of(command: Sequence[str]) -> str | None:
     """Return what a program prints, without white space at its ends; None if it does not work."""
     try:

@@ -45,7 +45,7 @@ from pgdyno.features.dumps.origin import (
 )
 from pgdyno.features.own_data.plan import Form, OwnData, OwnDataParameters, is_connection_string
 from pgdyno.server.build_store import Store, system_builds
-from pgdyno.server.builds import Build, read_tool_major, version_of
+from pgdyno.server.builds import Build, output_of, reported_version, version_of
 from pgdyno.server.cache_directory import Cache, Leftovers
 from pgdyno.server.connections import Dsn, connect
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free
@@ -320,7 +320,7 @@ class NamedDataStore:
                 part = DumpFilter()
                 deque(part.changed(run(pg_dump, ["--schema-only", "--section=pre-data", *chosen])), maxlen=0)
                 objects = objects_of(connection, part.created)
-                pg_restore = client_program("pg_restore", builds, at_least=read_tool_major(pg_dump))
+                pg_restore = client_program("pg_restore", builds, at_least=_read_tool_major(pg_dump))
                 needed = definitions(run, pg_dump, pg_restore, objects, place)
                 file.writelines(DumpFilter().changed(needed))
             changes = DumpFilter(is_part=bool(selection.tables))
@@ -465,6 +465,12 @@ def read_only_conninfo(
     return make_conninfo(dsn.conninfo, options=options, application_name=f"pgdyno {purpose}")
 
 
+def _read_tool_major(program: Path) -> int:
+    """Return the major version of psql, pg_dump or pg_restore; 0 if it does not run."""
+    version = reported_version(output_of([str(program), "--version"]) or "")
+    return version.major if version else 0
+
+
 def client_program(name: str, builds: Sequence[Build], *, at_least: int = 0) -> Path:
     """Return the path of pg_dump, pg_restore or psql of the first build that has it, or on the PATH.
 
@@ -474,7 +480,7 @@ def client_program(name: str, builds: Sequence[Build], *, at_least: int = 0) -> 
     candidates = [build.program(name) for build in builds if build.has(name)]
     candidates += [Path(on_path)] if on_path else []
     for program in candidates:
-        if not at_least or read_tool_major(program) >= at_least:
+        if not at_least or _read_tool_major(program) >= at_least:
             return program
     version = f" {at_least} or newer" if at_least else ""
     have = f" (found: {', '.join(map(str, dict.fromkeys(candidates)))})" if candidates else ""

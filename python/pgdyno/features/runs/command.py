@@ -65,9 +65,9 @@ from pgdyno.units import ABSENT, counted, format_duration, format_size, group_di
 from pgdyno.workloads.pgbench.data import read_scale
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pgdyno.workloads.tpcc.checks import (
+    OwnershipMarker,
     check_conditions,
     create_views,
-    marker_or_none,
     read_marker,
     require_warehouses,
 )
@@ -284,7 +284,7 @@ def check(
             checks = workload_of(parameters).invariants(lambda: _connect(dsn))
         else:
             assert isinstance(parameters, TpccParameters)
-            marker = marker_or_none(conn)
+            marker = _marker_or_none(conn)
             own = [one.name for one in parameters.deviations]
             names = in_order((*own, *(marker.deviations if marker else ())))
             sets = marker.suffixed_sets if marker else parameters.suffixed_sets
@@ -353,6 +353,14 @@ def pgbench(context: typer.Context) -> None:
 # ----------------------------------------------------------------------
 
 
+def _marker_or_none(conn: Connection) -> OwnershipMarker | None:
+    """Return the marker; None if pgdyno did not load the data."""
+    try:
+        return read_marker(conn)
+    except DatasetError:
+        return None
+
+
 def size_of_data(connection: Connection, of: type[WorkloadParameters], given: Mapping[str, Any]) -> int:
     """Return the scale or the number of warehouses of the loaded data.
 
@@ -361,7 +369,7 @@ def size_of_data(connection: Connection, of: type[WorkloadParameters], given: Ma
     """
     if issubclass(of, PgbenchParameters):
         return read_scale(connection)
-    if given.get("dialect") == "sysbench" and marker_or_none(connection) is None:
+    if given.get("dialect") == "sysbench" and _marker_or_none(connection) is None:
         create_views(connection, given.get("table_sets", 1))
         return require_warehouses(connection)
     return read_marker(connection).scale

@@ -104,14 +104,6 @@ def read_marker(conn: Connection) -> OwnershipMarker:
     return mark
 
 
-def marker_or_none(conn: Connection) -> OwnershipMarker | None:
-    """Return the marker; None if pgdyno did not load the data."""
-    try:
-        return read_marker(conn)
-    except DatasetError:
-        return None
-
-
 TABLES = (
     *("warehouse", "district", "customer", "history", "orders", "order_line", "new_order", "stock"),
     "item",
