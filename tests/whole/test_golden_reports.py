@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
 
 import pytest
 from golden_reports import FOLDER, SIZE_BYTES_MAX, STUDIES, TEXTS, built, reports, require_golden
-from report_forms import on_terminal, plain
+from report_forms import on_terminal, plain, summarized
 
-from pgdyno.report.document import Document
+from pgdyno.report.document import Document, Line
 from pgdyno.report.html_format import to_html
+from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 
 
@@ -57,14 +59,38 @@ def told_by(document: Document) -> Iterator[str]:
             yield from told_by(part)
 
 
+def text_of_page(document: Document) -> str:
+    return unescape(
+        re.sub(
+            r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", to_html(document), flags=re.DOTALL
+        )
+    )
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_format_begins_with_the_same_answer(name: str) -> None:
+    of = built(name)
+    answer = json.loads(to_json(of))["answer"]
+    markdown = re.sub(r"\\(.)", r"\1", to_markdown(of)).partition("\n## ")[0]
+    page = text_of_page(of).partition("Contents")[0]
+    told = [headline.claim for headline in of.headlines]
+    told += [part.text for part in of.answer if isinstance(part, Line)]
+    cells = [cell for row in answer["arms"] for cell in row.values()]
+    assert told and bool(cells) == (len(built(name).of("cases", "hosts")) == 0)
+    for text in (markdown, page, " ".join([*answer["sentences"], *cells])):
+        said = " ".join(plain(text).split())
+        assert [one for one in map(plain, (*told, *cells)) if " ".join(one.split()) not in said] == []
+    first_screen = plain(summarized(of, 400))
+    assert [cell for cell in map(plain, cells) if cell not in first_screen] == []
+
+
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_readable_format_contains_every_sentence_and_cell(name: str) -> None:
     of = built(name)
     facts = {" ".join(plain(fact).split()) for fact in told_by(of)} - {of.title}
     assert len(facts) > 80
-    page = re.sub(r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", to_html(of), flags=re.DOTALL)
     markdown = re.sub(r"\\(.)", r"\1", to_markdown(of))
-    for text in (on_terminal(of, 400), markdown, unescape(page)):
+    for text in (on_terminal(of, 400), markdown, text_of_page(of)):
         said = " ".join(plain(text).split())
         missing = [fact for fact in facts if fact not in said]
         assert not missing, missing

@@ -189,6 +189,8 @@ def serious(caveats: Iterable[ShownCaveat]) -> list[Line]:
 class Document:
     """A report: the answer, then sections."""
 
+    CAUSES = "Causes in full"  # title of the sentences at HEAD below an answer
+
     title: str
     sections: Sequence[Section]
     headlines: Sequence[Headline] = ()
@@ -208,6 +210,16 @@ class Document:
         return [section for section in self.sections if section.place in places]
 
     @property
+    def answer(self) -> Sequence[Line | Table]:
+        """The summary below the headlines, for a page: without drawings, and tables that are sections."""
+        said = {self.unfinished, *(text for one in self.headlines for text in (one.sentence, one.more))}
+        return [
+            one if isinstance(one, Line) else _undrawn(one)
+            for one in self.summary
+            if (one.text and one.text not in said if isinstance(one, Line) else not one.title)
+        ]
+
+    @property
     def caveats(self) -> Sequence[ShownCaveat]:
         """The caveats, without those of parts."""
         return [caveat for section in self.sections for caveat in section.caveats]
@@ -220,6 +232,12 @@ class Document:
     def body(self) -> list[Section]:
         """The sections of a text below the headlines."""
         return [section for section in self.sections if section.place > Place.HEAD]
+
+
+def _undrawn(table: Table) -> Table:
+    kept = [i for i, column in enumerate(table.columns) if column != table.drawing]
+    rows = [[row[i] for i in kept] for row in table.rows]
+    return replace(table, columns=[table.columns[i] for i in kept], rows=rows)
 
 
 @dataclass(frozen=True)

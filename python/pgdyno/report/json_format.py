@@ -20,7 +20,7 @@ from pgdyno.analysis.case_findings import CASE_RESULTS, with_case_results
 from pgdyno.analysis.finding_fields import Key, about, shown
 from pgdyno.analysis.study_findings import MetricVerdict, StudyFindings
 from pgdyno.hooks import Hooks
-from pgdyno.report.document import Document, FileReport, Judgement, ShownCaveat
+from pgdyno.report.document import Document, FileReport, Judgement, Line, ShownCaveat, Table
 from pgdyno.report.visible_text import json_text
 
 VERSION: Literal[3] = 3
@@ -49,6 +49,14 @@ DOCUMENTS = Hooks[type]("documents")
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What was found, why, and what would change it, as on the first screen of a terminal."""
+
+    sentences: Sequence[str]
+    arms: Annotated[Sequence[Mapping[str, str]], about("A row per arm as text; empty with several cases.")]
+
+
+@dataclass(frozen=True)
 class StudyResults:
     """Results of one results file. Sentences of a study with one case have an empty name of the case."""
 
@@ -71,6 +79,7 @@ class JsonReport:
     verdicts: Annotated[
         Sequence[MetricVerdict], about("On the metric of the verdicts, of all cases and arms.")
     ]
+    answer: Answer
     judgements: Mapping[str, Any]
     """Judgements of features by name. JSON has their names in the place of this field."""
 
@@ -171,6 +180,16 @@ def study_results(
         caveats=document.caveats,
         study=findings,
         more={one.name: shown(one.kind, one.find(findings)) for one in _by_name(RESULTS)},
+    )
+
+
+def answer_of(document: Document) -> Answer:
+    """Return the answer of a document."""
+    said = [text for one in document.headlines for text in (one.sentence, one.more)]
+    said += [document.unfinished, *(of.begin + of.text for of in document.answer if isinstance(of, Line))]
+    tables = (of for of in document.answer if isinstance(of, Table))
+    return Answer(
+        [*filter(None, said)], [dict(zip(of.columns, row, strict=True)) for of in tables for row in of.rows]
     )
 
 

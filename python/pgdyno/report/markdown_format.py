@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from pgdyno.report.document import Document, Place, Section, Table, shown_by_rank
+from pgdyno.report.document import Document, Line, Place, Section, Table, shown_by_rank
 from pgdyno.report.visible_text import visible
 
 # Characters of markup, tables and tags. Names and server messages are untrusted.
@@ -30,8 +30,14 @@ def _lines(document: Document, title: str) -> Iterator[str]:
         yield f"{mark}{escaped(headline.sentence)}{mark}"
         yield from [escaped(headline.more)] if headline.more else []
         yield ""
-    for section in document.at(Place.HEAD):
-        yield from _paragraphs(section.sentences)
+    for part in document.answer:
+        if isinstance(part, Line):
+            yield from _paragraphs([f"{part.begin}{part.text}"])
+        else:
+            yield from (*grid(part), "", *_paragraphs([part.note] if part.note else []))
+    causes = [sentence for section in document.at(Place.HEAD) for sentence in section.sentences]
+    yield from (f"## {document.CAUSES}", "") if document.answer and causes else ()
+    yield from _paragraphs(causes)
     yield from _paragraphs(filter(None, (document.unfinished, document.percent_of)))
     for section in document.body:
         yield from _section(section)

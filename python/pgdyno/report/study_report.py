@@ -30,7 +30,7 @@ from pgdyno.report.document import (
     by_rank,
     tables_section,
 )
-from pgdyno.report.json_format import VERSION, StudyDocument, judged, study_results
+from pgdyno.report.json_format import VERSION, StudyDocument, answer_of, judged, study_results
 from pgdyno.report.result_tables import enumeration
 from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
@@ -70,8 +70,8 @@ class StudyReport(FileReport):
 
     def json(self, judgements: Sequence[Judgement]) -> StudyDocument:
         """Return the JSON document."""
-        results = study_results(self, self.findings, judgements)
-        return StudyDocument(VERSION, self.findings.verdicts_on(), judged(judgements), **vars(results))
+        head = (VERSION, self.findings.verdicts_on(), answer_of(self), judged(judgements))
+        return StudyDocument(*head, **vars(study_results(self, self.findings, judgements)))
 
 
 def build_study(findings: StudyFindings) -> StudyReport:

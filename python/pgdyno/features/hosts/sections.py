@@ -53,6 +53,7 @@ from pgdyno.report.json_format import (
     JsonReport,
     Sentences,
     StudyResults,
+    answer_of,
     judged,
     sentences_of,
     sentences_on,
@@ -429,6 +430,7 @@ class HostsReport(FileReport):
         return HostsDocument(
             pgdyno_report=VERSION,
             verdicts=self.findings.verdicts_on(),
+            answer=answer_of(self),
             judgements=judged(judgements),
             title=self.title,
             command=self.command,
