@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from report_forms import report_of
 from synthetic_study import Synthetic, written_study
 
 from pgdyno.analysis.steady_state import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, throughput_points
 from pgdyno.report.html_format import to_html
-from pgdyno.report.plot import LETTER_WIDTH, Axis, Point, Scale, dotted, linear, plot
+from pgdyno.report.plot import (
+    LETTER_WIDTH,
+    Axis,
+    Point,
+    Scale,
+    dotted,
+    label_width,
+    linear,
+    logarithmic,
+    nice_ticks,
+    plot,
+)
 from pgdyno.report.why_section import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Executed, SampleSeries
@@ -134,3 +148,43 @@ def test_labels_of_an_axis_do_not_overlap_and_its_zero_has_a_line_of_its_own() -
     assert min(b - a for a, b in pairwise(places)) > LETTER_WIDTH * len("label 5")
     assert drawn.count('class="zero"') == 1 and drawn.count('class="grid"') == len(y.ticks) - 1
     assert "<title>a dot</title>" in drawn and drawn.count(">a</text>") == 1
+
+
+TEXT = re.compile(r'<text x="([-\d.]+)" y="([-\d.]+)" class="([^"]*)">([^<]*)</text>')
+
+
+def label_boxes(drawn: str) -> list[tuple[float, float, float, float]]:
+    """Return left, right, top and bottom of each text, with letters as wide as in the widest usual font."""
+    boxes = []
+    for x, y, kind, words in TEXT.findall(drawn):
+        wide = label_width(words)
+        left = float(x) - (wide / 2 if "middle" in kind else wide if "end" in kind else 0)
+        boxes.append((left, left + wide, float(y) - 8, float(y) + 2))
+    return boxes
+
+
+@given(
+    st.lists(st.floats(1e-3, 1e7), min_size=2, max_size=9, unique=True),
+    st.sampled_from((linear, logarithmic)),
+    st.lists(st.text("aW0%", min_size=1, max_size=12), min_size=1, max_size=12),
+)
+def test_labels_neither_overlap_nor_leave_the_picture(
+    values: list[float], axis: Callable[[list[float]], Axis], names: list[str]
+) -> None:
+    x = Axis(0.0, max(1.0, len(names) - 1.0), [(float(n), name) for n, name in enumerate(names)])
+    drawn = str(plot("a chart", x, axis(values), []))
+    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
+    boxes = label_boxes(drawn)
+    assert len(boxes) >= 2
+    for n, (left, right, top, bottom) in enumerate(boxes):
+        assert left >= -0.1 and right <= width + 0.1 and top >= 0 and bottom <= height
+        for other in boxes[:n]:
+            apart = right <= other[0] + 0.2 or other[1] <= left + 0.2
+            assert apart or bottom <= other[2] or other[3] <= top
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(2, 7))
+def test_a_linear_axis_has_at_least_three_ticks_within_it(low: float, extent: float, wanted: int) -> None:
+    ticks = nice_ticks(low, low + extent, wanted)
+    assert 3 <= len(ticks) <= 4 * wanted
+    assert all(low - 1e-6 * extent <= tick <= low + (1 + 1e-6) * extent for tick in ticks)

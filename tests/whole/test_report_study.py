@@ -277,3 +277,16 @@ def test_a_published_table_describes_the_measured_average_and_missing_intervals(
 def test_a_level_has_three_to_five_digits(blocks: list[float], text: str) -> None:
     level = level_of(dict(enumerate(blocks)), "tx/s", Better.MORE, 0.95, Method.STUDENT)
     assert level is not None and level_text(level) == text
+
+
+def test_markdown_has_the_order_of_the_page_and_no_heading_without_content() -> None:
+    text = FORMS["md"](report_of(replace(CASES[0], levels={}, published=PUBLISHED)))
+    headings = re.findall(r"^## (.*)$", text, re.MULTILINE)
+    assert headings.index("Caveats") < headings.index("Throughput and CPU")
+    assert not re.search(r"^## .*\n+## ", text, re.MULTILINE)
+
+
+def test_a_published_table_has_a_line_for_each_number_on_a_narrow_page() -> None:
+    page = FORMS["html"](report_of(replace(CASES[0], levels={}, published=PUBLISHED)))
+    (narrow,) = re.findall(r'<div class="narrow">(.*?)</table>', page, re.DOTALL)
+    assert ">published</th>" in narrow and ">here</th>" in narrow

@@ -39,7 +39,7 @@ def _lines(document: Document, title: str) -> Iterator[str]:
     yield from (f"## {document.CAUSES}", "") if document.answer and causes else ()
     yield from _paragraphs(causes)
     yield from _paragraphs(filter(None, (document.unfinished, document.percent_of)))
-    for section in document.body:
+    for section in sorted(document.body, key=lambda section: section.place):
         yield from _section(section)
 
 
@@ -50,12 +50,12 @@ def _paragraphs(sentences: Iterable[str], mark: str = "") -> Iterator[str]:
 
 
 def _section(section: Section) -> Iterator[str]:
-    if section.title and (section.sentences or section.caveats or section.tables):
+    if section.title and (section.sentences or section.caveats):
         yield f"## {escaped(section.title)}"
         yield ""
     if section.is_prose:
         yield from _paragraphs(section.sentences)
-    elif section.title and not section.caveats and (section.sentences or section.tables):
+    elif section.title and section.sentences and not section.caveats:
         yield from (f"- {escaped(sentence)}" for sentence in section.sentences)
         yield ""
     for heading, caveats in shown_by_rank(section.caveats):

@@ -44,14 +44,21 @@ class Scale:
         return math.log10(value) if self.log else value
 
 
+TICKS_MIN = 3
+
+WANTED_MAX = 20
+"""Numbers beyond it are not tried: they have no further ticks only if the range is lost in rounding."""
+
+
 def nice_ticks(low: float, high: float, wanted: int = 6) -> list[float]:
-    """Return about ``wanted`` round values within low .. high: multiples of 1, 2 or 5 times 10 to a power."""
+    """Return about ``wanted`` multiples of 1, 2 or 5 times a power of 10 in low .. high, at least three."""
     if not high > low:
         return [low]
     rough = (high - low) / max(1, wanted)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
-    return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    ticks = [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    return ticks if len(ticks) >= TICKS_MIN or wanted > WANTED_MAX else nice_ticks(low, high, 2 * wanted)
 
 
 def tick_labels(ticks: Sequence[float], signed_unit: str | None = None) -> list[str]:
@@ -133,10 +140,18 @@ COLORS = 6
 DOTS_MAX = 40
 """Maximum number of points of a line that are also drawn as dots; more would hide the line."""
 
-LETTER_WIDTH = 5.6
-"""Width of a letter of a label in pixels, at most. Labels that would overlap the one before are left out."""
+LETTER_WIDTH = 6.8
+"""Width of a digit of a label in pixels, at most: 6.7 for DejaVu Sans of 10.5 pixels in Chromium."""
+
+WIDE = "%+−mwMW"
+"""Letters that are at most 1.5 times as wide."""
 
 LEGEND_LINE = 12.0
+
+
+def label_width(words: str) -> float:
+    """Return the width of a label in pixels, at most for usual fonts."""
+    return LETTER_WIDTH * (len(words) + sum(map(words.count, WIDE)) / 2)
 
 
 def arm_class(arm: int) -> str:
@@ -193,6 +208,7 @@ class Frame:
     right: float = 12.0
     top: float = 24.0
     bottom: float = 176.0
+    below: float = 0.0  # room for marks below the labels of the horizontal axis
 
 
 MEDIUM = Frame()
@@ -213,7 +229,8 @@ def plot(
     class_: str = "curves",
 ) -> Markup:
     """Return a chart. ``legend`` maps names to numbers of colors; ``band``: a range of x behind the marks."""
-    left, right, top, bottom = frame.left, frame.width - frame.right, frame.top, frame.bottom
+    widest = max((label_width(shown) for _, shown in y.ticks), default=0.0)
+    left, right, top, bottom = max(frame.left, widest + 5), frame.width - frame.right, frame.top, frame.bottom
     across, up = Scale(x.low, x.high, left, right, x.log), Scale(y.low, y.high, bottom, top, y.log)
     parts = []
     if band is not None:
@@ -224,17 +241,18 @@ def plot(
         parts.append(text(left - 5, up(tick) + 3.5, shown, class_="end small"))
     free = -math.inf
     for tick, shown in x.ticks:
-        at, half = across(tick), LETTER_WIDTH * len(shown) / 2
+        at, half = across(tick), label_width(shown) / 2
         if x.grid:
             parts.append(line(at, top, at, bottom, class_=_line_class(tick, x)))
+        at = round(max(half, min(at, frame.width - half)), 1)
         if at - half > free:
             parts.append(text(at, bottom + 15, shown, class_="middle small"))
             free = at + half
     if y.title:
-        is_short = LETTER_WIDTH * len(y.title) < left
+        is_short = label_width(y.title) < left
         at, class_of_title = (left - 5, "end small") if is_short else (2, "small")
         parts.append(text(at, top - 8, y.title, class_=class_of_title))
-    below = bottom + 15
+    below = bottom + 15 + frame.below
     if x.title:
         below += 14
         parts.append(text((left + right) / 2, below, x.title, class_="middle small"))

@@ -325,7 +325,7 @@ def _is_requested(change: HistoryChange, asked: Sequence[HistoryCondition]) -> b
 PANELS_MAX = 200
 """Maximum number of charts; the table has all series."""
 
-FRAME = Frame(640.0, 64.0, 34.0, 26.0, 180.0)
+FRAME = Frame(640.0, 64.0, 34.0, 26.0, 180.0, 15.0)
 
 LEVEL_COLOR, EFFECT_COLOR = arm_class(0), arm_class(1)
 

@@ -110,7 +110,8 @@ WIDTH, ROW = 960.0, 16.0
 NARROWEST = 1.0
 """Minimum width of a frame in pixels: narrower frames are too small for a tooltip."""
 
-LETTER = 6.0
+LETTER = 7.2
+"""Width of a letter of a name in pixels: short names can consist of wide letters."""
 
 STRONGEST_SHARE = 0.02
 """Change with the strongest color, as a share of all CPU time."""
