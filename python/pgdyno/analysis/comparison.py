@@ -312,7 +312,7 @@ def less_noise_of(study: Study, clients: int, cores: int) -> tuple[LessNoise, ..
     wanted = {
         LessNoise.DUET: can_be_duet,
         LessNoise.SLICES: takes_turns,
-        LessNoise.FEWER_CLIENTS: clients > CLIENTS_PER_CORE_MAX * cores,
+        LessNoise.FEWER_CLIENTS: clients > CLIENTS_PER_CORE_MAX * cores and not study.searches_clients,
         LessNoise.QUIETER_MACHINE: True,
     }
     return tuple(one for one, is_possible in wanted.items() if is_possible)

@@ -75,6 +75,7 @@ OF_THE_LOAD = {
     "drivings",
     "rate",
     "capacity",
+    "capacity_by",
     "transactions",
     "warmup_min_s",
     "warmup_workload",

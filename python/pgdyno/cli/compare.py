@@ -111,7 +111,9 @@ ROUNDS_AT_CAPACITY = 4
 """Maximum number of slices per arm at the rate found: the search takes most of the time of a block."""
 
 
-class BlockOptions(ModelOptions, model=Run, fields="margin capacity schedule slice_s warmup_s window_s"):
+class BlockOptions(
+    ModelOptions, model=Run, fields="margin capacity capacity_by schedule slice_s warmup_s window_s"
+):
     """Options of what is measured, and of the layout of a block."""
 
 
@@ -291,7 +293,9 @@ def study_of(
     is_duet = schedule is Schedule.DUET
     if is_duet:
         machine = replace(machine, cores=max(1, machine.cores // 2))
-    n_clients = default_clients(machine) if clients is None else clients
+    if clients is None:
+        clients = default_clients(machine, searched=run.capacity_by == "clients")
+    n_clients = clients
 
     def size(of: type[WorkloadParameters]) -> int:
         return default_size(machine, n_clients, len(arms), of.UNIT_BYTES)
@@ -377,7 +381,7 @@ def describe_sizes(study: Study) -> str:
     warm_up = format_duration_range(study.warmup_min_s, study.warmup_s)
     return (
         f"{study.title}: {study.workload.name}, "
-        f"{counted(study.clients, 'client')}; "
+        f"{'up to ' if study.searches_clients else ''}{counted(study.clients, 'client')}; "
         f"{time_text(study)}\n"
         f"per arm and block: warm-up {warm_up}, measurement {window_text(study)}"
     )

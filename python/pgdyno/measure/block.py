@@ -134,6 +134,8 @@ def rate_of_trial(
 
 def rate_unit(study: Study) -> str:
     """Return the unit of ``rate_of_trial``."""
+    if study.searches_clients:
+        return "clients capacity"
     return "tx/s capacity" if study.searches_capacity else study.workload.pace.unit
 
 

@@ -25,7 +25,7 @@ from pgdyno.measure.telemetry_collection import TelemetryCollection
 from pgdyno.measure.trial import BarrierReadings, Lab, RunningTrial, read_surroundings
 from pgdyno.measure.warm_up import WarmUp, interval_s_of
 from pgdyno.server.engine import NODE_LOST, Event
-from pgdyno.study.plan import Driving, Rate, Study
+from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 
 
@@ -57,12 +57,6 @@ BeforeDrive = Callable[[Lab, PlannedBlock, Mapping[int, RunningTrial], Targets],
 BEFORE_DRIVE: Hooks[BeforeDrive] = Hooks("before_drive")
 
 
-def driving_at(driving: Driving, rate_per_s: float | None) -> Driving:
-    """Return the same clients with the given rate, or in a closed loop."""
-    rate = None if rate_per_s is None else Rate(per_s=rate_per_s)
-    return driving.model_copy(update={"rate": rate})
-
-
 Seen = dict[str, BarrierReadings]
 
 
@@ -87,7 +81,7 @@ def drive_trials(
             return cut_short
     for trial in trials.values():
         trial.log_from = len(trial.arm.log() or "")
-    drivings = [_driving(lab, trials[index]) for index in arms]
+    drivings = [trials[index].driving or lab.study.driving(index) for index in arms]
     interval_s = interval_s_of(lab.study)
     specification = drive_specification(
         drivings[0], block.seed, slices, targets, drivings, interval_s=interval_s, pinning=pinning
@@ -161,12 +155,6 @@ def _pinning(study: Study, arms: Sequence[LabArm]) -> Pinning | None:
     if study.cpu_partition is None:
         return None
     return Pinning(study.cpu_partition.cores, [arm.postmaster_pid() or 0 for arm in arms])
-
-
-def _driving(lab: Lab, trial: RunningTrial) -> Driving:
-    """Return the clients of a trial, at the rate of its capacity search if there was one."""
-    driving = lab.study.driving(trial.arm.index)
-    return driving if trial.rate_per_s is None else driving_at(driving, trial.rate_per_s)
 
 
 def _warm_up(

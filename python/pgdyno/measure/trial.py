@@ -43,7 +43,7 @@ from pgdyno.server.engine import NODE_LOST, Event
 from pgdyno.server.processes import keep_idle
 from pgdyno.server.settings import safety
 from pgdyno.server.snapshots import prewarm
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import Role
 from pgdyno.units import given_percent, percent_text
 from pgdyno.workloads.workload import INVARIANT, TrialChecks, workload_of
@@ -365,7 +365,7 @@ class RunningTrial:
     warmed: WarmUpEnd | None = None
     ordered_checkpoint_s: float | None = None  # duration of the forced checkpoint before its window
     search: CapacitySearch | None = None
-    rate_per_s: float | None = None  # result of the search
+    driving: Driving | None = None  # the clients at the result of the search
 
 
 def begin_trial(lab: Lab, block: int, arm: LabArm) -> RunningTrial:

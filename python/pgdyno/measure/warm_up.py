@@ -218,7 +218,7 @@ def _rates_of(intervals: Sequence[Interval], interval_s: float, *, of_latency: b
 
 def _is_of_latency(study: Study) -> bool:
     """Return whether stationarity is tested on the latency: in an open loop the rate is fixed."""
-    return study.rate is not None or study.pacing != "none" or study.searches_capacity
+    return study.load_is_fixed
 
 
 def _needs_more(warm: _ArmWarmUp, measured: _ArmWarmUp) -> bool:

@@ -239,7 +239,8 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     claim = _claim(verdict, differs, a, b, estimate, comparison.margin, findings.primary)
     basis = f"{_interval(differs, estimate)}, {counted(estimate.n, 'block')}"
     if effect.key == CAPACITY.key:
-        basis = f"{findings.study.plan.capacity}, {basis}"
+        by_clients = " by clients" if findings.study.plan.searches_clients else ""
+        basis = f"{findings.study.plan.capacity}{by_clients}, {basis}"
     if estimate.better is Better.LESS and not differs:
         basis = f"{findings.primary.name}, {basis}"
     if differs:
@@ -293,7 +294,9 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
     """Return the reasons for a missing verdict, whatever the interval is."""
     plan = findings.study.plan
     stalled = (
-        f"an arm met {plan.capacity} at no rate" if plan.searches_capacity else "an arm completed nothing"
+        f"the search found no capacity of an arm for {plan.capacity}"
+        if plan.searches_capacity
+        else "an arm completed nothing"
     )
     lost = {
         stalled: comparison.stalled,
@@ -600,7 +603,7 @@ def differences(findings: Findings) -> list[str]:
             ("extension", [of.extensions_shown or "none" for of in facts]),
             ("compiler", [_compiler(of) for of in facts]),
             ("CFLAGS", [of.optimization or UNKNOWN for of in facts]),
-            ("clients", [str(of.arm.clients) for of in findings.arms]),
+            ("clients", [findings.study.plan.clients_text(of.arm.clients) for of in findings.arms]),
         )
         if len(set(values)) > 1 and UNKNOWN not in values
     ]

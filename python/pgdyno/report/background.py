@@ -201,7 +201,7 @@ def server_table(findings: Findings) -> Table:
     for of in findings.arms:
         mine = _flat(of.arm.server)
         mine |= {f"dataset {key}": value for key, value in _flat(of.arm.dataset).items()}
-        mine["clients"] = str(of.arm.clients)
+        mine["clients"] = findings.study.plan.clients_text(of.arm.clients)
         mine["restore"] = format_duration(of.restore_s) if of.restore_s is not None else ABSENT
         mine["start"] = format_duration(of.start_s) if of.start_s is not None else ABSENT
         memory = of.driver_memory_bytes
@@ -354,16 +354,28 @@ def method_paragraphs(findings: Findings) -> list[str]:
 
 
 def _capacity(plan: Study) -> str:
+    width = given_percent(RESOLUTION - 1)
+    if plan.searches_clients:
+        first = (
+            f"Capacity is the largest number of clients of a closed loop with {plan.capacity}. Each block "
+            "searches for it. Steps of all arms in turn double the clients until a number misses the limit, "
+            f"at most to {plan.clients}. Bisection narrows the bracket to one client or {width}. Each step "
+            "begins with a warm-up. "
+        )
+        others = "All other metrics are measured at the capacity found, rounded down to whole clients."
+    else:
+        first = (
+            f"Capacity is the highest rate of an open loop (random arrivals) with {plan.capacity}. Each "
+            "block searches for it by bisection. A closed-loop run gives the first rate. Open-loop steps of "
+            "all arms in turn raise or lower it until one rate meets the limit and one does not, and narrow "
+            f"the bracket to {width}. A rate above that of the closed loop with too few completed "
+            "transactions for the percentile is not repeated. "
+        )
+        others = "All other metrics are measured at the capacity found."
     return (
-        f"Capacity is the highest rate of an open loop (random arrivals) with {plan.capacity}. Each block "
-        "searches for it by bisection. A closed-loop run gives the first rate. Open-loop steps of all arms "
-        "in turn raise or lower it until one rate meets the limit and one does not, and narrow the "
-        f"bracket to {given_percent(RESOLUTION - 1)}. Failed steps and both ends of the bracket are "
-        "repeated; if two results disagree, a third one decides. A rate above that of the closed loop "
-        "with too few completed transactions for the percentile is not repeated. Latency is "
-        "interpolated between the last two rates. A step lasts until the percentile has enough "
-        "transactions; unanswered transactions exceed the limit. All other metrics are measured at the "
-        "capacity found."
+        f"{first}Failed steps and both ends of the bracket are repeated; if two results disagree, a third "
+        "one decides. Latency is interpolated between the last two loads. A step lasts until the "
+        f"percentile has enough transactions; unanswered transactions exceed the limit. {others}"
     )
 
 

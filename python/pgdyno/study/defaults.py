@@ -251,9 +251,12 @@ class MachineSize:
     memory_bytes: int
 
 
-def default_clients(machine: MachineSize) -> int:
-    """Return four clients per core: enough to keep all cores busy during WAL syncs, without long queues."""
-    return min(MAX_CLIENTS, 4 * machine.cores)
+def default_clients(machine: MachineSize, *, searched: bool = False) -> int:
+    """Return four clients per core: enough to keep all cores busy during WAL syncs, without long queues.
+
+    The maximum of a search is 16 per core. The data grow with the clients, so more would take longer to load.
+    """
+    return min(MAX_CLIENTS, (16 if searched else 4) * machine.cores)
 
 
 def default_size(machine: MachineSize, clients: int, arms: int, unit_bytes: float) -> int:

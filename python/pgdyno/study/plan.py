@@ -28,7 +28,7 @@ from pgdyno.study.defaults import (
     ProbeName,
     Schedule,
 )
-from pgdyno.study.values import CHECKPOINTS_MAX, Limit
+from pgdyno.study.values import CHECKPOINTS_MAX, By, Limit
 from pgdyno.study.workload_parameters import Workload
 from pgdyno.units import format_duration
 
@@ -199,6 +199,7 @@ class Study(Driving):
     margin: Margin = MARGIN
     confidence: Confidence = CONFIDENCE
     capacity: Limit | None = None
+    capacity_by: By = "rate"
     seed: Seed
     drivers: DriversPlan | None = None  # load generators on other nodes
     on_failure: OnFailure = "continue"
@@ -346,10 +347,18 @@ class Study(Driving):
         return self.schedule.is_together
 
     @model_validator(mode="after")
-    def _capacity_is_a_rate(self) -> Self:
+    def _capacity_can_be_searched(self) -> Self:
         if self.capacity is not None and self.pacing != "none":
             raise ValueError(
-                "--capacity and --pacing exclude each other, because a capacity is a rate: remove one of them"
+                "--capacity and --pacing exclude each other, because a search sets the load: remove one of "
+                "them"
+            )
+        if self.capacity_by == "clients" and not self.searches_clients:
+            raise ValueError("--by=clients requires --capacity, and no --rate: set --capacity")
+        if self.searches_clients and self.drivers is not None:
+            raise ValueError(
+                "--by=clients and --drivers exclude each other, because a search begins with few clients: "
+                "use --by=rate"
             )
         return self
 
@@ -360,8 +369,17 @@ class Study(Driving):
 
     @property
     def searches_capacity(self) -> bool:
-        """True if each block searches for its rate. With given rates, the levels of the rate determine it."""
+        """True if each block searches for its load. With given rates, the levels of the rate determine it."""
         return self.capacity is not None and self.rate is None
+
+    @property
+    def searches_clients(self) -> bool:
+        """True if each block searches for its number of clients; ``clients`` is the maximum."""
+        return self.searches_capacity and self.capacity_by == "clients"
+
+    def clients_text(self, clients: int) -> str:
+        """Return the number of clients as text; it is the maximum of a search."""
+        return f"up to {clients}" if self.searches_clients else str(clients)
 
     @property
     def needs_anytime_intervals(self) -> bool:
@@ -382,7 +400,8 @@ class Study(Driving):
     @property
     def load_is_fixed(self) -> bool:
         """True if the clients start transactions at given times, independent of the speed of the server."""
-        return self.rate is not None or self.pacing != "none" or self.searches_capacity
+        searches_rate = self.searches_capacity and not self.searches_clients
+        return self.rate is not None or self.pacing != "none" or searches_rate
 
     @property
     def turn_s(self) -> float | None:

@@ -40,6 +40,7 @@ from pgdyno.study.defaults import (
     ProbeName,
 )
 from pgdyno.study.values import (
+    By,
     Duration,
     Level,
     Limit,
@@ -214,8 +215,13 @@ class Run(StudyTable):
     ] = Field(default=CONFIDENCE, description="Confidence level of the intervals.")
     capacity: Annotated[Limit | None, Option("LIMIT")] = Field(
         default=None,
-        description="Compare the highest rate at which latency stays within LIMIT, for example 'p99<20ms'. "
-        "Each block searches for that rate.",
+        description="Compare the highest load at which latency stays within LIMIT, for example 'p99<20ms'. "
+        "Each block searches for it.",
+    )
+    capacity_by: Annotated[By, Option(names=("--by",))] = Field(
+        default="rate",
+        description="Load of --capacity. rate: transactions per second of an open loop; clients: number of "
+        "clients of a closed loop, at most --clients.",
     )
     cache_state: plan.CacheState = Field(
         default="restored",
@@ -258,8 +264,8 @@ class Run(StudyTable):
 
 
 SAME_IN_STUDY = (
-    *("margin", "confidence", "capacity", "transactions", "checkpoints", "cache_state", "recovery"),
-    *("vacuum_after", "on_failure", "nearest", "aa"),
+    *("margin", "confidence", "capacity", "capacity_by", "transactions", "checkpoints", "cache_state"),
+    *("recovery", "vacuum_after", "on_failure", "nearest", "aa"),
 )
 """Keys that are fields of a study."""
 

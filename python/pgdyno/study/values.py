@@ -7,7 +7,7 @@ import re
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import (
     BaseModel,
@@ -15,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     PlainSerializer,
+    SerializerFunctionWrapHandler,
     WithJsonSchema,
     model_serializer,
     model_validator,
@@ -221,13 +222,16 @@ def parse_limit(text: str) -> LatencyLimit:
 
 
 RESOLUTION = 1.05
-"""Ratio of the rates at the ends of the last bracket of a capacity search."""
+"""Ratio of the loads at the ends of the last bracket of a capacity search."""
+
+By = Literal["rate", "clients"]
+"""Load that a capacity search varies: the rate of an open loop, or the clients of a closed loop."""
 
 
 @dataclass(frozen=True)
 class SearchStep:
     """A step of a capacity search. ``latency_ms`` is the quantile of the limit, infinite with too many
-    unanswered transactions: null in JSON."""
+    unanswered transactions: null in JSON. With ``clients``, ``rate_per_s`` is their measured throughput."""
 
     rate_per_s: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     latency_ms: Annotated[
@@ -236,32 +240,50 @@ class SearchStep:
         BeforeValidator(lambda stored: math.inf if stored is None else stored),
         PlainSerializer(lambda latency_ms: None if math.isinf(latency_ms) else latency_ms),
     ]
+    clients: Annotated[int, Field(ge=1)] | None = None
+
+    @model_serializer(mode="wrap")
+    def _known(self, as_json: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in as_json(self).items() if (key, value) != ("clients", None)}
+
+    @property
+    def load(self) -> float:
+        """The load that the search varies: clients, or transactions per second."""
+        return self.rate_per_s if self.clients is None else self.clients
 
 
 def bracket(tried: Sequence[SearchStep], limit: LatencyLimit) -> tuple[SearchStep | None, SearchStep | None]:
     """Return the lowest step that exceeds the limit, preceded by the highest step below it that meets it."""
     limit_ms = 1e3 * limit.latency_s
-    found: dict[float, list[float]] = {}
-    for step in tried:
-        found.setdefault(step.rate_per_s, []).append(step.latency_ms)
-    steps = [SearchStep(rate, statistics.median(latencies)) for rate, latencies in found.items()]
+    steps = medians(tried)
     missed = [step for step in steps if step.latency_ms >= limit_ms]
-    high = min(missed, key=lambda step: step.rate_per_s, default=None)
-    kept = [
-        step
-        for step in steps
-        if step.latency_ms < limit_ms and (high is None or step.rate_per_s < high.rate_per_s)
+    high = min(missed, key=lambda step: step.load, default=None)
+    kept = [step for step in steps if step.latency_ms < limit_ms and (high is None or step.load < high.load)]
+    return max(kept, key=lambda step: step.load, default=None), high
+
+
+def medians(tried: Sequence[SearchStep]) -> list[SearchStep]:
+    """Return a step for each load, with the medians of the latencies and rates of its steps."""
+    found: dict[float, list[SearchStep]] = {}
+    for step in tried:
+        found.setdefault(step.load, []).append(step)
+    return [
+        SearchStep(
+            statistics.median(step.rate_per_s for step in steps),
+            statistics.median(step.latency_ms for step in steps),
+            steps[0].clients,
+        )
+        for steps in found.values()
     ]
-    return max(kept, key=lambda step: step.rate_per_s, default=None), high
 
 
 def capacity(tried: Sequence[SearchStep], limit: LatencyLimit) -> float | None:
-    """Return the capacity in transactions per second; None if no step, or every step, meets the limit."""
+    """Return the capacity, a rate or a number of clients; None if no step, or every step, meets the limit."""
     low, high = bracket(tried, limit)
     if low is None or high is None:
         return None
     logs = [math.log(step.latency_ms) for step in (low, high)]
-    return crossing([low.rate_per_s, high.rate_per_s], logs, math.log(1e3 * limit.latency_s))
+    return crossing([low.load, high.load], logs, math.log(1e3 * limit.latency_s))
 
 
 def crossing(rates: Sequence[float], logs: Sequence[float], aim: float) -> float:

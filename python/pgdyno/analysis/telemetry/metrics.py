@@ -467,8 +467,10 @@ def of_plan(plan: Study, latencies: TrialLatencies) -> Sequence[Metric]:
 
     The primary metric is throughput if the server determines it. Under a fixed load it is the median latency.
     If each block searches for the capacity, it is the capacity, and the other metrics are measured at that
-    rate. ``latencies`` are needed for the median of all kinds.
+    load. ``latencies`` are needed for the median of all kinds.
     """
+    if plan.searches_clients:
+        return replace(CAPACITY, unit="clients", short="capacity, clients"), TPS, SERVER_CPU, DRIVER_CPU
     if plan.searches_capacity:
         return CAPACITY, SERVER_CPU, DRIVER_CPU
     chosen = _of_workload(plan)

@@ -1,4 +1,4 @@
-"""The highest rate of an open loop at which an arm keeps a latency limit."""
+"""The highest rate, or the largest number of clients, at which an arm keeps a latency limit."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ FEATURE = Feature(
     requires=("factors",),
     study_errors=("search:errors_of",),
     before_drive=("run:search_capacities",),
+    case_results=("clients:RESULT",),
     results=("section:RESULT",),
+    case_sections=("clients:case_sections",),
     sections=("section:sections",),
 )

@@ -1,7 +1,7 @@
 """Search of the capacity of each arm before the measured part of a block.
 
 Arms that run at the same time search in turn. A step is one run of the driver with one slice of each arm, in
-random order, each at its own rate. Changes of the data by these steps remain, so the checks of the trial
+random order, each at its own load. Changes of the data by these steps remain, so the checks of the trial
 begin after them.
 """
 
@@ -12,20 +12,27 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 
 from pgdyno.analysis.telemetry.percentiles import limited_ms, merge
-from pgdyno.features.capacity.search import CLOSED_LOOP_S, next_rate, step_s
-from pgdyno.measure.drive import Targets, driving_at
+from pgdyno.features.capacity.search import (
+    CLOSED_LOOP_S,
+    expected_per_s,
+    next_clients,
+    next_rate,
+    step_s,
+    warm_up_s,
+)
+from pgdyno.measure.drive import Targets
 from pgdyno.measure.engine_runs import EngineRun, drive_specification, histograms_from, run_drive, slice_from
 from pgdyno.measure.progress import PreparationStep
 from pgdyno.measure.trial import Lab, RunningTrial
 from pgdyno.results.records import CapacitySearch, Counts, Measure
 from pgdyno.results.records import Slice as Driven
 from pgdyno.server.engine import Event
+from pgdyno.study.plan import Driving, Rate, Study
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 from pgdyno.study.values import LatencyLimit, SearchStep, capacity, parse_limit
-from pgdyno.units import format_duration, number_text
+from pgdyno.units import NO_BREAK, counted, group_digits, significant
 from pgdyno.workloads.workload import workload_of
 
 
@@ -41,58 +48,48 @@ def search_capacities(
     assert lab.study.capacity is not None
     limit = parse_limit(lab.study.capacity)
     rng = random.Random(f"search:{block.seed}")
-    drive = partial(_drive, lab, block, trials, targets)
+    drive = partial(_drive, lab, block, targets)
+    names = [trial.arm.name for trial in trials.values()]
+    studied = [lab.study.driving(index) for index in trials]
     lab.watch(PreparationStep("measuring the arms in a closed loop"))
     order = rng.sample(range(len(targets)), len(targets))
-    closed, run = _closed_loop(drive, [*order, *reversed(order)])
+    first = [_at_load(lab.study, driving, None) for driving in studied]
+    closed, run = _closed_loop(partial(drive, first), [*order, *reversed(order)])
     if not run.complete:
         return _cut_short(run)
-    tried: dict[int, list[SearchStep]] = {target: [] for target in range(len(targets))}
-    for number in range(1, 10_000):  # next_rate ends it
-        wanted = {target: next_rate(tried[target], limit, closed[target]) for target in tried}
-        rates = {target: rate for target, rate in wanted.items() if rate is not None}
-        if not rates:
+    tried: list[list[SearchStep]] = [[] for _ in targets]
+    for number in range(1, 10_000):  # the next loads end it
+        wanted = {
+            target: _next_load(lab.study, tried[target], limit, closed[target], driving.clients)
+            for target, driving in enumerate(studied)
+        }
+        loads = {target: load for target, load in wanted.items() if load is not None}
+        if not loads:
             break
-        steps = "; ".join(
-            step_text(lab.arms[index].name, rates[target], tried[target], lab.study.capacity)
-            for target, index in enumerate(trials)
-            if target in rates
-        )
-        lab.watch(PreparationStep(f"searching the capacity, step {number}: {steps}"))
-        slices = [
-            PlannedSlice(
-                target,
-                Role.MEASURE,
-                step_s(rates[target], limit, lab.study.slice_s, lab.study.discard_s),
-                0,
-            )
-            for target in rng.sample(sorted(rates), len(rates))
-        ]
-        run = drive(slices, number, rates)
+        lab.watch(PreparationStep(step_text(lab.study, number, names, loads, tried)))
+        drivings = [_at_load(lab.study, driving, wanted[target]) for target, driving in enumerate(studied)]
+        order = rng.sample(sorted(loads), len(loads))
+        slices = _slices(lab.study, order, loads, tried, limit, closed)
+        per_s: dict[int, float] = {}
+        run = drive(drivings, slices, number, partial(_note_rate, per_s))
         if not run.complete:
             return _cut_short(run)
-        for target, rate in rates.items():
-            tried[target].append(SearchStep(rate, _latency_ms(run, target, limit)))
+        for target, load in loads.items():
+            latency_ms = _latency_ms(run, target, limit)
+            if lab.study.searches_clients:
+                step = SearchStep(per_s[target], latency_ms, int(load))
+            else:
+                step = SearchStep(load, latency_ms)
+            tried[target].append(step)
     for target, trial in enumerate(trials.values()):
-        driving = lab.study.driving(trial.arm.index)
-        trial.checks = workload_of(driving.workload).checks(driving.clients, restored=False)
-        trial.search = CapacitySearch(lab.study.capacity, closed[target], tried[target])
-        trial.rate_per_s = (
-            capacity(tried[target], limit) or (tried[target] or [SearchStep(1.0, 0.0)])[-1].rate_per_s
-        )
+        steps = tried[target]
+        trial.search = CapacitySearch(lab.study.capacity, closed[target], steps)
+        found = capacity(steps, limit) or (steps[-1].load if steps else 1.0)
+        trial.driving = _at_load(lab.study, studied[target], found)
+        trial.checks = workload_of(trial.driving.workload).checks(trial.driving.clients, restored=False)
         assert trial.crash_detector is not None
         trial.checks.begin(trial.crash_detector)
     return None
-
-
-def step_text(arm: str, rate_per_s: float, tried: Sequence[SearchStep], limit: str) -> str:
-    """Return ``18 at 1,200 tx/s (last 960 tx/s: p99 12 ms)``."""
-    text = f"{arm} at {number_text(rate_per_s)} tx/s"
-    if not tried:
-        return text
-    last_ms, name = tried[-1].latency_ms, limit.partition("<")[0].strip()
-    met = "not met" if math.isinf(last_ms) else format_duration(last_ms / 1e3)
-    return f"{text} (last {number_text(tried[-1].rate_per_s)} tx/s: {name} {met})"
 
 
 def _cut_short(run: EngineRun) -> EngineRun:
@@ -100,22 +97,90 @@ def _cut_short(run: EngineRun) -> EngineRun:
     return replace(run, before="while searching for the capacity: ")
 
 
+def _next_load(
+    study: Study, tried: Sequence[SearchStep], limit: LatencyLimit, closed_per_s: float, clients: int
+) -> float | None:
+    if study.searches_clients:
+        return next_clients(tried, limit, closed_per_s, clients)
+    return next_rate(tried, limit, closed_per_s)
+
+
+def _at_load(study: Study, driving: Driving, load: float | None) -> Driving:
+    """Return the clients with the load of a step. None: a closed loop, by clients of one."""
+    if not study.searches_clients:
+        return driving.model_copy(update={"rate": None if load is None else Rate(per_s=load)})
+    clients = 1 if load is None else int(load)
+    threads = None if driving.threads is None else min(driving.threads, clients)
+    return driving.model_copy(update={"clients": clients, "threads": threads})
+
+
+def step_text(
+    study: Study,
+    number: int,
+    names: Sequence[str],
+    loads: Mapping[int, float],
+    tried: Sequence[Sequence[SearchStep]],
+) -> str:
+    """Return the progress of the search: the load of each arm, and its latency in the step before."""
+    percentile = (study.capacity or "").partition("<")[0].strip()
+    shown = []
+    for target, load in loads.items():
+        unit = counted(int(load), "client") if study.searches_clients else f"{group_digits(load, 0)} tx/s"
+        last = tried[target][-1:]
+        seen = [f"{percentile} {_ms(step.latency_ms)} at {group_digits(step.load, 0)}" for step in last]
+        shown.append(f"{names[target]} {unit}" + "".join(f" ({text})" for text in seen))
+    return f"searching the capacity, step {number}: {', '.join(shown)}"
+
+
+def _ms(latency_ms: float) -> str:
+    return "∞" if math.isinf(latency_ms) else f"{significant(latency_ms, 3)}{NO_BREAK}ms"
+
+
+def _slices(
+    study: Study,
+    order: Sequence[int],
+    loads: Mapping[int, float],
+    tried: Sequence[Sequence[SearchStep]],
+    limit: LatencyLimit,
+    closed: Sequence[float],
+) -> list[PlannedSlice]:
+    """Return the slice of each target of a step, by clients after a warm-up of each."""
+    warm, measured = [], []
+    for target in order:
+        rate_per_s = loads[target]
+        if study.searches_clients:
+            clients = int(loads[target])
+            rate_per_s = expected_per_s(tried[target], clients, closed[target])
+            length_s = warm_up_s(clients, rate_per_s, study.discard_s)
+            warm.append(PlannedSlice(target, Role.WARM_UP, length_s, 0))
+        length_s = step_s(rate_per_s, limit, study.slice_s, study.discard_s)
+        measured.append(PlannedSlice(target, Role.MEASURE, length_s, 0))
+    return [*warm, *measured]
+
+
 def _drive(
     lab: Lab,
     block: PlannedBlock,
-    trials: Mapping[int, RunningTrial],
     targets: Targets,
+    drivings: Sequence[Driving],
     slices: Sequence[PlannedSlice],
     number: int = 0,
-    rates: Mapping[int, float] = MappingProxyType({}),
     on_event: Callable[[Event], None] = lambda _: None,
 ) -> EngineRun:
-    """Run one step of the search; a target without a rate has a closed loop."""
-    drivings = [
-        driving_at(lab.study.driving(index), rates.get(target)) for target, index in enumerate(trials)
-    ]
+    """Run one step of the search."""
     specification = drive_specification(drivings[0], block.seed + number, slices, targets, drivings)
     return run_drive(specification, lab.interruption, on_event, start=lab.engine_of(block.seed))
+
+
+def _note_rate(per_s: dict[int, float], event: Event) -> None:
+    """Store the throughput of a measured slice, with one transaction for none, as an upper bound."""
+    if event["event"] == "slice" and event["role"] == Role.MEASURE:
+        piece = slice_from(event)
+        per_s[event["target"]] = max(1, _executed(piece)) / piece.counted_s
+
+
+def _executed(piece: Driven) -> int:
+    return sum(counts.executed for counts in piece.kinds.values())
 
 
 def _closed_loop(drive: Callable[..., EngineRun], order: Sequence[int]) -> tuple[list[float], EngineRun]:
@@ -132,7 +197,7 @@ def _closed_loop(drive: Callable[..., EngineRun], order: Sequence[int]) -> tuple
     rates = []
     for pieces in driven:
         counted_s = sum(piece.counted_s for piece in pieces)
-        executed = sum(counts.executed for piece in pieces for counts in piece.kinds.values())
+        executed = sum(map(_executed, pieces))
         rates.append(max(1.0, executed / counted_s) if counted_s else 1.0)
     return rates, run
 

@@ -136,6 +136,7 @@ def load_of(study: Study) -> dict[str, Any]:
         "transactions": study.transactions,
         "settings": arm.known_settings,
         "profiles": list(arm.profiles),
+        **({"capacity_by": study.capacity_by} if study.searches_clients else {}),
     }
     return {**{name: dumped[name] for name in fields}, **further}
 

@@ -182,7 +182,8 @@ def search_s(study: Study, machine: MachineSize, slice_s: float | None = None) -
         return 0.0
     limit, closed_per_s = parse_limit(study.capacity), transactions_per_s(study, machine)
     discarded_s = study.discard_s if slice_s is None else discard_s(slice_s)
-    return expected_search_s(limit, slice_s or study.slice_s, discarded_s, closed_per_s)
+    most = study.clients if study.searches_clients else None
+    return expected_search_s(limit, slice_s or study.slice_s, discarded_s, closed_per_s, most)
 
 
 def searches_s(cases: Sequence[Case], machine: MachineSize, slice_s: float | None = None) -> float:
