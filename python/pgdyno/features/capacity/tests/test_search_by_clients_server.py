@@ -46,7 +46,7 @@ def test_a_search_finds_the_clients_of_a_server_and_its_progress_has_each_step(
         assert search.capacity_per_s and 1 < search.capacity_per_s < 4
         alone, both = (next(of for of in search.steps if of.clients == n) for n in (1, 2))
         assert alone.latency_ms < both.latency_ms and alone.rate_per_s < 200
-    assert any("step 2: " in text and "A 2 clients (p50 " in text for text in shown)
+    assert any("step 2: " in text and "A at 2 clients (last 1 client: p50 " in text for text in shown)
     found = report.findings.first.feature_findings["client_capacity"]
     assert [of.points[0].clients for of in found.arms] == [1, 1]
     assert all(of.capacity and of.capacity.unit == "clients" for of in found.arms)
