@@ -13,7 +13,6 @@ import math
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -492,29 +491,3 @@ def test_a_file_of_several_cases_matches_the_schema() -> None:
     built = report_of(*(replace(CASE, levels={"clients": str(n)}) for n in (4, 8)))
     found = json.loads(checked_json(built))
     assert len(found["study"]["cases"]) == 2 and next(iter(found["sentences"]["clients 8"])) == "answer"
-
-
-def test_the_new_paths_for_those_of_version_2_exist() -> None:
-    page = (ROOT / "docs" / "reference" / "json-and-csv.md").read_text("utf-8")
-    table = page.partition("## Paths of version 2")[2]
-    paths = re.findall(r"^\| `[^|]+` \| `([^|`]+)`", table, re.MULTILINE)
-    assert len(paths) > 30
-    assert not [path for path in paths if not exists(path.replace("[]", ".[]").split("."), the_schema())]
-
-
-def exists(path: Sequence[str], of: Any) -> bool:
-    """Return whether a value exists in a schema: ``arms[].latency_ms.KIND``, where KIND is any key."""
-    if "$ref" in of:
-        of = the_schema()["$defs"][of["$ref"].removeprefix("#/$defs/")]
-    if "anyOf" in of:
-        return any(exists(path, one) for one in of["anyOf"])
-    if not path:
-        return True
-    key, *rest = path
-    if key == "[]":
-        return "items" in of and exists(rest, of["items"])
-    own = of.get("properties", {})
-    others = of.get("additionalProperties", False)
-    if key in own or others is True:  # JSON with any keys
-        return key not in own or exists(rest, own[key])
-    return key.isupper() and others is not False and exists(rest, others)
