@@ -17,7 +17,6 @@ OF_CORE = {
     "run": ("run", "Run a study file: all cases, with telemetry, next to published results."),
     "report": ("report", "Show the results of a study: verdict, figures, caveats."),
     "servers": ("servers", "List installed and downloadable PostgreSQL servers."),
-    "cache": ("cache", "List and prune the cache of servers and datasets."),
     "docs": ("docs", "Print a page of the documentation, or a section of it."),
 }
 """Commands of the core, as in ``Feature``."""
@@ -30,6 +29,7 @@ FEATURES = (
     "aged_data",
     "bisect",
     "builds",
+    "cache",
     "capacity",
     "cluster",
     "crash",

@@ -15,8 +15,8 @@ from psycopg.rows import dict_row
 from typer.testing import CliRunner
 
 from example_studies import make_study
-from pgdyno.cli import cache
 from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
+from pgdyno.features.cache import command as cache
 from pgdyno.features.running_server import remote as remote_module
 from pgdyno.features.running_server.arms import require_room
 from pgdyno.features.running_server.remote import (
