@@ -384,6 +384,11 @@ def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:
     after = json.loads(checked_json(read_report(with_crashes(path, FASTER))))
     assert after["more"]["durability"]["arms"][1]["lost_commits"] == [700, 0]
     assert after.pop("sentences")[""].pop("durability") and before.pop("sentences")
+    said, unsaid = after.pop("answer"), before.pop("answer")
+    assert said["arms"] == unsaid["arms"]
+    added = [one for one in said["sentences"] if one not in unsaid["sentences"]]
+    assert [one.partition(": ")[0] for one in added] == ["Durability", "Durability"]
+    assert len(said["sentences"]) == len(unsaid["sentences"]) + 2
     assert {**after, "more": before["more"]} == before
     assert has_study(path)
     found = read_crash_test(path)
