@@ -22,6 +22,9 @@ from pgdyno.server.processes import Connection
 
 BACKENDS = (8, 64)
 READINGS = 200
+IDLE_S = 0.02
+"""Pause before a reading."""
+
 CPU_MS_MAX = 5.0
 """Maximum CPU time per second of all samples: 0.5% of a core."""
 
@@ -65,7 +68,7 @@ def _stats(pids: Sequence[int], _: Connection) -> Sequence[str]:
 
 def _cpu_s(connection: Connection, read: Callable[[Connection], object]) -> float:
     """Return the CPU time of our thread and of the backend, including both wake-ups."""
-    time.sleep(0.02)
+    time.sleep(IDLE_S)  # so that both processes have to wake up, as when sampling
     before_s = time.thread_time() + process_cpu_s(connection.info.backend_pid)
     read(connection)
     return time.thread_time() + process_cpu_s(connection.info.backend_pid) - before_s

@@ -50,7 +50,7 @@ DOCUMENTS = Hooks[type]("documents")
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found, why, and what would change it, as on the first screen of a terminal."""
+    """The first screen of a terminal: verdicts, causes, and caveats that can change a verdict."""
 
     sentences: Sequence[str]
     arms: Annotated[Sequence[Mapping[str, str]], about("A row per arm as text; empty with several cases.")]
