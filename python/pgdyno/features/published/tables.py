@@ -54,7 +54,8 @@ class MetricValues:
 class CaseValues:
     """Values of one case. ``arms`` are the levels of each arm; ``values`` are by key of the metric.
 
-    ``versions`` are those of the arms' servers; empty if unknown.
+    ``versions`` are those of the arms' servers; empty if unknown. ``effects``: (key, arm) → log ratios to the
+    first arm of the metrics that the comparison has, so that a figure is the effect of the verdict.
     """
 
     name: str
@@ -64,15 +65,13 @@ class CaseValues:
     confidence: float
     method: Method
     versions: Sequence[str] = ()
+    effects: Mapping[tuple[str, int], LogRatios] = field(default_factory=dict)
 
 
 def case_values(
-    study: StudyRecord,
-    trials: Sequence[Trial],
-    telemetry: Mapping[int, TrialTelemetry],
-    versions: Sequence[str] = (),
+    study: StudyRecord, trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]
 ) -> CaseValues:
-    """Return the values of a case's ok trials. ``telemetry`` is by trial ID, ``versions`` by arm."""
+    """Return the values of a case's ok trials. ``telemetry`` is by trial ID."""
     found: dict[str, dict[int, dict[int, float]]] = {}
     metrics: dict[str, Metric] = {}
     for trial in trials:
@@ -92,7 +91,6 @@ def case_values(
         values={key: MetricValues(of.unit, of.better, found[key]) for key, of in metrics.items()},
         confidence=study.plan.confidence,
         method=method_of(study.plan, trials),
-        versions=versions,
     )
 
 
@@ -384,11 +382,16 @@ def _logs(ratios: Side) -> LogRatios:
     return {block: math.log(ratio) for block, ratio in ratios.items()}
 
 
+def _pair(base: Item, item: Item) -> tuple[Side, Side]:
+    """Return the values of both arms, in the ratio of the comparison if it has this metric."""
+    a, b = base.blocks(base.arm), item.blocks(item.arm)
+    effect = item.case.effects.get((item.key, item.arm)) if base.case is item.case and base.arm == 0 else None
+    return a, b if effect is None else {n: a[n] * math.exp(d) for n, d in effect.items() if n in a}
+
+
 def _ratios(asked: Cell, items: Sequence[Item]) -> LogRatios | None:
     """Return the log ratios to the baseline of each item; None if one is undefined."""
-    pairs = [
-        (item.blocks(item.baseline), item.blocks(item.arm)) for item in items if item.baseline is not None
-    ]
+    pairs = [_pair(replace(item, arm=item.baseline), item) for item in items if item.baseline is not None]
     return _log_ratios(asked, pairs) if pairs else {}
 
 
@@ -673,8 +676,7 @@ def _ratios_of_cell(cell: Cell, base: Cell, cases: Sequence[CaseValues]) -> LogR
     arms, bases = items_of(cell, cases), items_of(base, cases)
     if not arms or len(arms) != len(bases) or arms == bases:
         return None
-    pairs = [(a.blocks(a.arm), b.blocks(b.arm)) for a, b in zip(bases, arms, strict=True)]
-    return _log_ratios(cell, pairs)
+    return _log_ratios(cell, [_pair(*both) for both in zip(bases, arms, strict=True)])
 
 
 def counts_of(changes: Sequence[SourceChange]) -> Mapping[Agreement, int]:
@@ -743,11 +745,14 @@ def _source(cases: Sequence[Findings]) -> Published | None:
 
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
     return [
-        case_values(
-            of.study,
-            of.trials,
-            of.telemetry.by_trial,
-            [one.arm.server_facts.version or "" for one in of.arms],
+        replace(
+            case_values(of.study, of.trials, of.telemetry.by_trial),
+            versions=[one.arm.server_facts.version or "" for one in of.arms],
+            effects={
+                (key, comparison.arm.arm): effect.log_ratios
+                for comparison in of.comparisons
+                for key, effect in comparison.effects.items()
+            },
         )
         for of in cases
     ]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from report_forms import report_of
@@ -13,7 +14,7 @@ from synthetic_study import Synthetic
 
 import pgdyno
 from example_studies import read_study
-from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.statistics.intervals import Method, percent_of, student
 from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.features.published.plan import Published
@@ -330,6 +331,21 @@ def test_measured_levels_stand_beside_those_of_the_source() -> None:
     assert "250 (here clients 5)" in here.picture and "(here" not in published.picture
     (change,) = changes_of([of], **given)
     assert change.instead == "clients 5 for 250, server 12.3 for 12.4"
+
+
+def test_a_change_of_the_verdicts_metric_is_the_effect_of_the_verdict() -> None:
+    known = report_of(Synthetic(blocks=6)).findings.first.comparisons[0]
+    assert known.primary
+    effect = known.primary
+    of = replace(
+        case({"tps": {0: dict.fromkeys(effect.log_ratios, 10.0), 1: dict.fromkeys(effect.log_ratios, 99.0)}}),
+        effects={("tps", 1): effect.log_ratios},
+    )
+    column = {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}
+    found = table([of], columns=[column], rows=[{"cells": [3]}]).rows[0][0].measured
+    assert found is not None and found.value == pytest.approx(percent_of(fmean(effect.log_ratios.values())))
+    (change,) = changes_of([of], columns=[column], rows=[{"cells": [3]}])
+    assert change.measured.value == pytest.approx(found.value)
 
 
 def test_a_note_on_what_was_measured_depends_on_its_metric() -> None:
