@@ -266,6 +266,7 @@ STUDY_TABLES = {
     "Initdb": "[initdb]",
     "Published": "[published]",
     "PublishedTable": "[[published.tables]]",
+    "Note": "Note on a published table",
     "Column": "Column of a published table",
     "Row": "Row of a published table",
     "Cell": "Cell of a published table",

@@ -42,7 +42,9 @@ def test_a_forced_fit_that_loses_the_question_has_its_needs_in_the_plan_and_list
     assert run_command(["study", "plan", MOPPEL_2022, "--fit", "--minutes", "30", "--json"]) == 0
     _, lost, *needs = json.loads(capfd.readouterr().out)["lost_question"]
     assert lost.startswith("data : memory")
-    assert "MemoryMax=" in needs[0] and [need.startswith("or needs ") for need in needs[1:]] == [True]
+    assert "page cache included" in needs[0] and [need.startswith("or needs ") for need in needs[1:]] == [
+        True
+    ]
     given = []
     monkeypatch.setattr(
         cli_run, "run_and_report", lambda _, request, **more: given.append((request, more)) or 0

@@ -84,17 +84,24 @@ impl Terminal {
             (Some(warehouses @ 1..), Some(c_load), Some(format)) if format == format_with(of_data, sets) => {
                 Ok((warehouses, c_load))
             }
-            (Some(_), Some(_), Some(format)) if format.split('+').next() == Some(&FORMAT) => {
+            (Some(_), Some(_), Some(format)) if format.starts_with(&*FORMAT) => {
                 let run = format_with(of_data, sets);
-                let [dataset, run] =
-                    [format, &run].map(|one| one.split_once('+').map_or("", |(_, names)| names));
+                let [dataset, run] = [format, &run].map(variant);
                 unusable(format!(
-                    "the dataset has the deviations and sets of tables {dataset:?}, and the run has {run:?}; \
-                     give the run the same ones, or load it again"
+                    "the dataset is {dataset}, and the run needs {run}; give the run the same deviations and sets \
+                     of tables, or load it again"
                 ))
             }
             _ => unusable("the dataset is of another version of pgdyno; load it again"),
         }
+    }
+}
+
+/// The deviations and sets of tables in a format: `with foreign-keys`, `without deviations`.
+fn variant(format: &str) -> String {
+    match format.trim_start_matches(&*FORMAT).trim_start_matches(['+', ',']) {
+        "" => "without deviations".to_owned(),
+        names => format!("with {names}"),
     }
 }
 
@@ -184,6 +191,15 @@ mod tests {
             json!({"kind": "tpcc", "calls": "procedures", "isolation": "serializable", "mix": "deck"});
         let specification = serde_json::from_value(workload).expect("sound");
         Terminal::new(specification, 1, ClientId { client, clients: 2, thread: 0, seed: u64::from(client) })
+    }
+
+    #[test]
+    fn a_dataset_is_named_by_its_deviations_and_sets_of_tables() {
+        let with = |one, sets| variant(&format_with(one, sets));
+        assert_eq!(with(Deviations::NONE, 1), "without deviations");
+        assert_eq!(with(Deviations::NONE, 3), "with table-sets=3");
+        let both = with(Deviations::from_iter([Deviation::ForeignKeys]), 2);
+        assert_eq!(both, "with foreign-keys,table-sets=2");
     }
 
     #[test]

@@ -348,7 +348,7 @@ def method_paragraphs(findings: Findings) -> list[str]:
         "user and system time of all server processes, or of the driver, during the measured slices."
     )
     layout = [_SCHEDULES[plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
-    layout += [conditions.warm_up_sentence(findings), conditions.window_sentence(plan)]
+    layout += [conditions.warm_up_sentence(findings), conditions.window_sentence(plan), _later_steps(plan)]
     paragraphs = [" ".join(sentence for sentence in layout if sentence), statistics, latency]
     return [*paragraphs, _capacity(plan)] if plan.searches_capacity else paragraphs
 
@@ -423,18 +423,36 @@ def _interval(findings: Findings) -> str:
 
 def _restored(findings: Findings) -> str:
     """Return the state of the data at the start of a block."""
-    arms = [of.arm for of in findings.arms]
+    arms, plan = [of.arm for of in findings.arms], findings.study.plan
     running = [arm.name for arm in arms if arm.server_facts.provider == "dsn"]
     sentences = []
     if len(running) < len(arms):
         which = "all arms" if not running else "the other arms"
         restored = f"the data of {which} is restored from the snapshot"
-        sentences.append(f"Before each block, {restored} and the server is restarted.")
+        sentences.append(
+            f"Before each block, {restored} and the server is restarted{_CACHES[plan.cache_state]}."
+        )
     if running:
-        existing = findings.study.plan.into_existing
-        data = "is used as it is" if existing else "is copied from the template database"
+        data = "is used as it is" if plan.into_existing else "is copied from the template database"
         sentences.append(f"{', '.join(running)} was already running and is not restarted; its data {data}.")
     return " ".join(reversed(sentences))
+
+
+def _later_steps(plan: Study) -> str:
+    """Return the steps of a trial after its measured part, and the warm-up by another workload."""
+    steps = ["The warm-up has a workload of its own."] if plan.warmup_workload else []
+    if plan.vacuum_after:
+        steps.append("After the measured part all tables are vacuumed, and sizes are read again.")
+    if plan.recovery:
+        steps.append("Each trial ends with a crash of the server, a timed recovery and a timed restart.")
+    return " ".join(steps)
+
+
+_CACHES = {
+    "restored": "",
+    "cold": " with a cold page cache: its data are dropped from it",
+    "prewarmed": " and every table and index is read into shared buffers",
+}
 
 
 def _sizes(plan: Study) -> str:

@@ -117,6 +117,10 @@ class Moments:
         return Moments(n, mean, max(0.0, self.squares - first.squares - between))
 
 
+STDDEV_CALLS_MIN = 10
+"""With n calls, the relative standard error of their standard deviation is about 1/√(2(n − 1)): 24%."""
+
+
 @dataclass(frozen=True)
 class Statement:
     """One text, over all its users and IDs. ``sums`` are the counters' differences by column.
@@ -145,7 +149,7 @@ class Statement:
         found = {
             "statement.calls": self.calls,
             MEAN_TIME: self.time_ms.mean,
-            "statement.stddev_ms": self.time_ms.stddev,
+            **({"statement.stddev_ms": self.time_ms.stddev} if self.calls >= STDDEV_CALLS_MIN else {}),
             "statement.total_ms": self.total_ms,
             "statement.rows_per_call": self.sums.get("rows", 0.0) / self.calls,
         }

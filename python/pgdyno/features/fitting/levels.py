@@ -241,7 +241,13 @@ def _table(table: PublishedTable, factor: str, names: Mapping[str, str | None]) 
     return table.model_copy(update={**NOTHING, "columns": columns, "rows": rows})
 
 
-NOTHING: Mapping[str, object] = {"metric": None, "levels": {}, "against": {}, "show": None}
+NOTHING: Mapping[str, object] = {
+    "metric": None,
+    "levels": {},
+    "against": {},
+    "source_levels": {},
+    "show": None,
+}
 
 
 def _renamed(cell: Cell, figure: Cell, factor: str, names: Mapping[str, str | None]) -> Cell:
@@ -256,7 +262,11 @@ def _renamed(cell: Cell, figure: Cell, factor: str, names: Mapping[str, str | No
     renamed = {
         key: {**of, factor: names[level_name(of[factor])]} if factor in of else of for key, of in both.items()
     }
-    return cell.model_copy(update={"metric": figure.metric, "show": figure.show, **renamed})
+    source = dict(figure.source_levels)
+    if factor in figure.levels and renamed["levels"][factor] != level_name(figure.levels[factor]):
+        source.setdefault(factor, figure.levels[factor])
+    update = {"metric": figure.metric, "show": figure.show, "source_levels": source, **renamed}
+    return cell.model_copy(update=update)
 
 
 def with_dropped_levels(file: StudyFile) -> Iterator[StudyFile]:

@@ -335,18 +335,17 @@ def _over(
 
 
 def _of_host(files: Sequence[tuple[Sequence[int], Changed | None]]) -> dict[str, LogRatios]:
-    """Return the ratios of a machine's files by case and part, with consecutive blocks.
+    """Return the ratios of a machine's files, with consecutive blocks, by what they are the mean of.
 
-    Empty if a file has none.
+    Empty if a file has none, or the mean of something else.
     """
-    if any(changed is None for _, changed in files):
+    changes = [changed for _, changed in files if changed]
+    if len(changes) < len(files) or len({changed.of for changed in changes}) != 1:
         return {}
-    found: dict[tuple[str, str], dict[int, float]] = {}
-    for (_, changed), begin in zip(files, first_blocks(blocks for blocks, _ in files), strict=True):
-        for name, ratios in changed.ratios.items() if changed else ():
-            found.setdefault(name, {}).update({begin + block: d for block, d in ratios.items()})
-    common = set.intersection(*(set(changed.ratios) for _, changed in files if changed))
-    return {str(name): found[name] for name in sorted(common)}
+    found: dict[int, float] = {}
+    for changed, begin in zip(changes, first_blocks(blocks for blocks, _ in files), strict=True):
+        found |= {begin + block: d for block, d in changed.ratios.items()}
+    return {changes[0].of: found}
 
 
 # ----------------------------------------------------------------------

@@ -29,6 +29,10 @@ class Reference(StudyTable):
         description="Levels by factor. A factor that makes cases and is not named means the mean over its "
         "levels.",
     )
+    source_levels: Mapping[str, Scalar] = Field(
+        default_factory=dict,
+        description="Levels of the source by factor, where a fit has replaced them. The fit writes them.",
+    )
     statements: tuple[str, ...] = Field(
         default=(),
         description="For metrics per statement: prefixes of the statements. [default: all statements]",
@@ -36,8 +40,12 @@ class Reference(StudyTable):
     relation: str | None = Field(default=None, description="For metrics per table: the table.")
     show: Literal["value", "change"] | None = Field(
         default=None,
-        description="The value, or its change in percent of the baseline. A change over several cases "
-        "or statements is the geometric mean of their ratios. [default: value]",
+        description="The value, or its change in percent of the baseline. [default: value]",
+    )
+    mean: Literal["values", "changes"] | None = Field(
+        default=None,
+        description="The arithmetic of a change over several cases or statements: change of the arithmetic "
+        "mean of the values, or arithmetic mean of the changes. [default: values]",
     )
     against: Mapping[str, Scalar] = Field(
         default_factory=dict,
@@ -76,14 +84,38 @@ class Cell(Reference):
 class Row(Reference):
     """A row: a cell for every column."""
 
+    mean_of_rows: bool = Field(
+        default=False,
+        description="Each change in this row is the arithmetic mean of the changes above it in its column.",
+    )
     cells: tuple[Cell, ...] = Field(description="One cell per column: a number, a text or a table.")
+
+
+class Note(StudyTable):
+    """A note on a table; in the file, a plain text is also allowed.
+
+    A note on what was measured here names the metric from which it follows.
+    """
+
+    text: str = Field(description="The note.")
+    metric: str = Field(default="", description="Key of the metric on which the note depends.")
+    above: float = Field(default=0, description="The note holds if a measured value is above this.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare(cls, given: Any) -> Any:
+        return {"text": given} if isinstance(given, str) else frozen(given)
+
+    def text_for(self, largest: float | None) -> str:
+        """Return the text if it holds; else empty. ``largest``: largest measured value of the metric."""
+        return self.text if not self.metric or (largest is not None and largest > self.above) else ""
 
 
 class PublishedTable(Reference):
     """A published table."""
 
     title: str = Field(description="Title of the table.")
-    notes: tuple[str, ...] = Field(default=(), description="Notes on the table.")
+    notes: tuple[Note, ...] = Field(default=(), description="Notes on the table: texts or tables.")
     chart: bool = Field(
         default=False,
         description="Show the table as charts, too: a line for each column of values, over the rows.",
@@ -100,6 +132,13 @@ class PublishedTable(Reference):
             for row in self.rows
         )
 
+    def rows_averaged(self, row: int, column: int) -> tuple[int, ...]:
+        """Return the rows of whose changes a figure is the mean; empty for a figure of its own."""
+        if not self.rows[row].mean_of_rows:
+            return ()
+        figures = self.figures()
+        return tuple(r for r in range(row) if is_change(figures[r][column]))
+
 
 class Published(StudyTable):
     """The published results."""
@@ -115,19 +154,25 @@ class Published(StudyTable):
     tables: tuple[PublishedTable, ...] = Field(min_length=1, description="The published tables.")
 
 
+def is_change(cell: Cell) -> bool:
+    """Return True for a published change with a measured counterpart, also if a fit dropped its levels."""
+    return cell.value is not None and cell.show == "change" and (cell.metric is not None or cell.dropped)
+
+
 def _merged(*parts: Reference) -> Cell:
     """Merge references; the last one is the cell."""
-    names = [name for name in Reference.model_fields if name not in ("levels", "against")]
+    by_factor = ("levels", "against", "source_levels")
+    names = [name for name in Reference.model_fields if name not in by_factor]
     merged = {
         name: next((value for part in reversed(parts) if (value := getattr(part, name))), None)
         for name in names
     }
     merged["statements"] = merged["statements"] or ()
-    levels, against = (
-        {factor: level_name(value) for part in parts for factor, value in getattr(part, which).items()}
-        for which in ("levels", "against")
-    )
-    return parts[-1].model_copy(update={**merged, "levels": levels, "against": against})  # type: ignore[return-value]
+    levels = {
+        which: {factor: level_name(value) for part in parts for factor, value in getattr(part, which).items()}
+        for which in by_factor
+    }
+    return parts[-1].model_copy(update={**merged, **levels})  # type: ignore[return-value]
 
 
 def errors_of(file: StudyFile) -> Errors:
@@ -148,6 +193,17 @@ def errors_of(file: StudyFile) -> Errors:
                 )
             for c, cell in enumerate(row.cells):
                 yield from _reference(file, (*at, "cells", c), cell)
+        if all(len(row.cells) == len(table.columns) for row in table.rows):
+            yield from _means_of_rows(path, table)
+
+
+def _means_of_rows(path: Path, table: PublishedTable) -> Errors:
+    for r, row in enumerate(table.rows):
+        for c, figure in enumerate(table.figures()[r] if row.mean_of_rows else ()):
+            if figure.metric is not None and figure.value is not None and not table.rows_averaged(r, c):
+                yield StudyFileError(
+                    (*path, "rows", r, "cells", c), "has no changes above it of which it is the mean"
+                )
 
 
 def _reference(file: StudyFile, path: Path, reference: Reference) -> Errors:

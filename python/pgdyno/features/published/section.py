@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -51,32 +51,37 @@ def source_charts(table: MeasuredTable) -> list[Panel]:
 
     Each has its own logarithmic scale, because levels depend on the machine.
     """
-    kinds: Sequence[tuple[str, Value]] = (
-        ("published", lambda cell: cell.value),
-        ("here", lambda cell: cell.measured.value if cell.measured else None),
-    )
-    pictures = [(name, _lines(table, value)) for name, value in kinds]
+    plain = [row[0].text for row in table.rows]
+    rows = [_with_level(text, of) for text, of in zip(plain, levels_of_rows(table), strict=True)]
+    columns = [
+        _with_level(text, of) for text, of in zip(table.columns, levels_of_columns(table), strict=True)
+    ]
+    pictures = [
+        ("published", _lines(table, lambda cell: cell.value, plain, table.columns)),
+        (HERE, _lines(table, lambda cell: cell.measured.value if cell.measured else None, rows, columns)),
+    ]
     return [Panel(f"{table.title}, {name}", picture) for name, picture in pictures if picture is not None]
 
 
-def _lines(table: MeasuredTable, value: Value) -> Markup | None:
+def _lines(table: MeasuredTable, value: Value, rows: Sequence[str], columns: Sequence[str]) -> Markup | None:
+    """Return the picture; ``rows`` and ``columns`` are the labels."""
     curves = {
         title: [
             (r, v)
             for r, row in enumerate(table.rows)
             if not row[c].is_change and (v := value(row[c])) is not None and v > 0
         ]
-        for c, title in enumerate(table.columns)
+        for c, title in enumerate(columns)
     }
     curves = {title: points for title, points in curves.items() if points}
     if not curves:
         return None
-    names = [(float(r), row[0].text) for r, row in enumerate(table.rows)]
+    names = [(float(r), text) for r, text in enumerate(rows)]
     x = Axis(-0.4, len(table.rows) - 0.6, names, table.columns[0])
     y = logarithmic((v for points in curves.values() for _, v in points), factor=1.2)
     marks = [
         dotted(
-            [Point(r, v, f"{title}, {table.rows[r][0].text}: {significant(v, 3)}") for r, v in points],
+            [Point(r, v, f"{title}, {rows[r]}: {significant(v, 3)}") for r, v in points],
             arm_class(number),
         )
         for number, (title, points) in enumerate(curves.items())
@@ -85,10 +90,62 @@ def _lines(table: MeasuredTable, value: Value) -> Markup | None:
 
 
 # ----------------------------------------------------------------------
-# Published tables with the measured values beside the published ones.
+# Levels that were measured in the place of the source's: in the name of a row or column if they are its own.
 # ----------------------------------------------------------------------
 
 HERE = "here"
+
+Instead = Mapping[str, str]
+"""Factor → measured level, where it is not the source's."""
+
+
+def levels_of_rows(table: MeasuredTable) -> list[Instead]:
+    """Return the levels that all measured figures of a row share, but not those of the whole table."""
+    return [_unless(_shared(row), levels_of_table(table)) for row in table.rows]
+
+
+def levels_of_columns(table: MeasuredTable) -> list[Instead]:
+    """Return the levels that all measured figures of a column share, but not those of rows or the table."""
+    in_rows = {factor for row in levels_of_rows(table) for factor in row}
+    columns = [_shared([row[n] for row in table.rows]) for n in range(len(table.columns))]
+    return [
+        {
+            factor: of
+            for factor, of in _unless(column, levels_of_table(table)).items()
+            if factor not in in_rows
+        }
+        for column in columns
+    ]
+
+
+def levels_of_table(table: MeasuredTable) -> Instead:
+    """Return the levels that all measured figures share, if more than one row has any."""
+    rows = [row for row in table.rows if any(cell.measured for cell in row)]
+    return _shared([cell for row in rows for cell in row]) if len(rows) > 1 else {}
+
+
+def _shared(cells: Sequence[MeasuredCell]) -> Instead:
+    found = [dict(cell.instead) for cell in cells if cell.measured]
+    return {f: of for f, of in found[0].items() if all(one.get(f) == of for one in found)} if found else {}
+
+
+def _unless(levels: Instead, others: Instead) -> Instead:
+    return {factor: of for factor, of in levels.items() if others.get(factor) != of}
+
+
+def _with_level(text: str, levels: Instead) -> str:
+    """Return a name with the measured levels: ``250 (here clients 5)``."""
+    return f"{text} ({HERE} {_listed(levels)})" if levels else text
+
+
+def _listed(levels: Instead) -> str:
+    return ", ".join(f"{factor} {of}" for factor, of in levels.items())
+
+
+# ----------------------------------------------------------------------
+# Published tables with the measured values beside the published ones.
+# ----------------------------------------------------------------------
+
 AS_ABOVE = "as above"
 """Shown instead of a repeated number, which would look like a second measurement."""
 
@@ -165,7 +222,8 @@ def agreement_sentences(findings: StudyFindings, changes: Sequence[SourceChange]
 
 
 def _named(change: SourceChange) -> str:
-    return f"{change.what}, {change.arm} vs. {change.baseline}"
+    measured = f" ({HERE} {change.instead})" if change.instead else ""
+    return f"{change.what}, {change.arm} vs. {change.baseline}{measured}"
 
 
 def _beside(change: SourceChange) -> str:
@@ -194,7 +252,7 @@ def _agreement(changes: Sequence[SourceChange], confidence: float) -> Table:
     rows = [
         [
             one.what,
-            f"{one.arm} vs. {one.baseline}",
+            f"{one.arm} vs. {one.baseline}" + (f" ({HERE} {one.instead})" if one.instead else ""),
             signed(one.published_percent, decimals_of(one.published_percent, 3), ""),
             result_tables.with_interval(one.measured, confidence),
             one.agreement.value,
@@ -222,15 +280,17 @@ def with_measured_columns(table: MeasuredTable, confidence: float) -> Table:
     titles = _titles(table, units)
     columns: list[str] = []
     numeric: set[str] = set()
-    for title, has_ours in zip(titles, measured, strict=True):
+    for title, has_ours, levels in zip(titles, measured, levels_of_columns(table), strict=True):
         columns.append(title)
         if has_ours:
-            columns.append(f"{title}, {HERE}")
+            columns.append(f"{title}, {HERE}" + (f" ({_listed(levels)})" if levels else ""))
             numeric |= {title, columns[-1]}
     rows = [
         _row(row, measured, units, confidence, again=n > 0 and _is_the_same(row, table.rows[n - 1]))
         for n, row in enumerate(table.rows)
     ]
+    for row, levels in zip(rows, levels_of_rows(table), strict=True):
+        row[0] = _with_level(row[0], levels)
     return Table(
         title=table.title,
         columns=columns,
@@ -271,6 +331,7 @@ def _narrow(
     names = [n for n in range(len(titles)) if not measured[n] and not has_number[n]]
     groups: list[tuple[str, list[list[str]]]] = []
     first = ""
+    titles = [_with_level(text, of) for text, of in zip(titles, levels_of_columns(table), strict=True)]
     for cells, row in zip(table.rows, rows, strict=True):
         texts = [row[places[n]] for n in names]
         if texts and any(texts):
@@ -350,6 +411,8 @@ def _note(table: MeasuredTable) -> str:
         for reason in dict.fromkeys(cell.missing_reason for cell in every if cell.missing_reason)
     ]
     notes += _averages(table)
+    if levels := levels_of_table(table):
+        notes.append(f"Measured {HERE} with {_listed(levels)}")
     if any(cell.is_change and cell.measured and cell.measured.n < VERDICT_BLOCKS_MIN for cell in every):
         notes.append(f"Fewer than {VERDICT_BLOCKS_MIN} blocks: no CIs")
     if any(cell.is_requested for cell in every):

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from statistics import fmean
 from typing import Annotated
 
 from pydantic import ValidationError
@@ -24,9 +26,9 @@ from pgdyno.analysis.finding_fields import about, in_json
 from pgdyno.analysis.statistics.averages import LogRatios, combine
 from pgdyno.analysis.statistics.intervals import Method, level_of, method_of, simultaneous
 from pgdyno.analysis.telemetry.metrics import METRICS, OF_DRIVER, Metric, split_key
-from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
+from pgdyno.analysis.telemetry.trial_telemetry import STDDEV_CALLS_MIN, TrialTelemetry
 from pgdyno.errors import EvidenceError
-from pgdyno.features.published.plan import Cell, Published, PublishedTable
+from pgdyno.features.published.plan import Cell, Note, Published, PublishedTable
 from pgdyno.results.records import StudyRecord, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, Better, Estimate
@@ -50,7 +52,11 @@ class MetricValues:
 
 @dataclass(frozen=True)
 class CaseValues:
-    """Values of one case. ``arms`` are the levels of each arm; ``values`` are by key of the metric."""
+    """Values of one case. ``arms`` are the levels of each arm; ``values`` are by key of the metric.
+
+    ``versions`` are those of the arms' servers; empty if unknown. ``effects``: (key, arm) → log ratios to the
+    first arm of the metrics that the comparison has, so that a figure is the effect of the verdict.
+    """
 
     name: str
     levels: Levels
@@ -58,6 +64,8 @@ class CaseValues:
     values: Mapping[str, MetricValues]
     confidence: float
     method: Method
+    versions: Sequence[str] = ()
+    effects: Mapping[tuple[str, int], LogRatios] = field(default_factory=dict)
 
 
 def case_values(
@@ -89,10 +97,12 @@ def case_values(
 # ----------------------------------------------------------------------
 # Published tables with measured values: the same rows and columns, with intervals.
 #
-# A value is an arm's level over the blocks; for several cases or statements, their mean. A change is (B − A)
-# / A in percent, where A is the baseline, whatever base the source uses. For several cases or statements it
-# is the change of the geometric mean of their ratios (``averages.py``). Each interval has the study's
-# confidence, without correction for the number of values in a table. Intervals of verdicts are corrected.
+# A value is an arm's level over the blocks; for several cases or statements, that of their arithmetic mean in
+# each pass, as sources print it. A change is (B − A) / A in percent, where A is the baseline, whatever base
+# the source uses; for several, that of the same means, so that a row agrees with itself. A source that prints
+# the mean of changes has that (``mean``, ``mean_of_rows``). Only complete passes count (``averages.py``).
+# Each interval has the study's confidence, without correction for the number of values in a table. Intervals
+# of verdicts are corrected.
 # ----------------------------------------------------------------------
 
 SIZES: Mapping[str, float] = {
@@ -110,10 +120,17 @@ TIMES: Mapping[str, float] = {**DURATION_UNITS_S, "ns": 1e-9, "µs": 1e-6}
 PARTS_OF = ("statement", "relation", "wait")
 """Kinds of objects that have their own metrics."""
 
+VERSION = re.compile(r"\d+(\.\d+)?")
+
 NOT_RUN = "case or arm not run"
 NOT_MEASURED = "not measured"
 NO_RATIO = "zero or less in a block: undefined ratio"
-NO_PAIRS = "no block has both arms"
+NO_PAIRS = "no block has both arms, of all cases and parts"
+FEW_CALLS = f"fewer than {STDDEV_CALLS_MIN} calls in a block: no standard deviation"
+
+
+Place = tuple[int, int]
+"""Row and column of a figure."""
 
 
 @dataclass(frozen=True)
@@ -121,8 +138,9 @@ class MeasuredCell:
     """A published figure with the measured one. ``text`` is as printed, empty if there was no figure.
 
     ``measured`` is in the published unit if that can be converted. It is the mean of ``cases`` and ``parts``,
-    each of the kind ``part`` (statement, relation, wait); both are empty for a single one.
-    ``missing_reason`` is the reason if a measured value was requested and is missing.
+    each of the kind ``part`` (statement, relation, wait, row); both are empty for a single one.
+    ``missing_reason`` is the reason if a measured value was requested and is missing. ``instead``: level that
+    was measured by factor, if it is not the source's.
     """
 
     text: str
@@ -136,6 +154,7 @@ class MeasuredCell:
     cases: Sequence[str] = ()
     parts: Sequence[str] = ()
     part: str = ""
+    instead: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_requested(self) -> bool:
@@ -160,15 +179,24 @@ def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> l
         MeasuredTable(
             table.title,
             [column.title for column in table.columns],
-            [[_cell(cell, cases) for cell in row] for row in table.figures()],
-            list(table.notes),
+            [
+                [_cell(table, (r, c), cell, cases) for c, cell in enumerate(row)]
+                for r, row in enumerate(table.figures())
+            ],
+            [text for note in table.notes if (text := note.text_for(_largest(note, cases)))],
             table.chart,
         )
         for table in published.tables
     ]
 
 
-def _cell(cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
+def _largest(note: Note, cases: Sequence[CaseValues]) -> float | None:
+    """Return the largest measured value of the note's metric; None without one."""
+    found = [case.values[note.metric] for case in cases if note.metric in case.values]
+    return max((v for of in found for blocks in of.by_block.values() for v in blocks.values()), default=None)
+
+
+def _cell(table: PublishedTable, place: Place, cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
     found = MeasuredCell(
         text=cell.text if cell.text is not None else "" if cell.value is None else f"{cell.value:.15g}",
         value=cell.value,
@@ -180,7 +208,13 @@ def _cell(cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
     if cell.dropped:
         return replace(found, missing_reason=NOT_RUN)
     # A text is the row's name or an empty cell of the source, for any metric of the column.
-    return found if cell.metric is None or cell.value is None else _filled(found, cell, cases)
+    if cell.metric is None or cell.value is None:
+        return found
+    return (
+        _mean_of_rows(found, table, place, cases)
+        if table.rows_averaged(*place)
+        else _filled(found, cell, cases)
+    )
 
 
 @dataclass(frozen=True)
@@ -196,6 +230,18 @@ class Item:
     def name(self) -> tuple[str, str]:
         return self.case.name, split_key(self.key)[1]
 
+    def instead(self, asked: Cell) -> dict[str, str]:
+        """Return the measured level by factor where it is not that of the source."""
+        found = {
+            f: str(asked.levels[f]) for f, of in asked.source_levels.items() if str(asked.levels[f]) != of
+        }
+        named = str(asked.levels.get("server", ""))
+        version = self.case.versions[self.arm] if self.case.versions else named
+        both_known = VERSION.fullmatch(named) and VERSION.fullmatch(version)
+        if both_known and not f"{version}.".startswith(f"{named}."):
+            found["server"] = version
+        return found
+
     def blocks(self, arm: int) -> Mapping[int, float]:
         return self.case.values[self.key].by_block.get(arm, {})
 
@@ -210,12 +256,17 @@ def _filled(cell: MeasuredCell, asked: Cell, cases: Sequence[CaseValues]) -> Mea
         if not items and all(arm == baseline for _, arm, baseline in arms):
             return cell  # the baseline's own change
     if not items:
-        return replace(cell, missing_reason=NOT_MEASURED)
+        is_few = asked.metric == "statement.stddev_ms" and _items_in(
+            asked.model_copy(update={"metric": "statement.calls"}), arms
+        )
+        return replace(cell, missing_reason=FEW_CALLS if is_few else NOT_MEASURED)
     named = list(dict.fromkeys(item.case.name for item in items))
     parts = list(dict.fromkeys(item.name[1] for item in items))
     cell = replace(cell, cases=named if len(named) > 1 else (), parts=parts if len(parts) > 1 else ())
     cell = replace(cell, part=(asked.metric or "").partition(".")[0] if cell.parts else "")
-    return _changed(cell, items) if cell.is_change else _valued(cell, items)
+    instead = {factor: of for item in items for factor, of in item.instead(asked).items()}
+    cell = replace(cell, instead=instead)
+    return _changed(cell, asked, items) if cell.is_change else _valued(cell, items)
 
 
 def items_of(asked: Cell, cases: Sequence[CaseValues]) -> list[Item]:
@@ -234,22 +285,27 @@ def _items_in(asked: Cell, arms: Sequence[tuple[CaseValues, int, int | None]]) -
 
 @dataclass(frozen=True)
 class Changed:
-    """Change of a figure's arm: (case, part) → block → log ratio to its baseline."""
+    """Change of a figure's arm: block → log ratio to its baseline. ``of``: what it is the mean of."""
 
-    ratios: Mapping[tuple[str, str], Mapping[int, float]]
+    of: str
+    ratios: LogRatios
     better: Better
     method: Method
 
 
-def _change(asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
+def _change(table: PublishedTable, place: Place, asked: Cell, cases: Sequence[CaseValues]) -> Changed | None:
     if asked.metric is None or asked.value is None:
         return None
-    items = [item for item in items_of(asked, cases) if item.baseline != item.arm]
-    ratios = _ratios(items)
+    rows = table.rows_averaged(*place)
+    figures = table.figures()
+    asked_for = [figures[row][place[1]] for row in rows] or [asked]
+    items = [item for of in asked_for for item in items_of(of, cases) if item.baseline != item.arm]
+    ratios = _ratios_of_rows(table, place, cases)[1] if rows else _ratios(asked, items)
     if not ratios:
         return None
     first = items[0]
-    return Changed(ratios, first.case.values[first.key].better, first.case.method)
+    of = "; ".join(" ".join(item.name) for item in items)
+    return Changed(of, ratios, first.case.values[first.key].better, first.case.method)
 
 
 def _arm(case: CaseValues, asked: Cell) -> tuple[CaseValues, int, int | None] | None:
@@ -296,32 +352,84 @@ def _is_requested(part: str, asked: Cell) -> bool:
     return not asked.statements or any(text.startswith(" ".join(of.split())) for of in asked.statements)
 
 
-def _ratios(items: Sequence[Item]) -> dict[tuple[str, str], dict[int, float]] | None:
-    """Return the log ratios; None if a block has a value of zero or less."""
-    ratios: dict[tuple[str, str], dict[int, float]] = {}
-    for item in items:
-        if item.baseline is None:
-            continue
-        a, b = item.blocks(item.baseline), item.blocks(item.arm)
-        both = sorted(a.keys() & b.keys())
-        if any(a[block] <= 0 or b[block] <= 0 for block in both):
-            return None
-        if both:
-            ratios[item.name] = {block: math.log(b[block] / a[block]) for block in both}
-    return ratios
+Side = Mapping[int, float]
+"""Block → value of one arm, or ratio of two arms."""
 
 
-def _changed(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
-    ratios = _ratios(items)
+def _mean(sides: Sequence[Side]) -> Side:
+    """Return the arithmetic mean in each block that all have."""
+    common = sorted(set.intersection(*(set(side) for side in sides))) if sides else []
+    return {block: fmean(side[block] for side in sides) for block in common}
+
+
+def _ratio(a: Side, b: Side) -> Side | None:
+    """Return b / a in each common block; None if a value is zero or less."""
+    both = sorted(a.keys() & b.keys())
+    return None if any(min(a[n], b[n]) <= 0 for n in both) else {n: b[n] / a[n] for n in both}
+
+
+def _log_ratios(asked: Cell, pairs: Sequence[tuple[Side, Side]]) -> LogRatios | None:
+    """Return the log ratios of the means of all A and B, or of the mean change; None if one is undefined."""
+    if asked.mean == "changes":
+        ratios = [_ratio(a, b) for a, b in pairs]
+        return None if None in ratios else _logs(_mean([ratio for ratio in ratios if ratio is not None]))
+    a, b = (_mean(sides) for sides in zip(*pairs, strict=True))
+    ratio = _ratio(a, b)
+    return None if ratio is None else _logs(ratio)
+
+
+def _logs(ratios: Side) -> LogRatios:
+    return {block: math.log(ratio) for block, ratio in ratios.items()}
+
+
+def _pair(base: Item, item: Item) -> tuple[Side, Side]:
+    """Return the values of both arms, in the ratio of the comparison if it has this metric."""
+    a, b = base.blocks(base.arm), item.blocks(item.arm)
+    effect = item.case.effects.get((item.key, item.arm)) if base.case is item.case and base.arm == 0 else None
+    return a, b if effect is None else {n: a[n] * math.exp(d) for n, d in effect.items() if n in a}
+
+
+def _ratios(asked: Cell, items: Sequence[Item]) -> LogRatios | None:
+    """Return the log ratios to the baseline of each item; None if one is undefined."""
+    pairs = [_pair(replace(item, arm=item.baseline), item) for item in items if item.baseline is not None]
+    return _log_ratios(asked, pairs) if pairs else {}
+
+
+def _ratios_of_rows(
+    table: PublishedTable, place: Place, cases: Sequence[CaseValues]
+) -> tuple[list[str], LogRatios]:
+    """Return the measured rows of a mean of rows, and its log ratios."""
+    found = {}
+    for row in table.rows_averaged(*place):
+        figure = table.figures()[row][place[1]]
+        items = [item for item in items_of(figure, cases) if item.baseline != item.arm]
+        if not figure.dropped and (ratios := _ratios(figure, items)):
+            found[", ".join(_row_texts(table, row))] = {n: math.exp(d) for n, d in ratios.items()}
+    return list(found), _logs(_mean(list(found.values())))
+
+
+def _mean_of_rows(
+    cell: MeasuredCell, table: PublishedTable, place: Place, cases: Sequence[CaseValues]
+) -> MeasuredCell:
+    rows, ratios = _ratios_of_rows(table, place, cases)
+    if not rows:
+        return replace(cell, missing_reason=NOT_MEASURED)
+    return _estimated(replace(cell, parts=rows, part="row"), ratios, cases[0], Better.NEITHER)
+
+
+def _changed(cell: MeasuredCell, asked: Cell, items: Sequence[Item]) -> MeasuredCell:
+    ratios = _ratios(asked, items)
     if ratios is None:
         return replace(cell, missing_reason=NO_RATIO)
-    case = items[0].case
-    named = {f"{name}: {part}": d for (name, part), d in ratios.items()}
-    combined = combine(named, case.confidence, case.method)
+    first = items[0]
+    return _estimated(cell, ratios, first.case, first.case.values[first.key].better)
+
+
+def _estimated(cell: MeasuredCell, ratios: LogRatios, case: CaseValues, better: Better) -> MeasuredCell:
+    combined = combine({"": ratios}, case.confidence, case.method)
     if combined is None:
         return replace(cell, missing_reason=NO_PAIRS)
-    first = items[0]
-    return replace(cell, measured=combined.percent(first.case.values[first.key].better))
+    return replace(cell, measured=combined.percent(better))
 
 
 def _valued(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
@@ -329,9 +437,7 @@ def _valued(cell: MeasuredCell, items: Sequence[Item]) -> MeasuredCell:
     case = items[0].case
     of, confidence, method = case.values[items[0].key], case.confidence, case.method
     every = [item.blocks(item.arm) for item in items]
-    common = sorted(set.intersection(*(set(blocks) for blocks in every)))
-    if common:
-        means = {block: sum(blocks[block] for blocks in every) / len(every) for block in common}
+    if means := _mean(every):
         found = level_of(means, of.unit, of.better, confidence, method)
     else:
         known = (level_of(blocks, of.unit, of.better, confidence, method) for blocks in every)
@@ -390,7 +496,8 @@ class Agreement(StrEnum):
 class SourceChange:
     """A change in percent: of the source (corrected, if it was wrong), and measured here.
 
-    ``what`` names the row, ``arm`` and ``baseline`` are compared.
+    ``what`` names the row, ``arm`` and ``baseline`` are compared. ``instead`` names the levels that were
+    measured in their place.
     """
 
     table: str
@@ -398,6 +505,7 @@ class SourceChange:
     arm: str
     baseline: str
     published_percent: float
+    instead: str
     measured: Estimate
 
     @in_json
@@ -426,7 +534,7 @@ def changes_of_source(published: Published, cases: Sequence[CaseValues]) -> list
     for table in published.tables:
         for key, compared in _changes(table, cases):
             found.setdefault(key, compared)
-    estimators = [partial(combine, ratios, method=cases[0].method) for _, ratios in found.values()]
+    estimators = [partial(combine, {"": ratios}, method=cases[0].method) for _, ratios in found.values()]
     estimates = simultaneous(estimators, cases[0].confidence)
     return [
         change_of(estimate.percent(Better.NEITHER))
@@ -435,9 +543,8 @@ def changes_of_source(published: Published, cases: Sequence[CaseValues]) -> list
     ]
 
 
-Place = tuple[int, int]
-Compared = tuple[Callable[[Estimate], SourceChange], Mapping[str, LogRatios]]
-"""A published change without its estimate, and the measured log ratios by case or statement."""
+Compared = tuple[Callable[[Estimate], SourceChange], LogRatios]
+"""A published change without its estimate, and the measured log ratios."""
 
 
 def _changes(table: PublishedTable, cases: Sequence[CaseValues]) -> Iterator[tuple[object, Compared]]:
@@ -469,11 +576,18 @@ def _printed(
     }
     compared = {factor for factor in (*cell.levels, *cell.against) if factor in first}
     base = cell.model_copy(update={"levels": {**cell.levels, **{f: against[f] for f in compared}}})
-    ratios, then = _ratios_of_cell(cell, base, cases), _right_value(cell)
+    is_mean = bool(table.rows_averaged(*place))
+    ratios = _ratios_of_rows(table, place, cases)[1] if is_mean else _ratios_of_cell(cell, base, cases)
+    then = _right_value(cell)
     if ratios and then is not None:
         names = _names(levels, {**levels, **{f: against[f] for f in compared}})
-        key = (_identity(cell), tuple(sorted(levels.items())), tuple(sorted(against.items())))
-        yield key, (partial(SourceChange, table.title, _row_name(table, place), *names, then), ratios)
+        of: object = (table.title, place) if is_mean else _identity(cell)
+        key = (of, tuple(sorted(levels.items())), tuple(sorted(against.items())))
+        instead = _instead(cases, cell, base)
+        yield (
+            key,
+            (partial(SourceChange, table.title, _row_name(table, place), *names, then, instead), ratios),
+        )
 
 
 def _right_value(cell: Cell) -> float | None:
@@ -515,8 +629,24 @@ def _of_values(
     levels = [tuple(sorted((f, str(v)) for f, v in one.levels.items())) for one in (cell, other)]
     yield (
         (_identity(cell), *levels),
-        (partial(SourceChange, table.title, _row_name(table, place), *names, then), ratios),
+        (
+            partial(
+                SourceChange, table.title, _row_name(table, place), *names, then, _instead(cases, cell, other)
+            ),
+            ratios,
+        ),
     )
+
+
+def _instead(cases: Sequence[CaseValues], *cells: Cell) -> str:
+    """Return the measured levels that are not those of the source: ``clients 5 for 250``."""
+    found = {
+        f"{factor} {of} for {cell.source_levels.get(factor, cell.levels[factor])}"
+        for cell in cells
+        for item in items_of(cell, cases)
+        for factor, of in item.instead(cell).items()
+    }
+    return ", ".join(sorted(found))
 
 
 def _names(levels: Mapping[str, object], base: Mapping[str, object]) -> tuple[str, str]:
@@ -527,29 +657,26 @@ def _names(levels: Mapping[str, object], base: Mapping[str, object]) -> tuple[st
 
 
 def _row_name(table: PublishedTable, place: Place) -> str:
-    """Return the texts of the row, where an empty first one repeats the row above, and the other levels."""
-    row, _ = place
+    """Return the texts of the row and the heading of the column."""
+    return ", ".join(filter(None, [*_row_texts(table, place[0]), table.columns[place[1]].title]))
+
+
+def _row_texts(table: PublishedTable, row: int) -> list[str]:
+    """Return the texts of the row, where an empty first one repeats the row above."""
     cells = table.rows[row].cells
     texts = [cell.text for cell in cells if cell.value is None and cell.text]
     if cells[0].text == "":
         above = next((of.cells[0].text for of in reversed(table.rows[:row]) if of.cells[0].text), None)
         texts = [above, *texts] if above else texts
-    column = table.columns[place[1]].title
-    return ", ".join(filter(None, [*texts, column]))
+    return texts
 
 
-def _ratios_of_cell(cell: Cell, base: Cell, cases: Sequence[CaseValues]) -> dict[str, dict[int, float]]:
-    """Return the log ratios of common blocks by case or statement; empty if one of the two has no value."""
-    pair = items_of(cell, cases), items_of(base, cases)
-    if not pair[0] or len(pair[0]) != len(pair[1]) or pair[0] == pair[1]:
-        return {}
-    ratios = {f"{n}": _log_ratios(*of) for n, of in enumerate(zip(*pair, strict=True))}
-    return {name: of for name, of in ratios.items() if of}
-
-
-def _log_ratios(item: Item, base: Item) -> dict[int, float]:
-    x, y = item.blocks(item.arm), base.blocks(base.arm)
-    return {b: math.log(x[b] / y[b]) for b in sorted(x.keys() & y.keys()) if x[b] > 0 and y[b] > 0}
+def _ratios_of_cell(cell: Cell, base: Cell, cases: Sequence[CaseValues]) -> LogRatios | None:
+    """Return the log ratios of common blocks; None if one of the two has no value."""
+    arms, bases = items_of(cell, cases), items_of(base, cases)
+    if not arms or len(arms) != len(bases) or arms == bases:
+        return None
+    return _log_ratios(cell, [_pair(*both) for both in zip(bases, arms, strict=True)])
 
 
 def counts_of(changes: Sequence[SourceChange]) -> Mapping[Agreement, int]:
@@ -596,7 +723,13 @@ def changes_beside(cases: Sequence[Findings], names: Sequence[str]) -> list[list
     if source is None:
         return []
     values = [replace(of, name=name) for name, of in zip(names, _values(cases), strict=True)]
-    return [[[_change(c, values) for c in row] for row in table.figures()] for table in source.tables]
+    return [
+        [
+            [_change(table, (r, c), cell, values) for c, cell in enumerate(row)]
+            for r, row in enumerate(table.figures())
+        ]
+        for table in source.tables
+    ]
 
 
 def _source(cases: Sequence[Findings]) -> Published | None:
@@ -611,4 +744,15 @@ def _source(cases: Sequence[Findings]) -> Published | None:
 
 
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
-    return [case_values(of.study, of.trials, of.telemetry.by_trial) for of in cases]
+    return [
+        replace(
+            case_values(of.study, of.trials, of.telemetry.by_trial),
+            versions=[one.arm.server_facts.version or "" for one in of.arms],
+            effects={
+                (key, comparison.arm.arm): effect.log_ratios
+                for comparison in of.comparisons
+                for key, effect in comparison.effects.items()
+            },
+        )
+        for of in cases
+    ]

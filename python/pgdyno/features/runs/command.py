@@ -292,12 +292,17 @@ def check(
             require_warehouses(conn)
             checks = check_conditions(lambda: _connect(dsn), [DEVIATIONS[name] for name in names], sets)
     if as_json:
-        names = ("name", "passed", "statistic", "p_value", "detail", "skipped")
-        found = [{name: getattr(check, name) for name in names} for check in checks]
-        print_json({"passed": all(c.passed for c in checks), "checks": found})
+        print_json(checks_as_json(checks))
     else:
         out.print(_check_table(checks))
     return 0 if all(c.passed for c in checks) else 1
+
+
+def checks_as_json(checks: Sequence[Check]) -> dict[str, Any]:
+    """Return the JSON of ``pgdyno check``. ``passed`` of a check is null if it was skipped."""
+    names = ("name", "statistic", "p_value", "detail", "skipped")
+    found = [{**{name: getattr(of, name) for name in names}, "passed": of.result} for of in checks]
+    return {"passed": all(of.passed for of in checks), "checks": found}
 
 
 def _connect(dsn: str) -> Connection:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
-import numpy as np
 import pytest
 from report_forms import report_of
 from synthetic_study import Synthetic
 
 import pgdyno
 from example_studies import read_study
-from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.statistics.intervals import Method, percent_of, student
 from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.features.published.plan import Published
-from pgdyno.features.published.section import as_printed
+from pgdyno.features.published.section import as_printed, source_charts, with_measured_columns
 from pgdyno.features.published.tables import (
     NO_PAIRS,
     NO_RATIO,
@@ -154,7 +155,8 @@ def test_statements_are_identified_by_their_prefix() -> None:
     one = {**asked, "statements": ("UPDATE pgbench_accounts",)}
     assert (measured(of, **one), cell(of, **one).parts) == (pytest.approx(2), ())
     two = {**asked, "statements": ("UPDATE", "SELECT"), "show": "change"}
-    assert measured(of, **two) == pytest.approx(100 * (math.sqrt(2 * 1.125) - 1))
+    assert measured(of, **two) == pytest.approx(100 * (6.5 / 5 - 1))  # of the means, as the columns have them
+    assert measured(of, **two, mean="changes") == pytest.approx((100 + 12.5) / 2)
     assert list(cell(of, **two).parts) == [UPDATE, SELECT]
     assert cell(of, **asked, statements=("INSERT",)).missing_reason == NOT_MEASURED
 
@@ -176,7 +178,7 @@ def test_a_factor_of_the_cases_that_is_not_named_is_averaged_over() -> None:
     assert value.measured is not None and change.measured is not None
     assert value.measured.value == pytest.approx(math.sqrt(1.3 * 1.3))
     assert list(value.cases) == ["100, 1", "100, 2"]
-    assert change.measured.value == pytest.approx(100 * (np.prod([1.1, 1.2, 1.5, 1.4]) ** 0.25 - 1))
+    assert change.measured.value == pytest.approx(30)
     assert value.measured.n == change.measured.n == 2  # passes
 
 
@@ -274,7 +276,84 @@ def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
     assert (
         change.measured is not None and change.measured.value == pytest.approx(20) and change.measured.n == 2
     )
-    assert len(change.cases) == 30
+    assert (
+        change.part == "row"
+        and len(change.parts) == 19
+        and change.parts[:2] == ["read-only, buffers", "read-only, RAM"]
+    )
+
+
+def test_a_total_is_the_mean_of_the_changes_of_its_rows_and_names_them() -> None:
+    rates = {"a": (1.0, 1.1), "b": (2.0, 2.6), "other": (1.0, 9.0)}
+    of = [case({"tps": {0: blocks(a, a), 1: blocks(b, b)}}, {"load": name}) for name, (a, b) in rates.items()]
+    columns = [
+        {"title": "load"},
+        {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"},
+    ]
+    rows = [
+        *({"levels": {"load": name}, "cells": [name, 12]} for name in ("a", "b", "not run")),
+        {"mean_of_rows": True, "cells": ["total", 20]},
+    ]
+    total = table(of, columns=columns, rows=rows).rows[-1][1]
+    assert total.measured is not None and total.measured.value == pytest.approx((10 + 30) / 2)
+    assert list(total.parts) == ["a", "b"]
+    *_, compared = changes_of(of, columns=columns, rows=rows)
+    assert (compared.what, compared.measured.value) == ("total, change", pytest.approx(20))
+
+
+def test_a_mean_of_changes_agrees_with_the_source_only_where_both_are_ratios() -> None:
+    of = case({"deadlocks": {0: blocks(0.0, 2.0), 1: blocks(1.0, 3.0)}})
+    column = {"title": "change", "metric": "deadlocks", "levels": {"server": "15"}, "show": "change"}
+    assert cell([of], **{k: v for k, v in column.items() if k != "title"}).missing_reason == NO_RATIO
+    assert changes_of([of], columns=[column], rows=[{"cells": [3]}]) == []
+
+
+def test_measured_levels_stand_beside_those_of_the_source() -> None:
+    arms = [{"server": "12.4"}, {"server": "13"}]
+    of = replace(
+        case({"tpm": {0: blocks(9.0, 9.0), 1: blocks(8.0, 8.0)}}, {"clients": "5"}, arms),
+        versions=("12.3", "13.1"),
+    )
+    asked = {"metric": "tpm", "levels": {"clients": "5"}, "source_levels": {"clients": "250"}}
+    columns = [
+        {"title": "users"},
+        {"title": "12", "levels": {"server": "12.4"}},
+        {"title": "13", "levels": {"server": "13"}},
+    ]
+    given = {"columns": columns, "rows": [{**asked, "cells": ["250", 10, 12]}], "chart": True}
+    found = table([of], **given)
+    _, a, b = found.rows[0]
+    assert (a.instead, b.instead) == ({"clients": "5", "server": "12.3"}, {"clients": "5"})  # 13.1 is a 13
+    shown = with_measured_columns(found, 0.95)
+    assert list(shown.columns) == ["users", "12", "12, here (server 12.3)", "13", "13, here"]
+    assert shown.rows[0][0] == "250 (here clients 5)"
+    published, here = source_charts(found)
+    assert "250 (here clients 5)" in here.picture and "(here" not in published.picture
+    (change,) = changes_of([of], **given)
+    assert change.instead == "clients 5 for 250, server 12.3 for 12.4"
+
+
+def test_a_change_of_the_verdicts_metric_is_the_effect_of_the_verdict() -> None:
+    known = report_of(Synthetic(blocks=6)).findings.first.comparisons[0]
+    assert known.primary
+    effect = known.primary
+    of = replace(
+        case({"tps": {0: dict.fromkeys(effect.log_ratios, 10.0), 1: dict.fromkeys(effect.log_ratios, 99.0)}}),
+        effects={("tps", 1): effect.log_ratios},
+    )
+    column = {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}
+    found = table([of], columns=[column], rows=[{"cells": [3]}]).rows[0][0].measured
+    assert found is not None and found.value == pytest.approx(percent_of(fmean(effect.log_ratios.values())))
+    (change,) = changes_of([of], columns=[column], rows=[{"cells": [3]}])
+    assert change.measured.value == pytest.approx(found.value)
+
+
+def test_a_note_on_what_was_measured_depends_on_its_metric() -> None:
+    note = {"text": "As many checkpoints.", "metric": "checkpoints.per_hour"}
+    for measured_value, notes in ((0.0, []), (4.0, ["As many checkpoints."])):
+        of = case({"checkpoints.per_hour": {0: blocks(0.0), 1: blocks(measured_value)}})
+        assert table([of], rows=[{"cells": ["x"]}], notes=[note]).notes == notes
+    assert table([], rows=[{"cells": ["x"]}], notes=[note, "One run."]).notes == ["One run."]
 
 
 def changes_of(cases: list[CaseValues], **given: object) -> list[SourceChange]:

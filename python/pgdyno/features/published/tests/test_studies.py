@@ -7,7 +7,7 @@ import pytest
 
 from example_studies import read_study
 from pgdyno.features.published.plan import Cell, Published
-from pgdyno.server.settings import PROFILES, RESERVED
+from pgdyno.server.settings import PROFILES, RESERVED, safety
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
 
@@ -94,6 +94,16 @@ def test_published_changes_follow_from_the_published_values_or_are_corrected(pat
                 assert told == pytest.approx(change, abs=0.35), (path.stem, cell)
                 if cell.corrected is not None:
                     assert cell.value != pytest.approx(change, abs=0.35)
+
+
+@pytest.mark.parametrize("name", ["percona-2018-crash-safety", "percona-2018-sysbench-tpcc"])
+def test_a_crash_safe_arm_gives_no_guarantee_up(name: str) -> None:
+    """Rules 1 to 6 of the source."""
+    (case,) = cases_of(study(STUDIES / f"{name}.toml"))
+    (arm,) = [arm for arm in case.study.arms if arm.name == "crash-safe"]
+    badges = {badge.key: badge.kept for badge in safety({"track_counts": "on", **arm.settings}).badges}
+    del badges["checksums"]  # no rule of the source
+    assert set(badges.values()) == {"yes"}, badges
 
 
 def test_a_version_goes_without_a_setting_that_it_lacks_as_in_the_source() -> None:

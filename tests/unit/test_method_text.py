@@ -1,0 +1,32 @@
+"""The text on how a study was measured."""
+
+from dataclasses import replace
+
+import pytest
+from report_forms import report_of
+from synthetic_study import Synthetic
+
+from pgdyno.report.background import method_paragraphs
+
+
+@pytest.mark.parametrize(
+    ("plan", "sentence"),
+    [
+        ({"cache_state": "cold"}, "is restarted with a cold page cache"),
+        ({"cache_state": "prewarmed"}, "every table and index is read into shared buffers"),
+        ({"recovery": True}, "Each trial ends with a crash of the server, a timed recovery"),
+        ({"vacuum_after": True}, "After the measured part all tables are vacuumed"),
+        ({"warmup_workload": None}, None),
+    ],
+    ids=lambda of: str(next(iter(of.items()))) if isinstance(of, dict) else "",
+)
+def test_every_step_of_the_plan_is_in_the_text(plan: dict[str, object], sentence: str | None) -> None:
+    findings = report_of(Synthetic()).findings.first
+    if sentence is None:
+        plan, sentence = (
+            {"warmup_workload": findings.study.plan.workload},
+            "warm-up has a workload of its own",
+        )
+    study = replace(findings.study, plan=findings.study.plan.model_copy(update=plan))
+    assert sentence not in method_paragraphs(findings)[0]
+    assert sentence in method_paragraphs(replace(findings, study=study))[0]
