@@ -46,7 +46,7 @@ $(BIN)/pgdyno-engine: .venv/installed target/release/pgdyno-engine
 	@install -m 755 target/release/pgdyno-sysbench $(BIN)/pgdyno-sysbench
 	@install -m 755 target/release/pgdyno-engine $@
 
-demo: setup ## measure the effect of synchronous_commit in about two minutes, after the build; results and report in demo/
+demo: setup ## measure what synchronous_commit=off gains and loses in about three minutes, after the build; report in demo/
 	$(BIN)/pgdyno demo demo
 
 fleet-demo: setup ## compare 17 and 18 with load generators on two of three local Ray nodes, and kill one; needs pip install 'ray'

@@ -15,7 +15,7 @@ import typer
 from pgdyno.cli.console import say
 from pgdyno.cli.options import StudyOptions
 from pgdyno.errors import UsageError
-from pgdyno.features.crash_disk.plan import CUTS, CUTS_MAX, CrashPlan
+from pgdyno.features.crash_disk.plan import CUTS, CUTS_MAX, CrashKind, CrashPlan
 from pgdyno.interruption import Interruption
 from pgdyno.study.plan import Study
 
@@ -26,6 +26,7 @@ class DurabilityOptions(StudyOptions):
 
     COMMANDS: ClassVar = {"compare": "", "run": ""}
     READ_ON_RESUME = True
+    KIND: ClassVar = CrashKind.POWER
 
     durability: Annotated[
         bool,
@@ -60,7 +61,7 @@ class DurabilityOptions(StudyOptions):
             )
         from pgdyno.features.crash.run import require_possible  # noqa: PLC0415
 
-        require_possible(CrashPlan(arms=first.arms))
+        require_possible(CrashPlan(arms=first.arms, kind=self.KIND))
 
     def check_elsewhere(self, option: str) -> None:
         """Refuse ``--durability`` and ``--cuts``: the follow-up is run only with a study on this machine."""
@@ -102,6 +103,7 @@ class DurabilityOptions(StudyOptions):
         ]
         plan = CrashPlan(
             arms=tuple(measured),
+            kind=self.KIND,
             cuts=cuts,
             seed=seed,
             checksums=study.checksums,

@@ -314,6 +314,9 @@ LABEL_SPACE = 70.0
 """Distance to the right border below which a label is to the left of its point, in pixels."""
 
 
+LABEL_HEIGHT = 16.0
+
+
 def durability_sections(study: StudyFindings) -> list[Section]:
     """Return the section of a study with a crash test of its arms, or the command that makes one."""
     test = study.findings_of(crash_test_of_study)
@@ -452,8 +455,13 @@ def _mark(name: str, share: Proportion, change: Estimate | None, color: str) -> 
         if change is not None and change.low is not None and change.high is not None:
             yield line(x(change.low), up, x(change.high), up, class_=f"interval {color}")
         yield circle(at, up, 4, f"{name}: {share.count} of {share.n}", class_=f"dot {color}")
-        is_right = at > x.end - LABEL_SPACE
-        yield text(at - 9 if is_right else at + 9, up - 8, name, class_="end small" if is_right else "small")
+        is_right, is_top = at > x.end - LABEL_SPACE, up - y(100.0) < LABEL_HEIGHT
+        yield text(
+            at - 9 if is_right else at + 9,
+            up + LABEL_HEIGHT if is_top else up - 8,  # above is the title of the axis
+            name,
+            class_="end small" if is_right else "small",
+        )
 
     return draw
 

@@ -1,4 +1,4 @@
-"""The demo: the effect of synchronous_commit in about two minutes."""
+"""The demo: what synchronous_commit=off gains and loses, in about three minutes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     commands={
-        "demo": ("command", "Measure the effect of synchronous_commit in about two minutes."),
+        "demo": ("command", "Measure what synchronous_commit=off gains and loses, in about three minutes."),
     },
+    requires=("crash", "crash_disk"),
 )
