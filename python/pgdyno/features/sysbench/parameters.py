@@ -266,7 +266,7 @@ class SysbenchParameters(WorkloadParameters):
         if self._is_bulk_insert and clients > self.threads_of_prepare:
             raise ValueError(
                 f"bulk_insert needs a table for each of the {clients} clients: "
-                f"use fewer clients, or {clients} prepare_threads (--prepare-threads)"
+                f"use fewer clients, or set prepare_threads to {clients}"
             )
 
     def minimal(self) -> Self | None:

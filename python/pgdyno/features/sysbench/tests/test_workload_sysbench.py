@@ -110,7 +110,7 @@ def test_a_study_that_cannot_run_is_rejected_with_the_remedy(given: dict[str, An
 
 
 def test_bulk_insert_needs_a_table_for_each_client() -> None:
-    with pytest.raises(ValidationError, match="use fewer clients, or 8 prepare_threads"):
+    with pytest.raises(ValidationError, match="use fewer clients, or set prepare_threads to 8"):
         Driving(workload=parameters(script="bulk_insert"), clients=8)
     assert Driving(workload=parameters(script="bulk_insert", prepare_threads=8), clients=8)
 
