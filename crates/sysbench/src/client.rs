@@ -13,7 +13,7 @@ use super::lua::{Coroutine, ScriptState, Yielded};
 use super::program::{Program, Report, ScriptError};
 use super::random::Random;
 use super::session::{self, Answer, Prepared};
-use reactor::{shell, Connection, Error, Nanos, Reactor, Shared};
+use reactor::{Connection, Error, Nanos, Reactor, Shared, shell};
 
 /// The operations that a script asks for, as `lua/prelude.lua` numbers them.
 mod operation {
@@ -398,10 +398,7 @@ impl Part {
                         Err(error) => state.resume(coroutine, (Value::Nil, error.to_string())),
                     }
                 }
-                _ => Err(ScriptError::Lua(
-                    "a command is a string, and needs --allow-os (allow_os = true in a study file)"
-                        .to_owned(),
-                )),
+                _ => Err(ScriptError::Lua("a command is a string, and needs allow_os".to_owned())),
             },
             _ => Err(ScriptError::Lua("attempt to yield outside a coroutine".to_owned())),
         }
