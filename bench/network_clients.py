@@ -162,7 +162,7 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(reason)
     load = ["--workload", "pgbench", "--builtin", chosen.script, "--scale", str(chosen.scale)]
     load += ["--schedule", chosen.schedule, "--window", chosen.window, "--slice", chosen.slice]
-    load += ["--warmup", "5s", "--no-aa"]
+    load += ["--warmup", "5s"]
     load += ["--minutes", "60", "--stop", "budget", "--blocks", str(chosen.blocks)]
     if chosen.rate:
         load += ["--rate", str(chosen.rate)]

@@ -17,6 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from program import write_study
+
 from pgdyno.errors import PgdynoError
 from pgdyno.server.engine import find_engine
 
@@ -62,12 +64,16 @@ def main() -> int:
 def compare(asked: argparse.Namespace, address: str, kill: Callable[[], Any]) -> int:
     """Run the comparison, and kill a node once in a block that it drives."""
     results = asked.directory / f"{time.strftime('%Y%m%d-%H%M%S')}.sqlite"
-    command = [
-        *(sys.executable, "-c", PGDYNO, "compare", *asked.arms, "--workload", "pgbench", "-b", "tpcb-like"),
-        *("--scale", "10", "--clients", "8", "--minutes", str(asked.minutes), "--warmup", "2s", "--no-aa"),
-        *("--window", "4s", "--slice", "1s", "--drivers", f"{NODES[0]},{NODES[2]}", "--stop", "budget"),
-        *("--on-node-loss", "continue", "--cluster", address, "--evidence", str(results)),
-    ]
+    run = {"warmup": "2s", "window": "4s", "slice": "1s", "stop": "budget", "aa": False}
+    study = write_study(
+        results.with_suffix(".toml"),
+        asked.arms,
+        workload={"kind": "pgbench", "scale": 10},
+        drive={"clients": 8},
+        run={**run, "budget": 60 * asked.minutes},
+        fleet={"drivers": [NODES[0], NODES[2]], "on_node_loss": "continue", "address": address},
+    )
+    command = [sys.executable, "-c", PGDYNO, "run", str(study), "--evidence", str(results)]
     running = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert running.stderr is not None
     for line in running.stderr:

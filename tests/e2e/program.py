@@ -49,6 +49,16 @@ TINY = (*PGBENCH, *COUNTED, "--clients", "1", "--blocks", "1")
 """One block of pgbench."""
 
 
+def write_study(path: Path, servers: Sequence[str | Path], **tables: Mapping[str, object]) -> Path:
+    """Write a study file that compares these servers, named a, b, …: for keys that no option has."""
+    lines = ['title = "Study"', 'compare = ["server"]', "[factors.server]"]
+    lines += [f"{chr(97 + n)} = {json.dumps(str(one))}" for n, one in enumerate(servers)]
+    for table, keys in tables.items():
+        lines += [f"[{table}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
 @dataclass(frozen=True)
 class Ended:
     """Output of a program."""

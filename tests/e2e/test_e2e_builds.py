@@ -114,7 +114,7 @@ def test_an_extension_without_its_library_and_one_that_does_not_compile_are_erro
     off = f"{extended},shared_preload_libraries="
     refused = program.run("compare", *TINY, extended, off, "-f", str(script))
     assert refused.status == 1 and "not preloaded" in refused.err
-    ended = program.run("compare", *TINY, server, server, "--extension", f"git:{clone}@main")
+    ended = program.run("compare", *TINY, *[f"{server},extension=git:{clone}@main"] * 2)
     assert ended.status == 1
     assert "missing_name" in ended.err and "the build failed (make" in " ".join(ended.err.split())
 
@@ -135,15 +135,15 @@ def test_an_arm_with_an_extension_is_compared_with_one_without_it(
 
 def test_two_commits_are_built_and_compared(program: Program, server_dir: Path, build: Build) -> None:
     clone = write_clone(server_dir / "postgres", (str(build.version), "19devel"), build.bin_dir)
-    old = f"git:{clone}@master~1"
-    ended = program.succeed("compare", *TINY, old, f"git:{clone}@master", "--build-options=--with-lz4")
+    old, new = (f"git:{clone}@{ref},build_options=--with-lz4" for ref in ("master~1", "master"))
+    ended = program.succeed("compare", *TINY, old, new)
     arms = [of["arm"] for of in ended.case["arms"]]
     assert [arm["server"]["version"] for arm in arms] == [str(build.version), "19devel"]
     assert [arm["name"] for arm in arms] == ["git:master~1", "git:master"]
     assert ended.trials == [{"ok": 1}] * 2
     (untested,) = [one["sentence"] for one in ended.json()["caveats"] if one["code"] == "untested-version"]
     assert "PostgreSQL 19devel" in untested
-    assert arms[0]["spec"] == f"{old},build_options=--with-lz4"
+    assert arms[0]["spec"] == old
     commit = git(clone, "rev-parse", "master")
     assert f"commit {commit[:12]} of {clone}; configure" in arms[1]["server"]["origin"]
     listed = program.run("servers", "list", "--json").json()["here"]

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 LOAD = (
     *("--workload", "pgbench", "--builtin", "select-only", "--scale", "1", "--clients", "4", "--seed", "7"),
     *("--schedule", "slices", "--slice", "1s", "--warmup", "1s", "--window", "8s", "--minutes", "20"),
-    *("--stop", "budget", "--no-aa", "--rate", "100"),
+    *("--stop", "budget", "--rate", "100"),
 )
 HEAD, HERE = "head", "here"
 """pgdyno runs beside the node HERE, and not beside the head, whose link is taken down, too."""

@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import PGBENCH, SLICES, TINY, Program, measuring
+from program import TINY, Program, measuring, write_study
 
 from pgdyno.features.running_server.arms import dataset_database_name
 from pgdyno.features.running_server.remote import Remote, lock_of, take_lock
@@ -19,7 +19,18 @@ from pgdyno.server.processes import Server
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 from pooler import Pooler
 
-ANALYTICAL = (*PGBENCH, *SLICES, "--slice", "0.5s", "--clients", "1", "--variant", "analytical")
+
+def analytical(path: Path, *servers: str | Path, **run: object) -> Path:
+    """Write a study of analytical queries of one client, whose data have a copy of the accounts."""
+    return write_study(
+        path,
+        servers,
+        workload={"kind": "pgbench", "scale": 1, "variant": "analytical"},
+        drive={"clients": 1},
+        run={"slice": "0.5s", "warmup": "0.2s", "budget": "1h", **run},
+    )
+
+
 PRISTINE = dataset_database_name(PgbenchParameters(scale=1, accounts_copy=True))
 WINDOW = ("--warmup", "0.2s", "--window", "3s", "--json", "--quiet")
 """Longer than a pause of the machine."""
@@ -84,21 +95,26 @@ def test_running_servers_are_compared_in_copies_of_a_database_that_two_studies_l
     before, dsn = databases(untouched).keys(), untouched.conninfo("postgres")
     # Copies that a killed pgdyno left are dropped by the next one.
     killed = tmp_path / "killed.sqlite"
-    running = program.start("compare", *ANALYTICAL, "--window", "40s", "--evidence", killed, dsn, dsn)
+    study = analytical(tmp_path / "killed.toml", dsn, dsn, window="40s")
+    running = program.start("run", study, "--evidence", killed)
     running.until(lambda: measuring(killed))
     running.signal(signal.SIGKILL)
     assert "copy of the accounts" in running.ended().err
     assert program.survivors() == []
     assert len([name for name in databases(untouched) if "trial" in name]) == 2
 
-    one_block = (*ANALYTICAL, "--window", "1s", "--blocks", "1")
+    one_block = {"window": "1s", "repeats": 1}
+    studies = [
+        analytical(tmp_path / "dsns.toml", dsn, dsn, **one_block),
+        analytical(tmp_path / "build.toml", server, dsn, **one_block),
+    ]
     remote, files = Remote(Dsn(dsn)), [tmp_path / "dsns.sqlite", tmp_path / "build.sqlite"]
     remote.drop(PRISTINE)
     with closing(untouched.connect()) as first_in_line:
         take_lock(first_in_line, lock_of(PRISTINE))
         both = [
-            program.start("compare", *one_block, "--evidence", files[0], dsn, dsn),
-            program.start("compare", *one_block, "--evidence", files[1], server, dsn),
+            program.start("run", study, "--evidence", file, "--json")
+            for study, file in zip(studies, files, strict=True)
         ]
         for running in both:
             err = running.err

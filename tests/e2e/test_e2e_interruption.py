@@ -190,7 +190,7 @@ def test_a_study_that_ended_in_a_search_for_the_capacity_searches_anew(
     # A loose limit of a low percentile: a step is short, and the machine hardly matters.
     sizes = ("--warehouses", "1", "--clients", "2", "--warmup", "0.2s", "--slice", "0.2s", "--window", "0.4s")
     running = program.start(
-        "compare", *sizes, "--schedule", "blocks", "--blocks", "1", "--seed", "11", "--no-aa",
+        "compare", *sizes, "--schedule", "blocks", "--blocks", "1", "--seed", "11",
         "--capacity", "p50<10ms", "--evidence", evidence, server, server,
     )  # fmt: skip
     running.until(searching(program, evidence, nth=1))

@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from program import COUNTED, PGBENCH, SLICES, Program
+from program import COUNTED, PGBENCH, SLICES, Program, write_study
 
 from pgdyno.results.reader import Evidence
 from pgdyno.server.processes import Server
@@ -26,8 +26,9 @@ def test_a_comparison_by_builtin_scripts_passes_its_checks(
 ) -> None:
     evidence = tmp_path / "e.sqlite"
     mix = ("-b", "tpcb-like", "-b", "select-only@3", "-M", "prepared")
+    profiled = ("--probe", "default", "--probe", "profile")
     ended = program.succeed(
-        "compare", *SMALL, *COUNTED, *mix, "--profile", "--evidence", evidence, server, server
+        "compare", *SMALL, *COUNTED, *mix, *profiled, "--evidence", evidence, server, server
     )
     found, document = ended.case, ended.json()
     assert ended.trials == [{"ok": 1}] * 2
@@ -140,15 +141,26 @@ def test_a_database_is_loaded_driven_and_checked_step_by_step(
     wrong = {one["name"] for one in broken.json()["checks"] if not one["passed"]}
     assert wrong == {"accounts agree with tellers"}
     # Existing tables must equal the requested ones, part by part.
-    for options, complaint in (
-        (("--scale", "2"), "scale 1, not 2"),
-        (("--scale", "1"), "partitions 2, not none"),
-        (("--scale", "1", *made, "--fillfactor", "90"), "fillfactor 100, not 90"),
-        (("--scale", "1", *made[:3]), "indexes pgbench_accounts (bid, abalance), not none"),
-        (("--scale", "1", *made, "--foreign-keys"), "foreign keys none, not 1"),
+    refused = program.refuse("compare", *SMALL, *SLICES, "--scale", "2", "--into-existing", dsn, "18")
+    assert "scale 1, not 2" in refused.complaint
+    copied = {"partitions": 2, "accounts_copy": True}
+    same = {**copied, "indexes": ["pgbench_accounts(bid, abalance)"]}
+    for n, (keys, complaint) in enumerate(
+        (
+            ({}, "partitions 2, not none"),
+            ({**same, "fillfactor": 90}, "fillfactor 100, not 90"),
+            (copied, "indexes pgbench_accounts (bid, abalance), not none"),
+            ({**same, "foreign_keys": True}, "foreign keys none, not 1"),
+        )
     ):
-        refused = program.refuse("compare", *SMALL, *SLICES, *options, "--into-existing", dsn, "18")
-        assert complaint in refused.complaint
+        study = write_study(
+            program.folder / f"{n}.toml",
+            [dsn, "18"],
+            workload={"kind": "pgbench", "scale": 1, **keys},
+            drive={"clients": 2},
+            run={"repeats": 1, "window": "0.4s"},
+        )
+        assert complaint in program.refuse("run", study, "--into-existing").complaint
     program.succeed("load", dsn, "--workload", "pgbench", "--into-existing", "--quiet")
     with closing(running_server.connect("bench")) as connection:
         row = connection.execute("select to_regclass('pgbench_accounts_copy')").fetchone()

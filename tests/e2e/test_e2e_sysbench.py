@@ -67,8 +67,10 @@ def test_a_comparison_by_a_stock_script_passes_its_checks(
 
 def test_a_script_in_the_manner_of_sysbench_tpcc_is_compared(program: Program, server: str) -> None:
     script = Path(__file__).parents[2] / "bench" / "order_entry.lua"
-    options = ("--script", script, "--opt", "items=100", "--opt", "trx-level=RC")
-    ended = program.succeed("compare", *SMALL, *options, server, server, "--", "--scale=2")
+    options = ("--script", script)
+    ended = program.succeed(
+        "compare", *SMALL, *options, server, server, "--", "--scale=2", "--items=100", "--trx-level=RC"
+    )
     assert "own-scripts-not-checked" in {caveat["code"] for caveat in ended.json()["caveats"]}
     counts = ended.case["arms"][0]["counts"]["event"]
     assert (counts["failed"], counts["ok"] > 0) == (0, True)

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from program import COUNTED, SLICES, SMALLEST, Ended, Program
+from program import SLICES, SMALLEST, Ended, Program, write_study
 
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Measure, Trial
@@ -18,9 +18,12 @@ needs_two_cores = pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a
 
 def compared(program: Program, evidence: Path, *arguments: str) -> tuple[Ended, list[Trial]]:
     """Return the end of a comparison with one block, and its trials, which must have passed their checks."""
-    ended = program.succeed(
-        "compare", *SMALLEST, "--blocks", "1", "--evidence", evidence, "--json", *arguments
-    )
+    return measured(program, evidence, "compare", *SMALLEST, "--blocks", "1", *arguments)
+
+
+def measured(program: Program, evidence: Path, *arguments: str | Path) -> tuple[Ended, list[Trial]]:
+    """Return the end of a command that measures, and its trials, which must have passed their checks."""
+    ended = program.succeed(*arguments, "--evidence", evidence, "--json")
     with Evidence(evidence) as opened:
         trials = opened.trials()
     assert {trial.status for trial in trials} == {"ok"}
@@ -42,9 +45,14 @@ def kinds(found: Ended) -> list[str]:
 def test_a_mix_without_new_orders_is_measured_one_arm_at_a_time(
     program: Program, server: str, tmp_path: Path
 ) -> None:
-    found, trials = compared(
-        program, tmp_path / "e.sqlite", *COUNTED, "--mix", "payment=9,order-status=1", server, server
+    study = write_study(
+        tmp_path / "mix.toml",
+        [server, server],
+        workload={"kind": "tpcc", "warehouses": 1, "mix": "payment=9,order-status=1"},
+        drive={"clients": 2},
+        run={"schedule": "blocks", "warmup": "0.1s", "transactions": 100, "repeats": 1},
     )
+    found, trials = measured(program, tmp_path / "e.sqlite", "run", study)
     for trial in trials:
         assert not any(check.skipped for check in trial.checks)
         ran = {kind for piece in trial.measured for kind, n in piece.kinds.items() if n.executed}
@@ -65,11 +73,15 @@ def test_a_duet_drives_both_arms_at_the_same_time_with_pipelined_calls(
     program: Program, server: str, tmp_path: Path
 ) -> None:
     evidence = tmp_path / "e.sqlite"
-    found, trials = compared(
-        program, evidence, *SLICES, "--schedule", "duet", "--window", "0.8s",
-        "--calls", "statements", "--pipeline", "--isolation", "serializable",
-        "--clients", "4", server, server,
-    )  # fmt: skip
+    calls = {"calls": "statements", "pipeline": True, "isolation": "serializable"}
+    duet = write_study(
+        tmp_path / "duet.toml",
+        [server, server],
+        workload={"kind": "tpcc", "warehouses": 1, **calls},
+        drive={"clients": 4},
+        run={"schedule": "duet", "slice": "0.1s", "warmup": "0.2s", "window": "0.8s", "repeats": 1},
+    )
+    found, trials = measured(program, evidence, "run", duet)
     with Evidence(evidence) as opened:
         study, block = opened.study().plan, opened.blocks()[0]
     assert (study.schedule, study.rounds, study.slice_s) == ("duet", 8, 0.1)

@@ -17,7 +17,7 @@ def test_an_effect_that_is_there_is_found_and_reported(program: Program, server:
     # most 40 times a second. A false "undecided" would need blocks whose ratios differ by a factor of ten.
     slow, evidence = f"{server},commit_delay=50000,commit_siblings=0", tmp_path / "e.sqlite"
     # A trend above the margin within such short windows would hold the verdict back.
-    sizes = (*SLICES, "--clients", "2", "--margin", "50%", "--no-aa", "--blocks", "30")
+    sizes = (*SLICES, "--clients", "2", "--margin", "50%", "--blocks", "30")
     ended = program.succeed("compare", *PGBENCH, *sizes, "--evidence", evidence, server, slow)
     found = ended.case
     (comparison,) = found["comparisons"]

@@ -224,7 +224,7 @@ def test_a_database_of_the_dialect_sysbench_has_its_tables_and_counts(
 def test_a_new_load_replaces_all_table_sets_but_no_table_of_the_user(
     running_server: Server, sysbench: str, spec: str
 ) -> None:
-    of_two_sets = pytest.raises(DatasetError, match="has 2 table sets, not 1: use --table-sets 2")
+    of_two_sets = pytest.raises(DatasetError, match="has 2 table sets, not 1: use table_sets = 2")
     with closing(running_server.connect(sysbench)) as conn, of_two_sets:
         Tpcc(parameters(dialect="sysbench", warehouses=2)).require(conn)
     with closing(running_server.connect(spec)) as conn:

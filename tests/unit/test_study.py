@@ -24,8 +24,6 @@ from pgdyno.study.arm_spec import (
     ArmSpec,
     parse_arm,
     parse_arms,
-    with_build_options,
-    with_extensions,
 )
 from pgdyno.study.cases import choose_arms
 from pgdyno.study.defaults import (
@@ -77,23 +75,6 @@ def test_build_options_and_extensions_belong_to_the_build_and_not_to_the_setting
     assert (arm.build, arm.full_name) == (f"{build},{key}={value}", f"{build},{key}={value},jit=off")
     assert ArmSpec.model_validate(arm.model_dump()) == arm
     assert key not in parse_arm(build).model_dump()
-
-
-def test_common_build_options_are_for_commits_without_their_own() -> None:
-    arms = [parse_arm(text) for text in ("18", "git:v1", "git:v1,build_options=--with-zstd")]
-    found = with_build_options(arms, "--with-lz4")
-    assert [arm.build_options for arm in found] == ["", "--with-lz4", "--with-zstd"]
-    assert with_build_options(arms[:1], "") == arms[:1]
-    with pytest.raises(UsageError, match="git:REF"):
-        with_build_options(arms[:1], "--with-lz4")
-
-
-def test_common_extensions_are_for_arms_without_their_own() -> None:
-    arms = parse_arms(["17", "18,extension=/b"])
-    assert [arm.extension for arm in with_extensions(arms, ["/a", "/c"])] == ["/a,/c", "/b"]
-    assert with_extensions(arms, ()) == arms
-    with pytest.raises(UsageError, match="cannot be installed on a running server"):
-        with_extensions(parse_arms(["18", "host=db"]), ["/a"])
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from pgdyno.results.records import StudyEnd
     ("words", "named"),
     [
         ("compare --resume e.sqlite --stop budget", "--stop"),
-        ("compare --resume e.sqlite --minutes 5 --no-aa", "--no-aa"),
         ("compare --margin 2% --resume e.sqlite", "--margin"),  # though it is the default
         ("compare --resume e.sqlite --schedule blocks --json", "--schedule"),
         ("compare --resume e.sqlite --warehouses 2", "--warehouses"),

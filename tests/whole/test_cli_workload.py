@@ -72,5 +72,5 @@ def test_an_invalid_element_of_a_list_is_attributed_to_its_option(refusal: Calla
 
 
 def test_probes_are_added_to_the_default_ones_once() -> None:
-    probes = requested_probes(["default", "statements", "wal"], profile=True)
+    probes = requested_probes(["default", "statements", "wal", "profile"])
     assert probes == (*DEFAULT_PROBES, "statements", "profile")

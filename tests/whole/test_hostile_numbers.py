@@ -12,12 +12,11 @@ from pgdyno.features.fitting.rules import quantity
 NUMBERS = ("inf", "-inf", "nan", "1e309", "-1e309", "1e300", "1e30", "-1", "", "9" * 5000, "²")
 PLACES = (
     *("--clients={}", "--minutes={}", "--margin={}", "--warehouses={}", "--rate={}", "--capacity=p99<{}ms"),
-    *("--capacity=p{}<20ms", "--retries={}", "--slice={}", "--slice={}h", "--warmup={}h", "--warmup=1s..{}h"),
+    *("--capacity=p{}<20ms", "--slice={}", "--slice={}h", "--warmup={}h", "--warmup=1s..{}h"),
     *("--window={}", "--window={}h", "--window=checkpoints:{}", "--transactions={}", "--blocks={}"),
-    *("--confidence={}", "--threads={}", "--seed={}"),
+    *("--threads={}", "--seed={}"),
     *(
         "--workload=pgbench --scale={}",
-        "--workload=pgbench --fillfactor={}",
         "--workload=pgbench -b select-only@{}",
     ),
 )

@@ -387,7 +387,8 @@ ALL = range(AA_BLOCKS)
 REPEATED = "the A/A block after block 12 is void and is repeated"
 AGAIN = "1 node of 2 left: the study starts again with 1 load generator"
 TOO_FEW = (
-    "1 node of 2 left: start nodes again and resume the study, or use --on-node-loss continue in a new one"
+    "1 node of 2 left: start nodes again and resume the study, or start a new one with pgdyno run "
+    "--on-node-loss continue"
 )
 
 

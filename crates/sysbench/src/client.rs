@@ -398,7 +398,7 @@ impl Part {
                         Err(error) => state.resume(coroutine, (Value::Nil, error.to_string())),
                     }
                 }
-                _ => Err(ScriptError::Lua("a command is a string, and needs --allow-os".to_owned())),
+                _ => Err(ScriptError::Lua("a command is a string, and needs allow_os".to_owned())),
             },
             _ => Err(ScriptError::Lua("attempt to yield outside a coroutine".to_owned())),
         }

@@ -36,7 +36,7 @@ from pgdyno.cli.options import (
 )
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
-from pgdyno.study.arm_spec import ArmSpec, with_build_options, with_extensions
+from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.cases import Request, choose_arms, only_case, window_of
 from pgdyno.study.defaults import (
     BUDGET_MIN,
@@ -71,26 +71,36 @@ SCRIPTS = {
 OURS = {
     "-T, --time": "is the time of one run of pgbench: use --window 60s for the measurement per arm and "
     "block, or --minutes 5 for the whole comparison",
-    "--max-tries": "counts the first attempt: use --retries, which does not",
+    "--max-tries": "counts the first attempt: use the key retries of study files, which does not",
     "--random-seed": "is an option of pgbench: use --seed",
     "-i, --initialize": "is not needed, because data are loaded once: remove it",
     "-n, --no-vacuum, -v, --vacuum-all": "is not needed, because blocks restore vacuumed data: remove it",
     "-P, --progress": "is not needed, because progress is always shown: remove it",
+    "--build-options": "is a part of an ARM: write git:REF,build_options=--with-lz4",
+    "--extension": "is a part of an ARM: write 18,extension=DIR",
+    "--profile": "is a probe: use --probe default --probe profile",
+    "--opt": "is an option of the script: write it at the end, after --, as in -- --NAME=VALUE",
 }
-"""Options of pgbench that compare does not have, and what to do in their place."""
+"""Options of pgbench and of other commands that compare does not have, and what to do in their place."""
 
 
 class CompareCommand(GroupedCommand):
-    """The command ``compare``, which accepts spellings of pgbench."""
+    """The command ``compare``, which accepts spellings of pgbench, and has no rare options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. Raises UsageError for an option of pgbench with another meaning."""
-        return super().parse_args(ctx, args if ctx.resilient_parsing else with_our_spellings(args))
+        """Parse the arguments. Raises UsageError for an option of pgbench with another meaning, and for a key
+        of study files.
+        """
+        if not ctx.resilient_parsing:
+            args = with_our_spellings(args, {name: key.remedy for name, key in self.moved.items()})
+        return super().parse_args(ctx, args)
 
 
-def with_our_spellings(args: Sequence[str]) -> list[str]:
-    """Return the arguments with built-in scripts as ``--builtin``. Raises UsageError for those of OURS."""
-    refused = {one: why for spellings, why in OURS.items() for one in spellings.split(", ")}
+def with_our_spellings(args: Sequence[str], others: Mapping[str, str]) -> list[str]:
+    """Return the arguments with built-in scripts as ``--builtin``. Raises UsageError for those of OURS, and
+    for others.
+    """
+    refused = {**others, **{one: why for spellings, why in OURS.items() for one in spellings.split(", ")}}
     own = args.index("--") if "--" in args else len(args)
     found: list[str] = []
     for arg in args[:own]:
@@ -117,12 +127,12 @@ class BlockOptions(
     """Options of what is measured, and of the layout of a block."""
 
 
-class EndOptions(ModelOptions, model=Run, fields="transactions stop repeats probes"):
-    """Options of the lengths of a window and a study, and of the telemetry."""
-
-
-class ChoiceOptions(ModelOptions, model=Run, fields="confidence seed on_failure"):
-    """Options of the analysis, random choices and failures."""
+class OtherOptions(
+    ModelOptions,
+    model=Run,
+    fields="transactions stop repeats probes confidence seed on_failure nearest aa",
+):
+    """Options of the lengths of a window and a study, of telemetry, analysis, random choices and failures."""
 
 
 @dataclass(frozen=True)
@@ -130,23 +140,13 @@ class DesignOptions:
     """Options of the experiment: what is measured, how long, and what follows from it."""
 
     block: BlockOptions = field(default_factory=BlockOptions)
-    end: EndOptions = field(default_factory=EndOptions)
-    profile: Annotated[
-        bool,
-        typer.Option("--profile", help="Record CPU profiles of the servers with perf and compare them."),
-    ] = False
-    choice: ChoiceOptions = field(default_factory=ChoiceOptions)
-    build_options: Annotated[str, options.BUILD_OPTIONS] = ""
-    extension: Annotated[list[str] | None, options.EXTENSION] = None
-    nearest: options.Nearest = False
+    other: OtherOptions = field(default_factory=OtherOptions)
     into_existing: options.IntoExisting = False
-    no_aa: options.NoAa = False
 
     @property
     def run(self) -> Run:
         """The values as the keys of a study file; those not given have their defaults."""
-        given = {**self.block.given, **self.end.given, **self.choice.given}
-        return Run.model_construct(**given, nearest=self.nearest, aa=not self.no_aa)
+        return Run.model_construct(**self.block.given, **self.other.given)
 
 
 AS_COMMAND = {"compare": {"cls": CompareCommand}}
@@ -204,22 +204,21 @@ def compare(
 
     \f
     FILE is a postgresql.conf or has ALTER SYSTEM statements; its name has a dot or a slash. Instead of a
-    setting, dialect=… and deviate=… give an arm its own tpcc workload, extension=… an extension, and
-    data=pg_upgrade:OLD, analyze=off and age=N its own data. Reports show NAME, if given.
+    setting, build_options=… gives an arm options of its build from source, extension=… an extension,
+    dialect=… and deviate=… its own tpcc workload, and data=pg_upgrade:OLD, analyze=off and age=N its own
+    data. Reports show NAME, if given.
 
     Each block restores the data from a snapshot, restarts the server of every arm and applies the same load
     to each. Confidence intervals are computed over blocks. Ctrl-C stops the study and keeps the results.
     More examples:
 
     \b
-      pgdyno compare 18 18,@./tuned.conf
       pgdyno compare 17 --sweep shared_buffers=1GB,4GB,8GB
-      pgdyno compare 18,dialect=spec 18,dialect=hammerdb
-      pgdyno compare git:~/src/postgres@master~1 git:~/src/postgres@master --build-options=--with-lz4
+      pgdyno compare git:~/src/postgres@master git:~/src/postgres@master,build_options=--with-lz4
       pgdyno compare 18,extension=git:~/src/pg_index@main 18,extension=git:~/src/pg_index@faster
       pgdyno compare 17 18 --workload pgbench -b tpcb-like -b select-only@3 -M prepared
       pgdyno compare 17 18 --workload sysbench --script oltp_read_only --tables 8 --table-size 100000
-      pgdyno compare 18 18,data=pg_upgrade:17 --age 100000
+      pgdyno compare 18,age=100000 18,data=pg_upgrade:17,age=100000
       pgdyno compare --resume pgdyno-20261121-213000.sqlite --minutes 5
     """
     added.check_judging()
@@ -242,9 +241,7 @@ def compare(
     chosen = choose_arms(arms, sweep or ())
     for arm in (arm for arm in chosen.arms if arm.is_dsn):
         require_no_password(arm.server)
-    with_options = with_build_options(chosen.arms, design.build_options)
-    complete = tuple(with_extensions(with_options, design.extension or ()))
-    study = study_of(complete, clients, minutes, design, load, workload, added)
+    study = study_of(tuple(chosen.arms), clients, minutes, design, load, workload, added)
     if chosen.server:
         study = study.model_copy(update={"title": f"{chosen.server}: {study.title}"})
     path = evidence or Path(time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite"))
@@ -276,8 +273,6 @@ def study_of(
     Raises UsageError, ValidationError.
     """
     run = design.run
-    if design.into_existing and not any(arm.is_dsn for arm in arms):
-        raise UsageError("--into-existing requires a DSN as ARM: remove it, or name a running server")
     if run.capacity is not None and "rate" in load.given:
         raise UsageError("--capacity and --rate exclude each other: remove one of them")
     machine = options.machine_size()
@@ -328,7 +323,7 @@ def study_of(
         "title": title_of([arm.name for arm in arms]),
         "arms": arms,
         "schedule": Schedule.BLOCKS if is_whole and not has_schedule else schedule,
-        "probes": requested_probes(run.probes, profile=design.profile),
+        "probes": requested_probes(run.probes),
         "slice_s": length_s,
         "slices_may_grow": run.slice_s is None,
         "discard_s": discard_s(slice_s),
@@ -338,7 +333,6 @@ def study_of(
         "budget_s": budget_s,
         "seed": run.seed if "seed" in run.model_fields_set else secrets.randbelow(2**48),
         "into_existing": design.into_existing,
-        "aa_refused_by": "--no-aa" if design.no_aa else "",
         **own_fields,
     }
     return Study.model_validate(fields)

@@ -42,18 +42,19 @@ from psycopg import ProgrammingError
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from typer.core import TyperCommand
+from typer.models import OptionInfo
 
 from pgdyno.errors import PgdynoError, UsageError, naming
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
 from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import read_limits
-from pgdyno.study.arm_spec import has_secrets
+from pgdyno.study.arm_spec import LOAD_PARAMETERS, has_secrets
 from pgdyno.study.cases import FILE_KEYS
 from pgdyno.study.defaults import MachineSize, block_overhead_s
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study
-from pgdyno.study.study_file import TABLES, Drive, Run, StudyFile, driving_fields
-from pgdyno.study.values import Option
+from pgdyno.study.study_file import TABLES, Drive, StudyFile, driving_fields
+from pgdyno.study.values import Option, Rare
 from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind
 from pgdyno.units import counted, format_duration
 
@@ -95,6 +96,9 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat]
     places = {p.name: name for name, group in groups.items() for p in _options(group)}
     places |= {p.name: kind.__module__.split(".")[-2] for kind in kinds for p in _options(kind)}
+    rare = [p for p in keyword if command.__name__ == WITHOUT_RARE and _study_keys(p)]
+    moved = {name: key for p in rare for key in _study_keys(p) for name in _spellings(p)}
+    keyword = [p for p in keyword if p not in rare]
 
     @functools.wraps(command)
     def with_groups(*values: Any, **given: Any) -> int:
@@ -104,10 +108,49 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
             made["added"] = Added(_made(kind, given) for kind in kinds)
         return command(**given, **made)
 
-    with_groups.groups = places  # type: ignore[attr-defined]
+    with_groups.groups, with_groups.moved = places, moved  # type: ignore[attr-defined]
     with_groups.__signature__ = own.replace(parameters=keyword)  # type: ignore[attr-defined]
     with_groups.__annotations__ = {p.name: p.annotation for p in keyword} | {"return": int}
     return with_groups
+
+
+WITHOUT_RARE = "compare"
+"""The command without rare options, for which study files have keys. Others have no study file."""
+
+
+@dataclass(frozen=True)
+class StudyKey:
+    """Metadata of a rare option: the key of study files in its place. ``value``: one that is always right."""
+
+    table: str
+    key: str
+    value: str = "…"
+
+    @classmethod
+    def of(cls, model: type[BaseModel], name: str) -> StudyKey:
+        """Return the key of a field."""
+        table = next((table for table, of in TABLES.items() if of is model), "workload")
+        field = model.model_fields[name]
+        value = str(not field.default).lower() if isinstance(field.default, bool) else cls.value
+        return cls(table, field.alias or name, value)
+
+    @property
+    def remedy(self) -> str:
+        """What to do in place of the option, as the predicate of a sentence."""
+        arm = f", or add {self.key}={self.value} to each ARM" if self.key in LOAD_PARAMETERS else ""
+        how = f"write {self.key} = {self.value} below [{self.table}]{arm}"
+        return f"is a key of study files: {how}; see pgdyno docs write-a-study"
+
+
+def _study_keys(of: inspect.Parameter) -> list[StudyKey]:
+    return [one for one in getattr(of.annotation, "__metadata__", ()) if isinstance(one, StudyKey)]
+
+
+def _spellings(of: inspect.Parameter) -> Sequence[str]:
+    (option,) = (one for one in of.annotation.__metadata__ if isinstance(one, OptionInfo))
+    # typer takes the first spelling as the default, until it reads the annotation.
+    given = [one for one in (option.default, *(option.param_decls or ())) if isinstance(one, str)]
+    return given or [f"--{of.name.replace('_', '-')}"]
 
 
 OPTIONS_MAX = 40
@@ -135,6 +178,11 @@ class GroupedCommand(TyperCommand):
                     raise UsageError(f"--help {group}: no such group; use one of {', '.join(self._listed)}")
                 ctx.meta[HELP_GROUP] = group
         return super().parse_args(ctx, args)
+
+    @property
+    def moved(self) -> Mapping[str, StudyKey]:
+        """Rare options by spelling, with the keys of study files in their place."""
+        return getattr(self.callback, "moved", {})
 
     @property
     def _is_grouped(self) -> bool:
@@ -165,6 +213,10 @@ class GroupedCommand(TyperCommand):
         groups, wanted = self._groups, ctx.meta.get(HELP_GROUP, "")
         if wanted == ALL or not self._is_grouped:
             super().format_options(ctx, formatter)
+            if self.moved:
+                with formatter.section("Keys of study files only"):
+                    formatter.write_dl(_keys_only(self.moved.values()))
+                    formatter.write_text("See pgdyno docs write-a-study.")
             return
         shown = [
             one for one in self.params if (groups[str(one.name)] == wanted if wanted else one.name in MAIN)
@@ -175,7 +227,19 @@ class GroupedCommand(TyperCommand):
         with formatter.section("Options"):
             formatter.write_dl(records)
         formatter.write_paragraph()
-        formatter.write_text(f"Other options: --help GROUP ({', '.join(self._listed)}) or --help-all")
+        rare = " Rarer: keys of study files." if self.moved else ""
+        formatter.write_text(f"Other options: --help GROUP ({', '.join(self._listed)}) or --help-all.{rare}")
+
+
+def _keys_only(moved: Iterable[StudyKey]) -> list[tuple[str, str]]:
+    """Return the keys of each table that are no options: those that were, and those that never are."""
+    found: dict[str, dict[str, None]] = {}
+    for table, model in TABLES.items():
+        fields = (one for one in model.model_fields.items() if one[0] not in OTHER_OPTIONS)
+        found[table] = {field.alias or name: None for name, field in fields if not _options_in(field)}
+    for key in moved:
+        found.setdefault(key.table, {})[key.key] = None
+    return [(f"[{table}]", ", ".join(keys)) for table, keys in found.items()]
 
 
 def _in_short(text: str) -> str:
@@ -311,8 +375,8 @@ class ParameterOptions(ModelOptions, WorkloadGroup):
         return self.given
 
     def option(self, name: str) -> str:
-        """Return the long spelling of an option."""
-        return option_name(self.MODEL, name)
+        """Return the long spelling of an option; the name of one that is a part of an ARM, too."""
+        return name if name in LOAD_PARAMETERS else option_name(self.MODEL, name)
 
     def replaced(self, **given: Any) -> Self:
         """Return the options with other values."""
@@ -329,12 +393,15 @@ def option_name(model: type[BaseModel], name: str) -> str:
     return next(iter(option_of(model, name).names), f"--{name.replace('_', '-')}")
 
 
-OTHER_OPTIONS = {"rounds": "--window", "warmup_min_s": "--warmup"}
+OTHER_OPTIONS = {"rounds": "--window", "checkpoints": "--window", "warmup_min_s": "--warmup"}
 """Options of fields that the option of another key gives, too."""
 
 
 def option_of_fields(names: Sequence[str]) -> str:
-    """Return the option of a field of a study or of another plan. ``names``: the path to it."""
+    """Return the option of a field of a study or of another plan, or the name of a part of an ARM.
+
+    ``names``: the path to the field.
+    """
     models = (*TABLES.values(), *parameters_by_kind().values())
     for name in reversed(names):
         if name in OTHER_OPTIONS:
@@ -342,7 +409,7 @@ def option_of_fields(names: Sequence[str]) -> str:
         key = FILE_KEYS.get(name, name)
         for model in models:
             if key in model.model_fields and _options_in(model.model_fields[key]):
-                return option_name(model, key)
+                return key if key in LOAD_PARAMETERS else option_name(model, key)
     return f"--{names[0].replace('_', '-')}"
 
 
@@ -402,7 +469,8 @@ def _parameter(model: type[BaseModel], name: str) -> inspect.Parameter:
     kind: Any = annotation if is_known else str
     kind = list[str] if option.is_repeated else kind
     default = field.default if type(field.default) in (int, float, str) or is_enum else None
-    hint = Annotated[kind, option_from(model, name, default)]
+    rare = [StudyKey.of(model, name)] if isinstance(option, Rare) else []
+    hint = Annotated[kind, option_from(model, name, default), *rare]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=hint)
 
 
@@ -415,8 +483,6 @@ Force = Annotated[
     bool,
     typer.Option("--force", help="Overwrite the --html file even if pgdyno did not write it."),
 ]
-Nearest = Annotated[bool, option_from(Run, "nearest")]
-NoAa = Annotated[bool, option_from(Run, "aa")]
 Clients = Annotated[int | None, option_from(Drive, "clients", "4 per core of an arm")]
 IntoExisting = Annotated[
     bool,
@@ -430,12 +496,6 @@ BUILD_OPTIONS = typer.Option(
     metavar="OPTIONS",
     help="Options of configure (--with-lz4) or of meson (-Dlz4=enabled), and variables (CFLAGS=-O3), for "
     "servers built from source. Quoted as in a shell.",
-)
-EXTENSION = typer.Option(
-    "--extension",
-    metavar="DIR",
-    help="Extension to build for the server of each arm and to create in its database: a directory with a "
-    "PGXS Makefile, or git:DIR@REF. May be repeated.",
 )
 Replace = Annotated[
     bool,
@@ -643,6 +703,7 @@ class RunCall:
     minutes: float | None = None
     nearest: bool = False
     no_aa: bool = False
+    into_existing: bool = False
     command: str = ""
     output: Output = Output()
     added: Added = NOTHING_ADDED

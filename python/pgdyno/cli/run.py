@@ -69,8 +69,9 @@ def run(
         float | None,
         options.option_from(Run, "budget_s", "from the study file"),
     ] = None,
-    nearest: options.Nearest = False,
-    no_aa: options.NoAa = False,
+    nearest: Annotated[bool, options.option_from(Run, "nearest")] = False,
+    no_aa: Annotated[bool, options.option_from(Run, "aa")] = False,
+    into_existing: options.IntoExisting = False,
     evidence: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Results file to write. [default: STUDY-TIME.sqlite]"),
@@ -107,7 +108,7 @@ def run(
         path = study_path(study)
         results = evidence or Path(f"{path.stem}-{time.strftime('%Y%m%d-%H%M%S')}.sqlite")
     command = shlex.join(["pgdyno", *sys.argv[1:]])
-    call = RunCall(path, results, minutes, nearest, no_aa, command, output, added)
+    call = RunCall(path, results, minutes, nearest, no_aa, into_existing, command, output, added)
     for one in added:
         if (status := one.run_elsewhere(call)) is not None:
             return status
@@ -167,6 +168,8 @@ def requested_study(call: RunCall, only: Sequence[str] = ()) -> RequestedStudy:
     fields = call.added.study_fields(cases[0].study)
     if who := "--no-aa" if call.no_aa else fitted.aa_refused_by:
         fields["aa_refused_by"] = who
+    if call.into_existing:
+        fields["into_existing"] = True
     request = Request(
         title=file.title,
         cases=_with_fields(file, cases, fields),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 import typer
 
-from pgdyno.cli.options import OptionGroups, ParameterOptions, WorkloadGroup
+from pgdyno.cli.options import OptionGroups, ParameterOptions, StudyKey, WorkloadGroup
 from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.study.workload_parameters import (
@@ -46,6 +46,7 @@ class Which:
             help="pgbench: predefined test case: default, extra-indexes, select-only, analytical or "
             "skip-some-updates. Other options override parts of it. [default: default]",
         ),
+        StudyKey("workload", "variant"),
     ] = None
 
 

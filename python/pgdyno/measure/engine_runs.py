@@ -347,7 +347,7 @@ def run_load(
         raise EngineError(f"the engine rejected the specification: {last['message']}")
     remedy = ""
     if last["stage"] == "prepare" and specification["workload"].get("threads", 1) > 1:
-        remedy = "; a prepare that is not made for several threads needs --prepare-threads 1"
+        remedy = "; a prepare that is not made for several threads needs prepare_threads = 1"
     raise DatasetError(f"the load failed ({last['stage']}): {last['message']}{remedy}")
 
 

@@ -491,8 +491,8 @@ def _substitute(
         raise error  # the version exists, but its download failed: the error has the reason
     if not nearest:
         raise UsageError(
-            f"PostgreSQL {wanted} is not available; the nearest version is {near}: use it, add --nearest, or "
-            + wanted.remedy
+            f"PostgreSQL {wanted} is not available; the nearest version is {near}: use it, run a study "
+            f"file with --nearest, or {wanted.remedy}"
         ) from error
     return there.get(near) or store.obtain(VersionSpec(near.major, near.minor))
 

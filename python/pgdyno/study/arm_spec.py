@@ -210,9 +210,15 @@ def parse_arm(text: str) -> ArmSpec:
         profiles=tuple(profiles),
         settings={name: unquoted(value) for name, value in settings.items()},
         load=load,
+        build_options=build_options,
         extension=extension,
     )
-    return with_build_options([arm], build_options)[0]
+    if build_options and not arm.is_git:
+        raise UsageError(
+            f"build_options requires a server that is built from a commit (got {arm.server}): name one as "
+            "git:REF, or build a version with them (pgdyno servers build)"
+        )
+    return arm
 
 
 def _profiles_and_settings(text: str, server: str, parts: Sequence[str]) -> tuple[list[str], dict[str, str]]:
@@ -265,37 +271,6 @@ def _setting(part: str, *, follows: str) -> tuple[str, str] | None:
     if found := _SETTING.fullmatch(part):
         return found[1].lower(), found[2].strip()
     return None if follows.endswith("_command") else name_and_value(part)
-
-
-def with_build_options(arms: Sequence[ArmSpec], options: str) -> list[ArmSpec]:
-    """Return the arms, with these options where an arm is built from a commit and has none of its own.
-
-    Raises UsageError if no arm is built from a commit.
-    """
-    if not options:
-        return list(arms)
-    if not any(arm.is_git for arm in arms):
-        servers = ", ".join(dict.fromkeys(arm.without_password().server for arm in arms))
-        raise UsageError(
-            f"--build-options, or build_options= of an arm, requires a server that is built from a commit "
-            f"(got {servers}): name one as git:REF, or build a version with them (pgdyno servers build)"
-        )
-    update = {BUILD_OPTIONS: options}
-    return [arm.model_copy(update=update) if arm.is_git and not arm.build_options else arm for arm in arms]
-
-
-def with_extensions(arms: Sequence[ArmSpec], sources: Sequence[str]) -> list[ArmSpec]:
-    """Return the arms, with these extensions where an arm has none of its own.
-
-    Raises UsageError for a running server, on which pgdyno installs nothing.
-    """
-    if sources and (running := [arm.name for arm in arms if arm.is_dsn]):
-        raise UsageError(
-            f"--extension cannot be installed on a running server ({running[0]}): install it there yourself, "
-            f"or name the arms that get it, such as 18,{EXTENSION}={sources[0]}"
-        )
-    update = {EXTENSION: ",".join(sources)}
-    return [arm if arm.extension else arm.model_copy(update=update) for arm in arms]
 
 
 def extension_sources(text: str) -> list[str]:

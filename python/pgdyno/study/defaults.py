@@ -124,10 +124,8 @@ ALL_BY_DEFAULT = "default"
 """Value of ``--probe`` that stands for the default probes, so that others can be added."""
 
 
-def requested_probes(names: Sequence[str] | None, *, profile: bool = False) -> Sequence[str]:
-    """Return the probes of ``names``, plus "profile" if asked. Raises UsageError for an unknown name."""
-    if profile:
-        return tuple(dict.fromkeys((*requested_probes(names), "profile")))
+def requested_probes(names: Sequence[str] | None) -> Sequence[str]:
+    """Return the probes of ``names``. Raises UsageError for an unknown name."""
     known = get_args(ProbeName)
     if not names:
         return DEFAULT_PROBES

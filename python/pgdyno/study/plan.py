@@ -317,7 +317,9 @@ class Study(Driving):
         return self
 
     @model_validator(mode="after")
-    def _running_servers_have_no_aging(self) -> Self:
+    def _running_servers_suit_the_data(self) -> Self:
+        if self.into_existing and not any(arm.is_dsn for arm in self.arms):
+            raise ValueError("--into-existing requires a DSN as ARM: remove it, or name a running server")
         for index, arm in enumerate(self.arms):
             if arm.is_dsn and self.driving(index).workload.aging():
                 raise ValueError(

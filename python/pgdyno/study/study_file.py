@@ -45,6 +45,7 @@ from pgdyno.study.values import (
     Level,
     Limit,
     Option,
+    Rare,
     Scalar,
     Settings,
     Size,
@@ -107,13 +108,13 @@ class Drive(StudyTable):
         default=None,
         description="Open-loop load of N transactions per second per arm, independent of response times.",
     )
-    arrivals: Annotated[plan.Arrivals | None, Option(default="poisson")] = Field(
+    arrivals: Annotated[plan.Arrivals | None, Rare(default="poisson")] = Field(
         default=None, description="Arrival process of --rate."
     )
-    pacing: Annotated[plan.Pacing | None, Option(default="none")] = Field(
+    pacing: Annotated[plan.Pacing | None, Rare(default="none")] = Field(
         default=None, description="tpcc: keying and think times of TPC-C terminals, or none."
     )
-    retries: Annotated[int | None, Option("N", default=str(RETRIES_MAX))] = Field(
+    retries: Annotated[int | None, Rare("N", default=str(RETRIES_MAX))] = Field(
         default=None,
         description="Maximum number of retries per transaction after a serialization failure or deadlock.",
     )
@@ -211,7 +212,7 @@ class Run(StudyTable):
         )
     )
     confidence: Annotated[
-        plan.Confidence, Option("PERCENT", default=given_percent(CONFIDENCE), parse=parse_percent)
+        plan.Confidence, Rare("PERCENT", default=given_percent(CONFIDENCE), parse=parse_percent)
     ] = Field(default=CONFIDENCE, description="Confidence level of the intervals.")
     capacity: Annotated[Limit | None, Option("LIMIT")] = Field(
         default=None,
@@ -243,16 +244,16 @@ class Run(StudyTable):
     seed: Annotated[plan.Seed, Option("N", default="random")] = Field(
         default=1, description="Seed of all random choices."
     )
-    on_failure: Annotated[plan.OnFailure, Option()] = Field(
+    on_failure: Annotated[plan.OnFailure, Rare()] = Field(
         default="continue",
         description="What to do after a failed trial. Three failed blocks in a row always stop the study, "
         "and so does a failure that prevents the verdict, after five blocks.",
     )
-    aa: Annotated[bool, Option(names=("--no-aa",))] = Field(
+    aa: Annotated[bool, Rare(names=("--no-aa",))] = Field(
         default=True,
         description="Hidden A/A blocks, one per ten blocks after the tenth, to measure noise.",
     )
-    nearest: Annotated[bool, Option()] = Field(
+    nearest: Annotated[bool, Rare()] = Field(
         default=False,
         description="Use the nearest available version if a version is not available, and report it.",
     )
@@ -283,7 +284,7 @@ class Fleet(StudyTable):
     address: Annotated[str, Option("HOST:PORT", ("--cluster",), default="the one on this machine")] = Field(
         default="", description="Address of the Ray cluster."
     )
-    on_node_loss: Annotated[Literal["stop", "continue"], Option(default="stop")] = Field(
+    on_node_loss: Annotated[Literal["stop", "continue"], Rare(default="stop")] = Field(
         default="stop",
         description="What to do when fewer nodes than --drivers are left: stop, or start the study again "
         "with them.",

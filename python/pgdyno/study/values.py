@@ -47,6 +47,10 @@ class Option:
     parse: Callable[[str], Any] | None = None
 
 
+class Rare(Option):
+    """An option that ``compare`` does not have, because few need it: only study files have the key."""
+
+
 # ----------------------------------------------------------------------
 # Parsers of options. The name of the option precedes the text of a UsageError.
 # ----------------------------------------------------------------------

@@ -883,7 +883,7 @@ local function execute(command)
         yield(SLEEP, nil, tonumber(seconds) * 1000000)
         return 0
     elseif not host.allow_os then
-        error("os.execute is not available without --allow-os, except to sleep for a number of seconds in a function of the script", 2)
+        error("os.execute is not available without --allow-os (allow_os in a study file), except to sleep for a number of seconds in a function of the script", 2)
     elseif not is_awaited then
         return system(command)
     end
@@ -910,7 +910,7 @@ else
     local function refused(library)
         return setmetatable({}, {
             __index = function(_, name)
-                error(format("%s.%s is not available without --allow-os", library, tostring(name)), 2)
+                error(format("%s.%s is not available without --allow-os (allow_os in a study file)", library, tostring(name)), 2)
             end,
         })
     end

@@ -19,7 +19,7 @@ from rich.text import Text
 
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.cli import options
-from pgdyno.cli.compare import BlockOptions, ChoiceOptions, DesignOptions, study_of
+from pgdyno.cli.compare import BlockOptions, DesignOptions, OtherOptions, study_of
 from pgdyno.cli.console import err, out, print_json, say
 from pgdyno.cli.execution import refuse_ignored_options
 from pgdyno.cli.options import ClientOptions
@@ -337,7 +337,7 @@ def bisect(
             _placeholders(settings, commits),
             clients,
             total,
-            DesignOptions(design, choice=ChoiceOptions(confidence=confidence, seed=seed), no_aa=True),
+            DesignOptions(design, other=OtherOptions(confidence=confidence, seed=seed, aa=False)),
             load,
             workload,
         )

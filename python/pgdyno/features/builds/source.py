@@ -265,7 +265,7 @@ NOT_OF_EXTENSION = (".git", "*.o", "*.so", "*.bc", "*.sqlite", "*.sqlite-*", "*.
 
 
 def extension_tree(source: str) -> tuple[SourceTree, str]:
-    """Return the tree of ``--extension``, ``DIR`` or ``git:DIR@REF``, and the directory of the extension
+    """Return the tree of ``extension=``, ``DIR`` or ``git:DIR@REF``, and the directory of the extension
     in it, which is not the root if DIR is a subdirectory of a clone. Raises UsageError.
     """
     place = source.removeprefix(GIT_PREFIX)

@@ -21,7 +21,7 @@ from pgdyno.features.crash.sections import read_crash_report
 from pgdyno.features.crash_disk.plan import ACTIVE_S_LIMIT, CrashPlan
 from pgdyno.features.crash_disk.records import has_study, read_crash_test
 from pgdyno.interruption import Interruption
-from pgdyno.study.arm_spec import parse_arms, with_build_options
+from pgdyno.study.arm_spec import parse_arms
 
 
 class HowToCrash(
@@ -56,7 +56,6 @@ def crash(
             "[default: pgdyno-crash-TIME.sqlite]",
         ),
     ] = None,
-    build_options: Annotated[str, options.BUILD_OPTIONS] = "",
     seed: Annotated[
         int | None,
         typer.Option(
@@ -88,7 +87,7 @@ def crash(
     if own:
         given = option_name(CrashPlan, own)
         raise UsageError(f"{given} does not apply to --real, where you cause the crash: remove it")
-    chosen = with_build_options(parse_arms(arms), build_options)
+    chosen = parse_arms(arms)
     for arm in (arm for arm in chosen if arm.is_dsn):
         options.require_no_password(arm.server)
     if extended := [arm.name for arm in chosen if arm.extension]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pgdyno.cli.options import StudyOptions, option_from
+from pgdyno.cli.options import StudyKey, StudyOptions, option_from
 from pgdyno.errors import UsageError
 from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.study_file import Fleet
@@ -32,7 +32,11 @@ class DriverOptions(StudyOptions):
         option_from(Fleet, "drivers"),
     ] = None
     cluster: Annotated[str | None, option_from(Fleet, "address")] = None
-    on_node_loss: Annotated[Literal["stop", "continue"] | None, option_from(Fleet, "on_node_loss")] = None
+    on_node_loss: Annotated[
+        Literal["stop", "continue"] | None,
+        option_from(Fleet, "on_node_loss"),
+        StudyKey.of(Fleet, "on_node_loss"),
+    ] = None
 
     def study_fields(self, in_file: Study | None) -> dict[str, Any]:
         """Return the load generators, if the options change them. Raises UsageError."""

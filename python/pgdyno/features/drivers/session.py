@@ -94,8 +94,8 @@ def repeat_void_block(
     if drivers.plan.on_node_loss == "stop" or not drivers.n_left:
         lab.watch(
             Warned(
-                f"{lost}{left}: start nodes again and resume the study, or use --on-node-loss continue "
-                "in a new one"
+                f"{lost}{left}: start nodes again and resume the study, or start a new one with pgdyno run "
+                "--on-node-loss continue"
             )
         )
         return False

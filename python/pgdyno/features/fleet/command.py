@@ -81,6 +81,7 @@ def run_on_fleet(call: RunCall, address: str, *, spread: bool, share_machines: b
                 minutes=call.minutes,
                 nearest=call.nearest,
                 no_aa=call.no_aa,
+                into_existing=call.into_existing,
                 data=data,
             ),
             command=call.command,

@@ -101,6 +101,7 @@ def run_task(task: HostTask) -> str:
             minutes=given.minutes,
             nearest=given.nearest,
             no_aa=given.no_aa,
+            into_existing=given.into_existing,
             command=task.command,
             added=Added([FitOptions(fit), OtherData(given.data)]),
         )

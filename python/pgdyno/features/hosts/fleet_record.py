@@ -39,6 +39,7 @@ class StudyChoices(_Value):
     minutes: float | None = None
     nearest: bool = False
     no_aa: bool = False
+    into_existing: bool = False
     data: str | None = None
 
 

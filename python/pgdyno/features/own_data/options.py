@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import typer
 
-from pgdyno.cli.options import StudyOptions, WorkloadGroup
+from pgdyno.cli.options import StudyKey, StudyOptions, WorkloadGroup
 from pgdyno.errors import UsageError, naming
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
@@ -47,6 +47,7 @@ class OwnDataOptions(WorkloadGroup):
             help="Run N transactions of the workload on the loaded data before the snapshot, with the same "
             "seed for all arms. [default: 0]",
         ),
+        StudyKey("workload", "age"),
     ] = None
     check: Annotated[
         list[Path] | None,
@@ -61,6 +62,7 @@ class OwnDataOptions(WorkloadGroup):
             "--no-analyze",
             help="Do not run ANALYZE before the snapshot of --data.",
         ),
+        StudyKey("workload.data", "analyze", "false"),
     ] = False
 
     @property

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
-from pgdyno.study.values import Option
+from pgdyno.study.values import Option, Rare
 from pgdyno.study.workload_parameters import DefaultSize, Pace, WorkloadParameters, read_script
 from pgdyno.units import counted, group_digits
 
@@ -113,7 +113,7 @@ def options_of(texts: Iterable[str]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         name = canonical_option(name)
         if not name or name.startswith("-"):
-            raise UsageError(f"--opt must have the form NAME=VALUE (got {text!r})")
+            raise UsageError(f"an option of the script must have the form NAME=VALUE (got {text!r})")
         found[name] = value if equals else "on"
     return found
 
@@ -160,14 +160,14 @@ class SysbenchParameters(WorkloadParameters):
     table_size: Annotated[int | None, Option("N", default=f"{TABLE_SIZE:,}")] = Field(
         default=None, ge=1, le=2**31 - 1, description="Rows of each table, 250 bytes each."
     )
-    options: Annotated[dict[str, str], Option("NAME=VALUE", ("--opt",), is_repeated=True)] = Field(
+    options: Annotated[dict[str, str], Rare("NAME=VALUE", ("--opt",), is_repeated=True)] = Field(
         default_factory=dict,
         description="Option of the script or of its random numbers, for example point-selects=5.",
     )
-    prepare_threads: Annotated[int | None, Option("N", default=f"1; bulk_insert: {BULK_INSERT_THREADS}")] = (
+    prepare_threads: Annotated[int | None, Rare("N", default=f"1; bulk_insert: {BULK_INSERT_THREADS}")] = (
         Field(default=None, ge=1, le=1000, description="Threads of the script's own command prepare.")
     )
-    allow_os: Annotated[bool, Option()] = Field(
+    allow_os: Annotated[bool, Rare()] = Field(
         default=False,
         description="Let scripts run commands, use all of the libraries os and io, and read any file. "
         "Sleeping by os.execute needs no permission.",
@@ -266,7 +266,7 @@ class SysbenchParameters(WorkloadParameters):
         if self._is_bulk_insert and clients > self.threads_of_prepare:
             raise ValueError(
                 f"bulk_insert needs a table for each of the {clients} clients: "
-                f"use --prepare-threads {clients}"
+                f"use fewer clients, or set prepare_threads to {clients}"
             )
 
     def minimal(self) -> Self | None:

@@ -29,7 +29,7 @@ from pydantic import (
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError, naming, plain_message
-from pgdyno.study.values import Option
+from pgdyno.study.values import Option, Rare
 from pgdyno.study.workload_parameters import (
     SIZE_DEFAULT,
     DefaultSize,
@@ -151,24 +151,24 @@ class PgbenchParameters(WorkloadParameters):
     scale: Annotated[int, Option("N", ("--scale", "-s"), SIZE_DEFAULT)] = Field(
         ge=1, le=214_748_364, description="Scale factor, 100,000 accounts (16 MB) each."
     )
-    partitions: Annotated[int, Option("N")] = Field(
+    partitions: Annotated[int, Rare("N")] = Field(
         default=0, ge=0, le=100_000, description="Number of partitions of pgbench_accounts."
     )
-    partition_method: Annotated[Literal["range", "hash"] | None, Option(default="range")] = Field(
+    partition_method: Annotated[Literal["range", "hash"] | None, Rare(default="range")] = Field(
         default=None, description="Partitioning method of --partitions."
     )
-    fillfactor: Annotated[int, Option("PERCENT")] = Field(
+    fillfactor: Annotated[int, Rare("PERCENT")] = Field(
         default=100, ge=10, le=100, description="Fillfactor of the tables, 10 to 100."
     )
-    unlogged: Annotated[bool, Option()] = Field(default=False, description="Create unlogged tables.")
-    foreign_keys: Annotated[bool, Option()] = Field(
+    unlogged: Annotated[bool, Rare()] = Field(default=False, description="Create unlogged tables.")
+    foreign_keys: Annotated[bool, Rare()] = Field(
         default=False, description="Create foreign key constraints between the tables."
     )
     indexes: Annotated[
         tuple[Index, ...],
-        Option("TABLE(COLUMN,…)", ("--index",), is_repeated=True),
+        Rare("TABLE(COLUMN,…)", ("--index",), is_repeated=True),
     ] = Field(default=(), description="Additional index, such as 'pgbench_accounts (bid, abalance)'.")
-    accounts_copy: Annotated[bool, Option()] = Field(
+    accounts_copy: Annotated[bool, Rare()] = Field(
         default=False, description="Create pgbench_accounts_copy, a copy of pgbench_accounts."
     )
     scripts: tuple[Script, ...] = Field(

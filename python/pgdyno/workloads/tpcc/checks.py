@@ -119,7 +119,7 @@ def create_views(conn: Connection, suffixed_sets: int) -> None:
     if not suffixed_sets:
         return
     name = conn.info.dbname
-    remedy = "use --table-sets with their number, or load the data with pgdyno load"
+    remedy = "use table_sets (--table-sets) with their number, or load the data with pgdyno load"
     try:
         for table in TABLES:
             conn.execute(_view(conn, table, suffixed_sets))

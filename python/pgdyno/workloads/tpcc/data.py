@@ -60,13 +60,13 @@ class Tpcc:
         if marker.table_sets != self.parameters.sets:
             raise DatasetError(
                 f"the dataset in {conn.info.dbname} has {counted(marker.table_sets, 'table set')}, not "
-                f"{self.parameters.sets}: use --table-sets {marker.table_sets}, or load it again"
+                f"{self.parameters.sets}: use table_sets = {marker.table_sets}, or load it again"
             )
         due = tuple(one.name for one in self.parameters.deviations if one.data)
         if marker.deviations != due:
             raise DatasetError(
                 f"the dataset in {conn.info.dbname} has {_listed(marker.deviations)}, but the workload "
-                f"requires {_listed(due)}: use the same --dialect and --deviate, or load it again"
+                f"requires {_listed(due)}: use the same dialect and deviate, or load it again"
             )
 
     def invariants(self, connect: Connect) -> list[Check]:

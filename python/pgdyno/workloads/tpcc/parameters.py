@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from pgdyno.caveats import Caveat
-from pgdyno.study.values import Option
+from pgdyno.study.values import Option, Rare
 from pgdyno.study.workload_parameters import SIZE_DEFAULT, DefaultSize, Pace, WorkloadParameters
 from pgdyno.units import counted
 from pgdyno.workloads.tpcc.dialects import (
@@ -101,35 +101,35 @@ class TpccParameters(WorkloadParameters):
     warehouses: Annotated[int, Option("N", default=SIZE_DEFAULT)] = Field(
         ge=1, le=100_000, description="Number of warehouses, about 100 MB each."
     )
-    calls: Annotated[Literal["procedures", "statements"], Option()] = Field(
+    calls: Annotated[Literal["procedures", "statements"], Rare()] = Field(
         default="procedures",
         description="Call server-side functions (one round trip per transaction), or send single statements.",
     )
-    pipeline: Annotated[bool, Option()] = Field(
+    pipeline: Annotated[bool, Rare()] = Field(
         default=False,
         description="With --calls=statements, send statements in pipeline mode where they do not depend on "
         "each other.",
     )
-    isolation: Annotated[Literal["read committed", "repeatable read", "serializable"], Option()] = Field(
+    isolation: Annotated[Literal["read committed", "repeatable read", "serializable"], Rare()] = Field(
         default="read committed", description="Transaction isolation level."
     )
     mix: Annotated[
-        str, AfterValidator(canonical_mix), Option("KIND=WEIGHT,…", default="deck, the mix of TPC-C")
+        str, AfterValidator(canonical_mix), Rare("KIND=WEIGHT,…", default="deck, the mix of TPC-C")
     ] = Field(
         default=DECK,
         description="Weights of new-order, payment, order-status, delivery and stock-level. Transactions "
         "that are not listed do not run.",
     )
-    dialect: Annotated[Literal["spec", "hammerdb", "sysbench"], Option()] = Field(
+    dialect: Annotated[Literal["spec", "hammerdb", "sysbench"], Rare()] = Field(
         default="spec",
         description="Driver whose data and transactions are reproduced, with its deviations from TPC-C.",
     )
-    deviate: Annotated[str, AfterValidator(canonical_deviations), Option("NAME,…", default="none")] = Field(
+    deviate: Annotated[str, AfterValidator(canonical_deviations), Rare("NAME,…", default="none")] = Field(
         default="",
         description="Single deviations from TPC-C, such as no-rollback,uniform-items "
         "(pgdyno docs workload-tpcc).",
     )
-    table_sets: Annotated[int, Option("N", of="tpcc with --dialect sysbench", has_range=True)] = Field(
+    table_sets: Annotated[int, Rare("N", of="tpcc with --dialect sysbench", has_range=True)] = Field(
         default=1,
         ge=1,
         le=TABLE_SETS_MAX,

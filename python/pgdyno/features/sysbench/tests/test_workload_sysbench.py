@@ -74,7 +74,7 @@ def test_a_parallel_prepare_that_fails_names_its_option(
     load = parameters(script=WITH_DATA, prepare_threads=threads).to_load()
     with pytest.raises(DatasetError, match="relation exists") as caught:
         run_load({"workload": load}, Interruption(), lambda *_: None, lambda _: None)
-    assert ("--prepare-threads 1" in str(caught.value)) == is_named
+    assert ("prepare_threads = 1" in str(caught.value)) == is_named
 
 
 def test_options_have_one_spelling_and_tables_are_fields() -> None:
@@ -110,7 +110,7 @@ def test_a_study_that_cannot_run_is_rejected_with_the_remedy(given: dict[str, An
 
 
 def test_bulk_insert_needs_a_table_for_each_client() -> None:
-    with pytest.raises(ValidationError, match="use --prepare-threads 8"):
+    with pytest.raises(ValidationError, match="use fewer clients, or set prepare_threads to 8"):
         Driving(workload=parameters(script="bulk_insert"), clients=8)
     assert Driving(workload=parameters(script="bulk_insert", prepare_threads=8), clients=8)
 
