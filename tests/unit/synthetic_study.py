@@ -180,7 +180,7 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
                 Guarantee(
                     "survives power loss",
                     Kept.NO if i in wanted.unsafe_arms else Kept.YES,
-                    "fsync, synchronous_commit",
+                    "the cluster may be corrupted beyond repair" if i in wanted.unsafe_arms else "",
                 ),
                 Guarantee("torn pages repaired", Kept.YES, "full_page_writes = on"),
             ],

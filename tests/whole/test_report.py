@@ -131,7 +131,7 @@ def test_a_study_that_ended_before_its_first_analysis_has_student_s_interval_and
     headline = only(built).headlines[0]
     assert headline.verdict is Verdict.UNDECIDED and "95% CI" in headline.basis
     assert "2 more" in headline.more
-    text = " ".join(only(built).method)
+    text = " ".join(only(built).of("certainty")[0].sentences)
     assert "Student's t" in text and "interim analysis followed" not in text
 
 

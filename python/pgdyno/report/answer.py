@@ -16,7 +16,7 @@ from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Dec
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, CAPACITY, SERVER_CPU, Metric
 from pgdyno.caveats import Caveat, Rank
 from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
-from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
+from pgdyno.report.background import DERIVED_FROM_TPC_C, certainty_paragraphs, method_paragraphs
 from pgdyno.report.document import (
     Document,
     Headline,
@@ -74,17 +74,16 @@ class Report(Document):
 
     findings: Findings
     why: Sequence[WhyReport]
-    method: Sequence[str]  # paragraphs
     derived: str  # the statement that the TPC requires; empty for other workloads
 
 
 def case_report(findings: Findings, further: Iterable[Section] = ()) -> Report:
     """Return the report of one case. ``further``: sections of features."""
-    reasons, method = why_section.why_reports(findings), method_paragraphs(findings)
+    reasons = why_section.why_reports(findings)
     derived = DERIVED_FROM_TPC_C if findings.study.plan.workload.kind == "tpcc" else ""
     return Report(
         title=findings.study.title,
-        sections=placed(_sections(findings, reasons, [*method, *_conditions(findings, derived)]), further),
+        sections=placed(_sections(findings, reasons, derived), further),
         headlines=[
             replace(one, basis=result_tables.with_coverage(one.basis, [findings.study]))
             for one in (_headline(comparison, findings) for comparison in findings.comparisons)
@@ -96,19 +95,13 @@ def case_report(findings: Findings, further: Iterable[Section] = ()) -> Report:
         command=findings.study.command,
         findings=findings,
         why=reasons,
-        method=method,
         derived=derived,
     )
 
 
-def _conditions(findings: Findings, derived: str) -> Iterable[str]:
-    """Return the paragraphs below those on the method."""
-    known = (conditions.noise_sentence(findings), telemetry_tables.probe_overhead(findings), derived)
-    return filter(None, known)
-
-
-def _sections(findings: Findings, reasons: Sequence[WhyReport], method: Sequence[str]) -> list[Section]:
+def _sections(findings: Findings, reasons: Sequence[WhyReport], derived: str) -> list[Section]:
     """Return the sections of the core."""
+    overhead = telemetry_tables.probe_overhead(findings)
     arms = [of.arm.name for of in findings.arms]
     why = [" ".join(one.sentences) for one in reasons if one.sentences]
     return [
@@ -182,10 +175,11 @@ def _sections(findings: Findings, reasons: Sequence[WhyReport], method: Sequence
         ),
         tables_section("noise", [conditions.noise_table(findings)]),
         caveats_section(_shown_caveats(findings)),
+        Section("certainty", "How sure?", certainty_paragraphs(findings), is_prose=True),
         Section(
             "method",
             "How it was measured",
-            method,
+            [*method_paragraphs(findings), *filter(None, (overhead, derived))],
             is_prose=True,
         ),
         tables_section(

@@ -324,8 +324,8 @@ _SCHEDULES = {
 }
 
 
-def method_paragraphs(findings: Findings) -> list[str]:
-    """Return the paragraphs on the method."""
+def certainty_paragraphs(findings: Findings) -> list[str]:
+    """Return the paragraphs on the statistics and the noise."""
     plan = findings.study.plan
     before = f" (before block {SAME_BLOCKS_MIN}: undecided)" if has_anytime_interval(findings) else ""
     statistics = (
@@ -340,6 +340,12 @@ def method_paragraphs(findings: Findings) -> list[str]:
     )
     if len(findings.arms) > 2:
         statistics += " Comparisons of several arms with the baseline are corrected by Holm's method."
+    return [statistics, conditions.noise_sentence(findings)]
+
+
+def method_paragraphs(findings: Findings) -> list[str]:
+    """Return the paragraphs on the schedule and the metrics."""
+    plan = findings.study.plan
     latency = (
         "Latency is the time from the scheduled start of a transaction to its end. It includes successful "
         "transactions scheduled in the counted part of a slice, even if they end later. Percentiles come "
@@ -349,7 +355,7 @@ def method_paragraphs(findings: Findings) -> list[str]:
     )
     layout = [_SCHEDULES[plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
     layout += [conditions.warm_up_sentence(findings), conditions.window_sentence(plan)]
-    paragraphs = [" ".join(sentence for sentence in layout if sentence), statistics, latency]
+    paragraphs = [" ".join(sentence for sentence in layout if sentence), latency]
     return [*paragraphs, _capacity(plan)] if plan.searches_capacity else paragraphs
 
 
@@ -415,9 +421,7 @@ def _interval(findings: Findings) -> str:
     if not plan.stops_on_verdict:
         analyses = f"The study was resumed: its length ({blocks} in total) was not fixed in advance"
     return (
-        f"Its CI {level} is on log ratios and valid at any stopping time, with any number of interim "
-        "analyses (mixture t test). "
-        f"{analyses.strip()}."
+        f"Its CI {level} is a mixture t test on log ratios, valid at any stopping time. {analyses.strip()}."
     )
 
 

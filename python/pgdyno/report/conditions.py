@@ -152,7 +152,7 @@ def steady_state_table(findings: Findings) -> Table:
         columns,
         [[row[name] for name in columns] for row in rows] if known else [],
         "Trend: change of the least-squares line from start to end of a window, mean over trials. "
-        "Checkpoints: mean number started in a window. Whole cycles: minimum over windows.",
+        "Checkpoints: mean number started in a window. Whole cycles: in the window with the fewest.",
         numeric=frozenset(columns[1:]),
         dispensable=(STEPS, BY_EVIDENCE, CYCLES),
         long=True,

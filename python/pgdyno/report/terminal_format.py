@@ -126,7 +126,8 @@ def _line(line: Line, width: int) -> Text:
 
 def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:
     """Wrap a text with textwrap, because rich breaks lines at a no-break space between number and unit."""
-    lines = textwrap.wrap(visible(text), width, initial_indent=begin, subsequent_indent=" " * len(begin))
+    wrapper = textwrap.TextWrapper(width, begin, " " * len(begin), break_on_hyphens=False)
+    lines = wrapper.wrap(visible(text))
     return Text("\n".join(lines), style=style, no_wrap=True, overflow="fold")
 
 
