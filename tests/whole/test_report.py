@@ -118,7 +118,7 @@ def test_csv_contains_no_spreadsheet_formula() -> None:
 @pytest.mark.parametrize(("blocks", "drawn"), [(1, 0), (2, 1), (6, 1)])
 def test_an_interval_is_shown_from_two_blocks_on(blocks: int, drawn: int) -> None:
     built = report_of(Synthetic(effects=(1, 1.1), blocks=blocks))
-    assert to_html(built).count('class="interval ') == drawn
+    assert to_html(built).count('class="interval ') == 2 * drawn  # the answer, and the effect by block
     assert ("%, " in only(built).headlines[0].basis) == (drawn == 1)
 
 
@@ -211,10 +211,27 @@ def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_
     assert len(re.findall(r">Settings that differ</(?:summary|h2)>", page)) == 1
 
 
+def test_the_cards_of_the_answer_draw_the_interval_and_the_margin_of_each_arm() -> None:
+    long_name = "18,shared_buffers=8GB,synchronous_commit=off"
+    built = report_of(replace(FAILURES, names=("17", "18", long_name), effects=(1.0, 1.1, 0.97)))
+    cards = to_html(built).partition('<div class="cards">')[2].partition("</svg></div>")[0]
+    assert cards.count('class="interval ') == 2 and 'class="margin"' in cards and "margin ±2%" in cards
+    band = re.search(r'<rect x="([\d.]+)"[^>]* width="([\d.]+)"[^>]*class="margin"', cards)
+    intervals = re.findall(r'<line x1="([\d.]+)"[^>]* x2="([\d.]+)"[^>]*class="interval arm(\d)"', cards)
+    assert band is not None and [arm for _, _, arm in intervals] == ["1", "2"]
+    low, high = float(band[1]), float(band[1]) + float(band[2])
+    changes = {of.arm.arm: of.primary.percent for of in only(built).findings.comparisons if of.primary}
+    for left, right, arm in intervals:  # the drawing agrees with the numbers
+        percent = changes[int(arm)]
+        assert percent.low is not None and percent.high is not None
+        assert (float(left) > high) == (percent.low > 2) and (float(right) < low) == (percent.high < -2)
+    assert f'textLength="186.0" lengthAdjust="spacingAndGlyphs">{long_name}</text>' in cards
+
+
 def test_html_draws_every_block_and_every_arm() -> None:
     built = report_of(FAILURES)
     page = to_html(built)
-    assert page.count("<svg viewBox") == 2 + 6 + 5  # effects, blocks, kinds
+    assert page.count("<svg viewBox") == 1 + 2 + 6 + 5  # answer, effects, blocks, kinds
     for block in (1, 2, 4, 5, 6):
         assert f"<title>block {block}: " in page
     assert all(f'class="curve arm{arm}"' in page for arm in range(3))

@@ -16,15 +16,7 @@ from pgdyno.analysis.steady_state import SteadyState, Trend, WarmUps
 from pgdyno.report.document import Table
 from pgdyno.report.result_tables import with_interval
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
-from pgdyno.units import (
-    ABSENT,
-    bracketed,
-    counted,
-    format_duration,
-    given_percent,
-    share_text,
-    significant,
-)
+from pgdyno.units import ABSENT, bracketed, counted, format_duration, given_percent, share_text, significant
 
 # ----------------------------------------------------------------------
 # Measurement noise: one sentence for the terminal, a table for the other formats.

@@ -38,6 +38,7 @@ class Table:
     breaks_first: bool = False  # a narrow page wraps the first column before omitting one
     whole: bool = False  # a terminal has all columns, also if its lines are too short for them
     narrow: Table | None = None  # the same numbers, for a terminal on which a whole table does not fit
+    plots: Callable[[], Sequence[Panel]] = tuple  # the drawing of an answer, in HTML
     items: Sequence[str] = ()  # sentences that a terminal has instead of the rows
 
 
@@ -159,17 +160,22 @@ class Tone(StrEnum):
 
     PLAIN = "plain"
     STRONG = "strong"
-    CAVEAT = "caveat"  # its end is omitted if it does not fit one line
+    CAVEAT = "caveat"
     ALARM = "alarm"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the summary. ``begin`` precedes it; the lines of a long one are indented below it."""
+    """A line of the summary. ``begin`` precedes it; the lines of a long one are indented below it.
+
+    ``is_cut``: a terminal omits what does not fit one line. ``is_spare``: a full screen omits the line.
+    """
 
     text: str
     tone: Tone | Verdict = Tone.PLAIN
     begin: str = ""
+    is_cut: bool = False
+    is_spare: bool = False
 
 
 SERIOUS_MAX = 3
@@ -182,7 +188,7 @@ def serious(caveats: Iterable[ShownCaveat]) -> list[Line]:
     for caveat in caveats:
         if caveat.rank is Rank.CHANGES_ANSWER:
             found.setdefault(caveat.code, re.split(r"(?<!vs\.)(?<=\.) ", caveat.sentence)[0])
-    return [Line(sentence, Tone.CAVEAT, "! ") for sentence in list(found.values())[:SERIOUS_MAX]]
+    return [Line(sentence, Tone.CAVEAT, "! ", True) for sentence in list(found.values())[:SERIOUS_MAX]]
 
 
 @dataclass(frozen=True)

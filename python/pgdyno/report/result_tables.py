@@ -385,6 +385,25 @@ def effects(findings: Findings) -> list[Panel]:
     return [Panel(f"{c.arm.name} vs. {c.baseline.name}: change of {metric}", _effect(c, span)) for c in drawn]
 
 
+def effect_bars(findings: Findings, span: tuple[float, float]) -> list[Panel]:
+    """Return one chart of all changes with their intervals and the margin; none without a change."""
+    rows = [
+        Row(
+            of.arm.name,
+            percent.value,
+            change_with_ci(percent),
+            arm_class(of.arm.arm),
+            percent.low,
+            percent.high,
+        )
+        for of in findings.comparisons
+        if of.primary and (percent := of.primary.percent)
+    ]
+    title = f"Change of {findings.primary.name}"
+    margin, better = findings.study.plan.margin, findings.primary.better
+    return [Panel(title, estimates(title, rows, span, margin, better))] if rows else []
+
+
 def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:
     values = [0.0]
     for comparison in comparisons:

@@ -321,10 +321,7 @@ def statement_table(findings: Findings) -> Table:
         )
     droppable = [head for head in table.columns[2:] if head not in {"calls", "mean, ms", _CHANGE, "time, %"}]
     return replace(
-        table,
-        rows=[*averages, *table.rows],
-        note=note,
-        dispensable=(*reversed(droppable), "time, %"),
+        table, rows=[*averages, *table.rows], note=note, dispensable=(*reversed(droppable), "time, %")
     )
 
 

@@ -35,7 +35,7 @@ from pgdyno.features.hosts.fleet_record import SUFFIX, HostWork, read_fleet
 from pgdyno.features.hosts.pooling import Pooled
 from pgdyno.features.published.section import as_printed
 from pgdyno.report import result_tables, study_report
-from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, caveats_section, summary_of_several
+from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, caveats_section, headline_lines, summary_of_several
 from pgdyno.report.csv_format import as_text, columns_of, csv_text, rows_of
 from pgdyno.report.document import (
     FileReport,
@@ -462,7 +462,7 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
         ),
         command="\n".join(dict.fromkeys(study.command for study in studies.values())),
         kicker=first.kicker,
-        summary=summary_of_several(headlines, unfinished, sections),
+        summary=summary_of_several(headline_lines(headlines), unfinished, estimates(findings), sections),
         findings=findings,
         studies=studies,
         lost=lost,
