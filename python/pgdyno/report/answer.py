@@ -736,8 +736,8 @@ def summary(
         *([f"{counted(fitted, 'setting')} fitted to this machine"] if fitted else []),
     ]
     return [
-        *head,
-        *([Line(unfinished, Tone.STRONG)] if unfinished else []),
+        *(replace(line, is_headline=True) for line in head),
+        *([Line(unfinished, Tone.STRONG, is_headline=True)] if unfinished else []),
         *body,
         *briefs,
         *serious(caveats),

@@ -176,6 +176,7 @@ class Line:
     begin: str = ""
     is_cut: bool = False
     is_spare: bool = False
+    is_headline: bool = False  # the headlines of a page have it
 
 
 SERIOUS_MAX = 3
@@ -218,11 +219,10 @@ class Document:
     @property
     def answer(self) -> Sequence[Line | Table]:
         """The summary below the headlines, for a page: without drawings, and tables that are sections."""
-        said = {self.unfinished, *(text for one in self.headlines for text in (one.sentence, one.more))}
         return [
             one if isinstance(one, Line) else _undrawn(one)
             for one in self.summary
-            if (one.text and one.text not in said if isinstance(one, Line) else not one.title)
+            if (one.text and not one.is_headline if isinstance(one, Line) else not one.title)
         ]
 
     @property
