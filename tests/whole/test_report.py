@@ -425,7 +425,7 @@ def test_settings_that_affect_throughput_most_are_shown_first(
     monkeypatch: pytest.MonkeyPatch, requested: dict[str, str], first: list[str]
 ) -> None:
     """On running servers no setting is requested: shared_buffers was among six more settings."""
-    findings = only(report_of(Synthetic(blocks=2, settings=requested))).findings
+    findings = only(report_of(Synthetic(blocks=2, settings=requested, versions=("17.1", "17.2")))).findings
     names = ["autovacuum_naptime", "commit_timestamp_buffers", "log_statement", "max_wal_size"]
     rows = [[name, "1", "2"] for name in [*names, "shared_buffers", "work_mem"]]
     monkeypatch.setattr(background, "differing_settings", lambda _: rows)
@@ -433,6 +433,92 @@ def test_settings_that_affect_throughput_most_are_shown_first(
     settings = [line.split()[0] for line in shown[-answer.SETTINGS_MAX :]]
     assert settings[:2] == first and "commit_timestamp_buffers" not in settings
     assert more.startswith("2 more")
+
+
+SETTINGS_OF_VERSIONS = json.loads(
+    (Path(__file__).parents[1] / "data" / "settings_by_version.json").read_text("utf-8")
+)
+
+
+def differs(*versions: str, requested: dict[str, str] | None = None, provider: str = "embedded") -> list[str]:
+    """Return the differences of arms of these versions with their default settings, and requested ones."""
+    found = only(report_of(Synthetic(blocks=2, names=versions, effects=(1.0,) * len(versions)))).findings
+    settings = []
+    for version in versions:
+        values = zip(SETTINGS_OF_VERSIONS["names"], SETTINGS_OF_VERSIONS[version], strict=True)
+        own = requested if requested and version == versions[-1] else {}
+        settings.append({"work_mem": "4MB", **{name: of for name, of in values if of is not None}, **own})
+    trials = [replace(trial, settings=settings[trial.arm]) for trial in found.trials]
+    arms = [
+        replace(
+            of,
+            arm=replace(
+                of.arm,
+                server={**of.arm.server, "provider": provider},
+                settings_requested=requested or {} if i == len(found.arms) - 1 else {},
+            ),
+        )
+        for i, of in enumerate(found.arms)
+    ]
+    return answer.differences(replace(found, trials=trials, arms=arms))
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        (
+            ("17", "18"),
+            [
+                "by default: data_checksums off → on, effective_io_concurrency 1 → 16, "
+                "maintenance_io_concurrency 10 → 16",
+                "only in 18: io_method worker, io_workers 3, enable_distinct_reordering on, "
+                "enable_self_join_elimination on",
+            ],
+        ),
+        (
+            ("18", "17"),
+            [
+                "by default: data_checksums on → off, effective_io_concurrency 16 → 1, "
+                "maintenance_io_concurrency 16 → 10"
+            ],
+        ),
+        (
+            ("18", "19"),
+            [
+                "only in 18: io_workers 3",
+                "only in 19: io_min_workers 2, io_max_workers 8",
+                "by default: jit on → off, default_toast_compression pglz → lz4, log_lock_waits off → on, "
+                "max_locks_per_transaction 64 → 128",
+            ],
+        ),
+        (("14", "15"), ["by default: hash_mem_multiplier 1 → 2, log_checkpoints off → on"]),
+        (("15", "16"), ["only in 16: vacuum_buffer_usage_limit 256kB"]),
+        (
+            ("16", "17"),
+            ["by default: vacuum_buffer_usage_limit 256kB → 2MB", "only in 17: io_combine_limit 128kB"],
+        ),
+        (
+            ("17", "18", "19"),
+            ["only in 18 and 19: io_method worker", "by default: data_checksums off | on | on"],
+        ),
+    ],
+)
+def test_defaults_that_a_major_version_changes_are_told_apart(
+    versions: tuple[str, ...], expected: list[str]
+) -> None:
+    found = differs(*versions)
+    assert found[0].startswith("PostgreSQL ")
+    assert [one for one in expected if not any(of.startswith(one) for of in found)] == [], found
+    assert not any("ssl_" in one or "archive_library" in one for one in found)
+
+
+def test_a_requested_setting_is_no_default_and_a_running_server_may_have_set_any() -> None:
+    found = differs("17", "18", requested={"work_mem": "64MB", "effective_io_concurrency": "200"})
+    assert "work_mem 4MB → 64MB" in found and "effective_io_concurrency 1 → 200" in found
+    assert "by default: data_checksums off → on, maintenance_io_concurrency 10 → 16" in found
+    running = differs("17", "18", provider="dsn")
+    assert not any("by default" in one or "only in" in one for one in running)
+    assert "data_checksums off → on" in running and "io_method – → worker" in running
 
 
 def test_a_section_of_a_feature_follows_the_section_that_it_names() -> None:

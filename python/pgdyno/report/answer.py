@@ -32,7 +32,7 @@ from pgdyno.report.document import (
     serious,
     tables_section,
 )
-from pgdyno.report.result_tables import in_a_head, level_or_bound, ms_text, with_interval
+from pgdyno.report.result_tables import enumeration, in_a_head, level_or_bound, ms_text, with_interval
 from pgdyno.report.why_section import WhyReport
 from pgdyno.results.records import Counts, ServerFacts
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
@@ -595,7 +595,11 @@ def _place_of(setting: str) -> int:
 
 
 def differences(findings: Findings) -> list[str]:
-    """Return what differs between the arms: servers, their builds, then settings, requested ones first."""
+    """Return what differs between the arms: servers, their builds, then settings, requested ones first.
+
+    Between major versions, the defaults that changed and the settings that only some have are told apart from
+    requested ones. On a running server they may be set.
+    """
     facts = [of.arm.server_facts for of in findings.arms]
     found = [
         f"{name} {_values(values)}"
@@ -610,15 +614,29 @@ def differences(findings: Findings) -> list[str]:
     ]
     requested = {name for of in findings.arms for name in of.arm.settings_requested}
     # A setting that only one major version has may be the cause, such as io_method of 18.
-    is_upgrade = len({of.version.partition(".")[0] for of in facts if of.version}) > 1
+    majors = [(of.version or "").partition(".")[0] for of in facts]
+    is_upgrade = len({*majors} - {""}) > 1
+    by_default = is_upgrade and not any(of.provider == "dsn" for of in facts)
     known = [
         row
         for row in background.differing_settings(findings)
         if ABSENT not in row or (is_upgrade and row[0] in background.SETTINGS["main"])
     ]
     settings = sorted(known, key=lambda row: (row[0] not in requested, _place_of(row[0])))
-    found += [f"{name} {_values(values)}" for name, *values in settings[:SETTINGS_MAX]]
-    more = len(settings) - SETTINGS_MAX
+    groups: dict[str, list[str]] = {}
+    for name, *values in settings:
+        having = [major for major, value in zip(majors, values, strict=True) if value != ABSENT]
+        begin, shown = "", values
+        if by_default and name not in requested:
+            begin = "by default: "
+            if len(having) < len(values):
+                begin = f"only in {enumeration([*dict.fromkeys(having)])}: "
+                shown = [*dict.fromkeys(value for value in values if value != ABSENT)]
+        if not begin or name in background.SETTINGS["main"]:
+            groups.setdefault(begin, []).append(f"{name} {_values(shown)}")
+    for begin, texts in groups.items():
+        found += [begin + ", ".join(texts[:SETTINGS_MAX])] if begin else texts[:SETTINGS_MAX]
+    more = len(settings) - sum(len(texts[:SETTINGS_MAX]) for texts in groups.values())
     return [*found, *([counted(more, "more setting")] if more > 0 else [])]
 
 
@@ -678,7 +696,7 @@ def case_summary(report: Report, sections: Sequence[Section]) -> list[Line | Tab
         head = [
             Line(lead(findings), Tone.STRONG),
             *(
-                Line(f"{comparison.arm.name}: {_why_held_back(comparison, findings)}")
+                Line(f"{comparison.arm.name}: {_why_held_back(comparison, findings)}", is_spare=True)
                 for comparison in findings.comparisons
                 if comparison.is_held_back
             ),

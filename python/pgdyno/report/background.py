@@ -325,29 +325,10 @@ def method_paragraphs(findings: Findings) -> list[str]:
 
 
 def _capacity(plan: Study) -> str:
+    text: str = METHOD["capacity_of_clients" if plan.searches_clients else "capacity"]
     width = given_percent(RESOLUTION - 1)
-    if plan.searches_clients:
-        first = (
-            f"Capacity is the largest number of clients of a closed loop with {plan.capacity}. Each block "
-            "searches for it. Steps of all arms in turn double the clients until a number misses the limit, "
-            f"at most to {plan.clients}. Bisection narrows the bracket to one client or {width}. Each step "
-            "begins with a warm-up. "
-        )
-        others = "All other metrics are measured at the capacity found, rounded down to whole clients."
-    else:
-        first = (
-            f"Capacity is the highest rate of an open loop (random arrivals) with {plan.capacity}. Each "
-            "block searches for it by bisection. A closed-loop run gives the first rate. Open-loop steps of "
-            "all arms in turn raise or lower it until one rate meets the limit and one does not, and narrow "
-            f"the bracket to {width}. A rate above that of the closed loop with too few completed "
-            "transactions for the percentile is not repeated. "
-        )
-        others = "All other metrics are measured at the capacity found."
-    return (
-        f"{first}Failed steps and both ends of the bracket are repeated; if two results disagree, a third "
-        "one decides. Latency is interpolated between the last two loads. A step lasts until the "
-        f"percentile has enough transactions; unanswered transactions exceed the limit. {others}"
-    )
+    steps: str = METHOD["capacity_steps"]
+    return text.format(limit=plan.capacity, width=width, clients=plan.clients) + steps
 
 
 def _partitions(plan: Study) -> str:
