@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 import typer
 from golden_reports import FAILURES
+from golden_reports import built as golden
 from report_forms import (
     FORMS,
     HOSTILE,
@@ -412,6 +413,18 @@ def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_su
     never = Synthetic(blocks=5, slices=2, failed_per_slice=7, stalled=[(block, 0) for block in range(5)])
     (line,) = answer.failures(only(report_of(never)).findings)
     assert "17 succeeded in 70 attempts, SQLSTATE 40001: could not serialize" in line
+
+
+def test_the_first_screen_names_every_arm_with_the_most_frequent_error() -> None:
+    """It named only the first of three arms that failed alike."""
+    (line,) = answer.failures(only(report_of(FAILURES)).findings)
+    assert line.startswith("Most failed transactions of all arms: up to 1,440 payment, SQLSTATE 40001")
+
+
+def test_a_noise_floor_above_the_detectable_effect_is_the_reason_for_more_blocks() -> None:
+    """The report of an effect of 2.7%, which was undecided, had “smallest effect detectable so far 1.6%”."""
+    (headline,) = golden("noise").headlines
+    assert "identical arms differ by up to 6.6%" in headline.more and "detectable" not in headline.more
 
 
 @pytest.mark.parametrize(

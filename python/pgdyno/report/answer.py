@@ -13,6 +13,8 @@ from functools import partial
 
 from pgdyno.analysis.case_findings import ArmFindings, Findings
 from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Decision, Verdict, less_noise_of
+from pgdyno.analysis.measurement_noise import floor_text
+from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, CAPACITY, SERVER_CPU, Metric
 from pgdyno.caveats import Caveat, Rank
 from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
@@ -361,7 +363,10 @@ def _missing(comparison: Comparison, decision: Decision, findings: Findings) -> 
     sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"
     if decision.blocks_needed >= least - n > 0:
         sentence += f" ({verdict} needs at least {least} in all)"
-    if decision.detectable_percent is not None:
+    floor = findings.noise.floor(findings.blocks_max)
+    if floor and decision.detectable_percent and percent_of(floor) > decision.detectable_percent:
+        sentence += f"; identical arms differ by up to {floor_text(floor)[1:]}, which hides smaller effects"
+    elif decision.detectable_percent is not None:
         sentence += (
             f"; the smallest effect detectable so far is {share_text(decision.detectable_percent / 100)} "
             f"({given_percent(POWER)} power)"
@@ -453,7 +458,6 @@ NAMES_MAX = 4
 
 SETTINGS_MAX = 4
 UNKNOWN = "unknown"
-FAILURES_MAX = 1
 
 BAR_WIDTH = 17
 """Characters of the bar."""
@@ -641,21 +645,17 @@ def differences(findings: Findings) -> list[str]:
 
 
 def failures(findings: Findings) -> list[str]:
-    """Return the most frequent error of the first arms with failed transactions."""
-    table = background.failures(findings)
-    most: dict[str, Sequence[str]] = {}
-    for row in table.rows:
-        most.setdefault(row[0], row)
-    attempts = attempts_without_success(findings)
-    return [
-        (
-            f"No transaction of {arm} succeeded in {group_digits(attempts[arm], 0)} attempts"
-            if arm in attempts
-            else f"Failed transactions of {arm}, most frequent: {n} {kind}"
-        )
-        + f", SQLSTATE {sqlstate}: {sample}"
-        for arm, kind, sqlstate, n, sample in most.values()
-    ][:FAILURES_MAX]
+    """Return the most frequent error with the arms that have it, if any transaction failed."""
+    rows, attempts = background.failures(findings).rows, attempts_without_success(findings)
+    for arm, kind, sqlstate, n, sample in [*(row for row in rows if row[0] in attempts), *rows][:1]:
+        arms = [row[0] for row in rows if row[1:3] == [kind, sqlstate]]
+        whose = "all arms" if len(arms) == len(findings.arms) else enumeration(arms)
+        at_most = "up to " if len(arms) > 1 else ""
+        most = f"Most failed transactions of {whose}: {at_most}{n} {kind}"
+        if arm in attempts:
+            most = f"No transaction of {arm} succeeded in {group_digits(attempts[arm], 0)} attempts"
+        return [f"{most}, SQLSTATE {sqlstate}: {sample}"]
+    return []
 
 
 def attempts_without_success(findings: Findings) -> dict[str, int]:

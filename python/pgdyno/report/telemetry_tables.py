@@ -430,7 +430,7 @@ def query_sentence(of: QueryChanges, *, brief: bool = False) -> str:
 def _named(kind: QueryKind, change: QueryChange) -> str:
     percent = change.percent
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
-    basis = f"({interval}), {_contribution(change)} of the time of all"
+    basis = f"({interval}), {_contribution(change)} of all {kind} time"
     return f"{_short(kind, change.name)} {percent.signed_text} {basis}"
 
 

@@ -359,11 +359,11 @@ def _is_cause(part: TimePart) -> bool:
 
 
 def _named(waterfall: Waterfall) -> list[TimePart]:
-    """Return the significant parts except NOT_CAUSES, largest change first."""
+    """Return the significant parts except NOT_CAUSES: causes, then rests, each by size of the change."""
     found = [part for part in waterfall.parts if part.significant and part.key not in NOT_CAUSES]
     largest = max((abs(part.difference.value) for part in found), default=0.0)
     shown = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
-    return sorted(shown, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
+    return sorted(shown, key=lambda of: (not _is_cause(of), -abs(of.difference.value)))[:NAMED_MAX]
 
 
 def _listed(parts: Sequence[TimePart]) -> str:
@@ -381,7 +381,7 @@ def share_of_difference(share: Estimate, interval: str = "") -> str:
     Parts that rise and parts that fall add up to the difference: a share beyond it is no fraction.
     """
     if share.value < 0:
-        return "against the difference"
+        return "in the opposite direction"
     if round(share.value) > 100:
         return "more than the whole difference"
     return f"{share.value_text}{interval}" if interval else share_text(share.value / 100)
