@@ -13,10 +13,12 @@ from golden_reports import FOLDER, SIZE_BYTES_MAX, STUDIES, TEXTS, built, report
 from report_forms import on_terminal, plain, report_of, summarized
 from synthetic_study import Synthetic
 
+from pgdyno.report import answer
 from pgdyno.report.document import Document, Line
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
+from pgdyno.results.records import TrialStatus
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -52,6 +54,25 @@ def test_a_first_screen_of_many_arms_has_the_largest_effects_and_counts_the_othe
     assert f"{len(rows) - len(shown)} more row" in screen
     assert f"Why {names[5]}: " in screen and "more lines, all tables: " in screen
     assert f"sudo pgdyno crash 16 {names[5]} " in " ".join(screen.split()) and "less safe" in screen
+
+
+def test_a_full_screen_cuts_the_differences_and_keeps_serious_caveats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """17, 18 and 18,synchronous_commit=off, measured with their real settings, had 20 lines."""
+    default = "by default: effective_io_concurrency 1 | 16 | 16, maintenance_io_concurrency 10 | 16 | 16"
+    several = ["PostgreSQL 17 | 18 | 18", "synchronous_commit on | on | off", default, "12 more settings"]
+    monkeypatch.setattr(answer, "differences", lambda _: several)
+    names = ("17", "18", "18,synchronous_commit=off")
+    wanted = Synthetic(names=names, effects=(1, 1.1, 3.0), unsafe_arms=(2,), blocks=6, failed_per_slice=60)
+    of = report_of(replace(wanted, noise=0.3, probed=True, statuses={(2, 1): TrialStatus.EXCLUDED}))
+    lines = summarized(of, 80).splitlines()
+    assert len(lines) <= 16 and max(map(len, lines)) <= 80
+    assert any(
+        line.startswith("Differs: PostgreSQL 17 | 18 | 18; ") and line.endswith(" …") for line in lines
+    )
+    assert len([line for line in lines if line.startswith("! ")]) == 3
+    assert default in " ".join(on_terminal(of, 80).split())
 
 
 def test_every_golden_file_is_small_and_belongs_to_a_study_or_a_text() -> None:

@@ -698,7 +698,7 @@ def case_summary(report: Report, sections: Sequence[Section]) -> list[Line | Tab
             *(
                 Line(f"{comparison.arm.name}: {_why_held_back(comparison, findings)}", is_spare=True)
                 for comparison in findings.comparisons
-                if comparison.is_held_back
+                if comparison.is_held_back and not comparison.failures  # else a caveat has them
             ),
         ]
     body: list[Line | Table] = [effect_table(findings)]
@@ -715,7 +715,7 @@ def case_summary(report: Report, sections: Sequence[Section]) -> list[Line | Tab
         body += [Line(one.causes, begin="Why: ") for one in told]
     queries = telemetry_tables.query_sentences(findings, brief=True)
     body += [Line(sentence, is_spare=True) for sentence in queries]
-    body += [Line(one, Tone.ALARM, "! ", is_cut=several) for one in failures(findings)]
+    body += [Line(one, Tone.ALARM, "! ", is_cut=several, is_spare=several) for one in failures(findings)]
     return summary(head, report.unfinished, body, sections)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich import box
@@ -63,26 +63,35 @@ SCREEN_ROWS_MAX, SCREEN_ROWS_MIN = 8, 4
 
 
 def print_summary(document: Document, console: Console, full: str) -> None:
-    """Print the first screen. ``full``: the command that prints all.
-
-    A full screen omits spare lines, the last ones first, then rows.
-    """
-    above = _above(document, min(console.width, WIDTH_MAX))[:-1]  # without the empty line
-    lines, rows, width = list(document.summary), SCREEN_ROWS_MAX, min(console.width, WIDTH_MAX)
-    while True:
+    """Print the first screen. ``full``: the command that prints all."""
+    width = min(console.width, WIDTH_MAX)
+    above = _above(document, width)[:-1]  # without the empty line
+    for lines, rows in _screens(document.summary):
         omitted = len(document.summary) - len(lines)
         more = f"{counted(omitted, 'more line')}, all tables" if omitted else "All tables"
         parts = [part for one in lines for part in _of_summary(one, console.width, rows)]
         screen = Group(*above, *parts, _wrapped(f"{more}: {full}", width, "dim"))
-        spare = [i for i, one in enumerate(lines) if isinstance(one, Line) and one.is_spare]
-        is_full = len(console.render_lines(screen)) > SCREEN_LINES_MAX
-        if not is_full or (not spare and rows == SCREEN_ROWS_MIN):
+        if len(console.render_lines(screen)) <= SCREEN_LINES_MAX:
             break
-        if spare:
-            del lines[spare[-1]]
-        else:
-            rows -= 1
     console.print(screen, crop=False)
+
+
+def _screens(summary: Sequence[Line | Table]) -> Iterator[tuple[Sequence[Line | Table], int]]:
+    """Yield the lines of a screen and the rows of its tables, then of ever smaller screens.
+
+    They omit spare lines, the last ones first, cut lines with a beginning, omit rows, and wrap no names.
+    """
+    lines = list(summary)
+    yield lines, SCREEN_ROWS_MAX
+    for i in reversed([i for i, one in enumerate(lines) if isinstance(one, Line) and one.is_spare]):
+        lines = [*lines[:i], *lines[i + 1 :]]
+        yield lines, SCREEN_ROWS_MAX
+    lines = [replace(one, is_cut=bool(one.begin)) if isinstance(one, Line) else one for one in lines]
+    yield from ((lines, rows) for rows in range(SCREEN_ROWS_MAX, SCREEN_ROWS_MIN - 1, -1))
+    yield (
+        [one if isinstance(one, Line) else replace(one, breaks_first=False) for one in lines],
+        SCREEN_ROWS_MIN,
+    )
 
 
 def _of_summary(one: Line | Table, width: int, rows: int) -> list[RenderableType]:

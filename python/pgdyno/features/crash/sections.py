@@ -344,7 +344,7 @@ def _untested(study: StudyFindings) -> list[Section]:
     kept = [(of.arm.spec, [guarantee.kept for guarantee in of.arm.safety]) for of in study.first.arms]
     unlike = [spec for spec, guarantees in kept if guarantees != kept[0][1]]
     command = shlex.join(["pgdyno", "crash", kept[0][0], *unlike])
-    brief = f"Commits lost in a crash were not measured: sudo {command}"
+    brief = f"To measure lost commits: sudo {command}"
     return [Section("durability", brief=[brief], order=20, is_alarm=True)]
 
 
