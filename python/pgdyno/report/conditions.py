@@ -120,8 +120,8 @@ def _judged(noise: Noise) -> str:
     if noise.summary is None or noise.summary.n < VERDICT_BLOCKS_MIN:
         return "too few A/A blocks in this study for a verdict"
     if noise.is_false_alarm:
-        return f"A/A verdict: {noise.verdict}, a false alarm"
-    return f"A/A verdict: {noise.verdict}, no false alarm"
+        return f"identical arms were found {noise.verdict}: a false alarm"
+    return f"identical arms were found {noise.verdict}: no false alarm"
 
 
 # ----------------------------------------------------------------------
