@@ -9,10 +9,11 @@ from dataclasses import replace
 from html import unescape
 
 import pytest
-from golden_reports import FOLDER, SIZE_BYTES_MAX, STUDIES, TEXTS, built, reports, require_golden
+from golden_reports import FOLDER, SIZE_BYTES_MAX, STOLEN, STUDIES, TEXTS, built, reports, require_golden
 from report_forms import on_terminal, plain, report_of, summarized
 from synthetic_study import Synthetic
 
+from pgdyno.caveats import Caveat
 from pgdyno.report import answer
 from pgdyno.report.document import Document, Line
 from pgdyno.report.html_format import to_html
@@ -73,6 +74,15 @@ def test_a_full_screen_cuts_the_differences_and_keeps_serious_caveats(
     )
     assert len([line for line in lines if line.startswith("! ")]) == 3
     assert default in " ".join(on_terminal(of, 80).split())
+
+
+def test_a_first_screen_of_two_arms_with_all_that_can_be_wrong_has_at_most_16_lines() -> None:
+    names = ("18", "18,synchronous_commit=off")
+    wanted = Synthetic(names=names, effects=(1, 1.01), unsafe_arms=(1,), blocks=6, failed_per_slice=60)
+    caveats = (STOLEN, Caveat.of("debug-engine"), Caveat.of("interrupted", trials=3))
+    lines = summarized(report_of(replace(wanted, noise=0.1, seed=3, caveats=caveats)), 80).splitlines()
+    assert lines[0].startswith("Undecided: ") and any("To measure lost commits: " in line for line in lines)
+    assert len(lines) <= 16 and max(map(len, lines)) <= 80, lines
 
 
 def test_every_golden_file_is_small_and_belongs_to_a_study_or_a_text() -> None:

@@ -313,7 +313,7 @@ def _more(comparison: Comparison, findings: Findings) -> str:
     decision = comparison.decision
     if decision is None or decision.verdict is not Verdict.UNDECIDED:
         return ""
-    parts = (_limits(comparison, findings.primary.name), _missing(comparison, decision, findings))
+    parts = (_missing(comparison, decision, findings), _limits(comparison, findings.primary.name))
     return " ".join(filter(None, parts))
 
 

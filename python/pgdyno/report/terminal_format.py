@@ -79,19 +79,23 @@ def print_summary(document: Document, console: Console, full: str) -> None:
 def _screens(summary: Sequence[Line | Table]) -> Iterator[tuple[Sequence[Line | Table], int]]:
     """Yield the lines of a screen and the rows of its tables, then of ever smaller screens.
 
-    They omit spare lines, the last ones first, cut lines with a beginning, omit rows, and wrap no names.
+    They omit spare lines, the last ones first, cut lines below the verdict, omit rows, and wrap no names.
     """
     lines = list(summary)
     yield lines, SCREEN_ROWS_MAX
     for i in reversed([i for i, one in enumerate(lines) if isinstance(one, Line) and one.is_spare]):
         lines = [*lines[:i], *lines[i + 1 :]]
         yield lines, SCREEN_ROWS_MAX
-    lines = [replace(one, is_cut=bool(one.begin)) if isinstance(one, Line) else one for one in lines]
+    lines = [replace(one, is_cut=_may_be_cut(one)) if isinstance(one, Line) else one for one in lines]
     yield from ((lines, rows) for rows in range(SCREEN_ROWS_MAX, SCREEN_ROWS_MIN - 1, -1))
     yield (
         [one if isinstance(one, Line) else replace(one, breaks_first=False) for one in lines],
         SCREEN_ROWS_MIN,
     )
+
+
+def _may_be_cut(line: Line) -> bool:
+    return bool(line.begin) or (line.is_headline and line.tone is Tone.PLAIN)
 
 
 def _of_summary(one: Line | Table, width: int, rows: int) -> list[RenderableType]:
