@@ -47,7 +47,7 @@ def on_terminal(built: FileReport, width: int = 140) -> str:
 
 def summarized(built: FileReport, width: int = 140) -> str:
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    print_summary(built, console, "All tables: pgdyno report results.sqlite --full")
+    print_summary(built, console, "pgdyno report results.sqlite --full")
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

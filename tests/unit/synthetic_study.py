@@ -180,7 +180,7 @@ def arms_of(wanted: Synthetic) -> list[Arm]:
                 Guarantee(
                     "survives power loss",
                     Kept.NO if i in wanted.unsafe_arms else Kept.YES,
-                    "fsync, synchronous_commit",
+                    "the cluster may be corrupted beyond repair" if i in wanted.unsafe_arms else "",
                 ),
                 Guarantee("torn pages repaired", Kept.YES, "full_page_writes = on"),
             ],
@@ -343,7 +343,7 @@ def write_trial(
                 if wanted.warm_up_times is None
                 else WarmUpEnd(3.0, "time", 6, 1, 1, times=wanted.warm_up_times.get(block, 1)),
             ),
-            settings={"shared_buffers": "128MB" if arm == 0 else "2GB", "fsync": "on"},
+            settings={"effective_io_concurrency": "1" if arm == 0 else "16", "fsync": "on"},
             failures=_failures(wanted),
             histograms=_histograms(rate_per_s / slower, executed, unsent, rng),
             checks=[

@@ -16,7 +16,7 @@ from pgdyno.analysis.comparison_caveats import (
 )
 from pgdyno.caveats import Caveat
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Arm, Trial
+from pgdyno.results.records import Arm, Guarantee, Kept, Trial
 from pgdyno.study.defaults import Schedule
 
 ONE_BLOCK = Synthetic(blocks=1, slices=2)
@@ -49,6 +49,35 @@ def test_arms_with_one_difference_raise_no_caveat(trials: list[Trial]) -> None:
     assert told(*pair(), same) == {}
     assert told(*pair(settings_requested={"work_mem": "1GB", "jit": "off"}), same) == {}
     assert told(*pair(server={"version": "18.4"}), same) == {}
+
+
+LOST = "up to 600 ms of acknowledged commits are lost"
+SAFE = [Guarantee("survives a crash", Kept.YES, ""), Guarantee("survives a power loss", Kept.YES, "")]
+ASYNCHRONOUS = [
+    Guarantee("survives a crash", Kept.PARTLY, LOST),
+    Guarantee("survives a power loss", Kept.PARTLY, f"{LOST}; the rest stays consistent"),
+]
+NO_WAL = [Guarantee("survives a crash", Kept.UNKNOWN, ""), Guarantee("survives a power loss", Kept.NO, "")]
+
+
+@pytest.mark.parametrize(
+    ("safety", "difference"),
+    [
+        ((SAFE, ASYNCHRONOUS), f"less safe ({LOST}; the rest stays consistent)"),
+        ((ASYNCHRONOUS, SAFE), f"safer ({LOST}; the rest stays consistent)"),
+        ((SAFE, NO_WAL), "less safe (survives a crash: unknown; survives a power loss: NO)"),
+        (
+            ([*SAFE[:1], *NO_WAL[1:]], [*ASYNCHRONOUS[:1], *SAFE[1:]]),
+            f"less safe ({LOST}); safer (survives a power loss: NO)",
+        ),
+    ],
+)
+def test_the_less_safe_arm_is_named_with_the_loss(
+    trials: list[Trial], safety: tuple[list[Guarantee], list[Guarantee]], difference: str
+) -> None:
+    baseline, arm = pair(safety=safety[1])
+    found = told(dataclasses.replace(baseline, safety=safety[0]), arm, trials)
+    assert found["unsafe-settings"].parameters["difference"] == difference
 
 
 def test_an_extension_and_its_preloaded_library_are_one_difference(trials: list[Trial]) -> None:

@@ -37,9 +37,10 @@ from pgdyno.analysis.time_breakdown import (
     Waterfall,
     break_down_time,
 )
-from pgdyno.report.why_section import why_sentences
+from pgdyno.report.why_section import share_of_difference, why_sentences
 from pgdyno.results.records import SampleSeries, Slice
 from pgdyno.study.schedule import Role
+from pgdyno.units import Better, Estimate
 
 CLIENTS, CONFIDENCE = 8, 0.95
 CONFIDENCES = {1: CONFIDENCE}
@@ -394,6 +395,24 @@ def row(text: str, toplevel: int | None, total_ms: float, calls: int = 10) -> Gr
     level: Mapping[str, int] = {} if toplevel is None else {"toplevel": toplevel}
     kind = "others" if not text else "statement"
     return Growth({}, {"kind": kind, "calls": calls, **times, **level, **({"query": text} if text else {})})
+
+
+@pytest.mark.parametrize(
+    ("percent", "words"),
+    [
+        (0.0, "0%"),
+        (37.4, "37%"),
+        (100.4, "100%"),
+        (100.6, "more than the whole difference"),
+        (187.0, "more than the whole difference"),
+        (-0.3, "in the opposite direction"),
+        (-87.0, "in the opposite direction"),
+    ],
+)
+def test_a_share_is_a_percentage_only_between_0_and_100(percent: float, words: str) -> None:
+    share = Estimate(percent, "%", 5, Better.LESS, percent - 8, percent + 8, 0.95)
+    assert share_of_difference(share) == words
+    assert share_of_difference(share, " [1%, 2%]").endswith(" [1%, 2%]") == words.endswith("%")
 
 
 def test_a_significant_part_has_its_share_of_a_significant_difference() -> None:

@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from html import unescape
 
 import pytest
-from golden_reports import FOLDER, SIZE_BYTES_MAX, STUDIES, TEXTS, built, reports, require_golden
-from report_forms import on_terminal, plain, summarized
+from golden_reports import FOLDER, SIZE_BYTES_MAX, STOLEN, STUDIES, TEXTS, built, reports, require_golden
+from report_forms import on_terminal, plain, report_of, summarized
+from synthetic_study import Synthetic
 
+from pgdyno.caveats import Caveat
+from pgdyno.report import answer
 from pgdyno.report.document import Document, Line
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
+from pgdyno.results.records import TrialStatus
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -27,13 +32,57 @@ def test_a_text_is_its_golden_file(name: str) -> None:
     require_golden({f"{name}.txt": TEXTS[name]()})
 
 
-def test_every_summary_fits_a_terminal_of_24_lines() -> None:
-    for path in FOLDER.glob("*.summary.txt"):
+def test_every_first_screen_has_at_most_16_lines_of_80_columns() -> None:
+    screens = sorted(FOLDER.glob("*.summary.txt"))
+    assert len(screens) == len(STUDIES)
+    for path in screens:
         lines = path.read_text("utf-8").splitlines()
-        if any(", here" in line for line in lines):
-            continue  # published tables are never cut
-        # One line is for the prompt, and one for the name of the results file.
-        assert len(lines) <= 22 and max(map(len, lines)) <= 80, path.name
+        assert len(lines) <= 16 and max(map(len, lines)) <= 80, path.name
+
+
+def test_a_first_screen_of_many_arms_has_the_largest_effects_and_counts_the_others() -> None:
+    names = ("16", "17", "18", "18,jit=off", "18,shared_buffers=8GB", "18,synchronous_commit=off", "19")
+    effects = (1.0, 1.04, 1.25, 1.27, 1.4, 1.9, 0.97)
+    wanted = Synthetic(effects=effects, names=names, blocks=6, slices=4, noise=0.004)
+    of = report_of(replace(wanted, probed=True, unsafe_arms=(5,)))
+    screen = summarized(of, 80)
+    assert len(screen.splitlines()) <= 16 and max(map(len, screen.splitlines())) <= 80
+    by_size = [names[i] for i in (5, 4, 3, 2, 1, 6)]
+    rows = json.loads(to_json(of))["answer"]["arms"]
+    assert [row["arm"] for row in rows] == [names[0], *by_size]
+    shown = re.findall(r"^(\S+) +[\d,]+ .*(?:baseline|faster|undecided)", screen, flags=re.MULTILINE)
+    assert shown == [names[0], *by_size][: len(shown)] and len(shown) >= 4
+    assert f"{len(rows) - len(shown)} more row" in screen
+    assert f"Why {names[5]}: " in screen and "more lines, all tables: " in screen
+    assert f"sudo pgdyno crash 16 {names[5]} " in " ".join(screen.split()) and "less safe" in screen
+
+
+def test_a_full_screen_cuts_the_differences_and_keeps_serious_caveats(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """17, 18 and 18,synchronous_commit=off, measured with their real settings, had 20 lines."""
+    default = "by default: effective_io_concurrency 1 | 16 | 16, maintenance_io_concurrency 10 | 16 | 16"
+    several = ["PostgreSQL 17 | 18 | 18", "synchronous_commit on | on | off", default, "12 more settings"]
+    monkeypatch.setattr(answer, "differences", lambda _: several)
+    names = ("17", "18", "18,synchronous_commit=off")
+    wanted = Synthetic(names=names, effects=(1, 1.1, 3.0), unsafe_arms=(2,), blocks=6, failed_per_slice=60)
+    of = report_of(replace(wanted, noise=0.3, probed=True, statuses={(2, 1): TrialStatus.EXCLUDED}))
+    lines = summarized(of, 80).splitlines()
+    assert len(lines) <= 16 and max(map(len, lines)) <= 80
+    assert any(
+        line.startswith("Differs: PostgreSQL 17 | 18 | 18; ") and line.endswith(" …") for line in lines
+    )
+    assert len([line for line in lines if line.startswith("! ")]) == 3
+    assert default in " ".join(on_terminal(of, 80).split())
+
+
+def test_a_first_screen_of_two_arms_with_all_that_can_be_wrong_has_at_most_16_lines() -> None:
+    names = ("18", "18,synchronous_commit=off")
+    wanted = Synthetic(names=names, effects=(1, 1.01), unsafe_arms=(1,), blocks=6, failed_per_slice=60)
+    caveats = (STOLEN, Caveat.of("debug-engine"), Caveat.of("interrupted", trials=3))
+    lines = summarized(report_of(replace(wanted, noise=0.1, seed=3, caveats=caveats)), 80).splitlines()
+    assert lines[0].startswith("Undecided: ") and any("To measure lost commits: " in line for line in lines)
+    assert len(lines) <= 16 and max(map(len, lines)) <= 80, lines
 
 
 def test_every_golden_file_is_small_and_belongs_to_a_study_or_a_text() -> None:

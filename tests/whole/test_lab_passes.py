@@ -126,7 +126,7 @@ def test_a_case_whose_verdict_is_prevented_by_a_failure_ends_and_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     played, told = Played(monkeypatch), list[object]()
-    text = "18 failed in 1 of 5 blocks (95% CI [0.51%, 72%])"
+    text = "18 failed in 1 of 5 blocks (failure rate 0.51% to 72%, 95% CI)"
     failed = SimpleNamespace(failures={"18": None}, failures_text=text, blocks=range(4))
 
     def look(lab: Lab, _budget: Budget | None) -> InterimResult:

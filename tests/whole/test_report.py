@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 import typer
 from golden_reports import FAILURES
+from golden_reports import built as golden
 from report_forms import (
     FORMS,
     HOSTILE,
@@ -118,7 +119,7 @@ def test_csv_contains_no_spreadsheet_formula() -> None:
 @pytest.mark.parametrize(("blocks", "drawn"), [(1, 0), (2, 1), (6, 1)])
 def test_an_interval_is_shown_from_two_blocks_on(blocks: int, drawn: int) -> None:
     built = report_of(Synthetic(effects=(1, 1.1), blocks=blocks))
-    assert to_html(built).count('class="interval ') == drawn
+    assert to_html(built).count('class="interval ') == 2 * drawn  # the answer, and the effect by block
     assert ("%, " in only(built).headlines[0].basis) == (drawn == 1)
 
 
@@ -131,7 +132,7 @@ def test_a_study_that_ended_before_its_first_analysis_has_student_s_interval_and
     headline = only(built).headlines[0]
     assert headline.verdict is Verdict.UNDECIDED and "95% CI" in headline.basis
     assert "2 more" in headline.more
-    text = " ".join(only(built).method)
+    text = " ".join(only(built).of("certainty")[0].sentences)
     assert "Student's t" in text and "interim analysis followed" not in text
 
 
@@ -211,10 +212,27 @@ def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_
     assert len(re.findall(r">Settings that differ</(?:summary|h2)>", page)) == 1
 
 
+def test_the_cards_of_the_answer_draw_the_interval_and_the_margin_of_each_arm() -> None:
+    long_name = "18,shared_buffers=8GB,synchronous_commit=off"
+    built = report_of(replace(FAILURES, names=("17", "18", long_name), effects=(1.0, 1.1, 0.97)))
+    cards = to_html(built).partition('<div class="cards">')[2].partition("</svg></div>")[0]
+    assert cards.count('class="interval ') == 2 and 'class="margin"' in cards and "margin ±2%" in cards
+    band = re.search(r'<rect x="([\d.]+)"[^>]* width="([\d.]+)"[^>]*class="margin"', cards)
+    intervals = re.findall(r'<line x1="([\d.]+)"[^>]* x2="([\d.]+)"[^>]*class="interval arm(\d)"', cards)
+    assert band is not None and [arm for _, _, arm in intervals] == ["1", "2"]
+    low, high = float(band[1]), float(band[1]) + float(band[2])
+    changes = {of.arm.arm: of.primary.percent for of in only(built).findings.comparisons if of.primary}
+    for left, right, arm in intervals:  # the drawing agrees with the numbers
+        percent = changes[int(arm)]
+        assert percent.low is not None and percent.high is not None
+        assert (float(left) > high) == (percent.low > 2) and (float(right) < low) == (percent.high < -2)
+    assert f'textLength="186.0" lengthAdjust="spacingAndGlyphs">{long_name}</text>' in cards
+
+
 def test_html_draws_every_block_and_every_arm() -> None:
     built = report_of(FAILURES)
     page = to_html(built)
-    assert page.count("<svg viewBox") == 2 + 6 + 5  # effects, blocks, kinds
+    assert page.count("<svg viewBox") == 1 + 2 + 6 + 5  # answer, effects, blocks, kinds
     for block in (1, 2, 4, 5, 6):
         assert f"<title>block {block}: " in page
     assert all(f'class="curve arm{arm}"' in page for arm in range(3))
@@ -397,6 +415,18 @@ def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_su
     assert "17 succeeded in 70 attempts, SQLSTATE 40001: could not serialize" in line
 
 
+def test_the_first_screen_names_every_arm_with_the_most_frequent_error() -> None:
+    """It named only the first of three arms that failed alike."""
+    (line,) = answer.failures(only(report_of(FAILURES)).findings)
+    assert line.startswith("Most failed transactions of all arms: up to 1,440 payment, SQLSTATE 40001")
+
+
+def test_a_noise_floor_above_the_detectable_effect_is_the_reason_for_more_blocks() -> None:
+    """The report of an effect of 2.7%, which was undecided, had “smallest effect detectable so far 1.6%”."""
+    (headline,) = golden("noise").headlines
+    assert "identical arms differ by up to 6.6%" in headline.more and "detectable" not in headline.more
+
+
 @pytest.mark.parametrize(
     ("requested", "first"),
     [
@@ -408,7 +438,7 @@ def test_settings_that_affect_throughput_most_are_shown_first(
     monkeypatch: pytest.MonkeyPatch, requested: dict[str, str], first: list[str]
 ) -> None:
     """On running servers no setting is requested: shared_buffers was among six more settings."""
-    findings = only(report_of(Synthetic(blocks=2, settings=requested))).findings
+    findings = only(report_of(Synthetic(blocks=2, settings=requested, versions=("17.1", "17.2")))).findings
     names = ["autovacuum_naptime", "commit_timestamp_buffers", "log_statement", "max_wal_size"]
     rows = [[name, "1", "2"] for name in [*names, "shared_buffers", "work_mem"]]
     monkeypatch.setattr(background, "differing_settings", lambda _: rows)
@@ -416,6 +446,92 @@ def test_settings_that_affect_throughput_most_are_shown_first(
     settings = [line.split()[0] for line in shown[-answer.SETTINGS_MAX :]]
     assert settings[:2] == first and "commit_timestamp_buffers" not in settings
     assert more.startswith("2 more")
+
+
+SETTINGS_OF_VERSIONS = json.loads(
+    (Path(__file__).parents[1] / "data" / "settings_by_version.json").read_text("utf-8")
+)
+
+
+def differs(*versions: str, requested: dict[str, str] | None = None, provider: str = "embedded") -> list[str]:
+    """Return the differences of arms of these versions with their default settings, and requested ones."""
+    found = only(report_of(Synthetic(blocks=2, names=versions, effects=(1.0,) * len(versions)))).findings
+    settings = []
+    for version in versions:
+        values = zip(SETTINGS_OF_VERSIONS["names"], SETTINGS_OF_VERSIONS[version], strict=True)
+        own = requested if requested and version == versions[-1] else {}
+        settings.append({"work_mem": "4MB", **{name: of for name, of in values if of is not None}, **own})
+    trials = [replace(trial, settings=settings[trial.arm]) for trial in found.trials]
+    arms = [
+        replace(
+            of,
+            arm=replace(
+                of.arm,
+                server={**of.arm.server, "provider": provider},
+                settings_requested=requested or {} if i == len(found.arms) - 1 else {},
+            ),
+        )
+        for i, of in enumerate(found.arms)
+    ]
+    return answer.differences(replace(found, trials=trials, arms=arms))
+
+
+@pytest.mark.parametrize(
+    ("versions", "expected"),
+    [
+        (
+            ("17", "18"),
+            [
+                "by default: data_checksums off → on, effective_io_concurrency 1 → 16, "
+                "maintenance_io_concurrency 10 → 16",
+                "only in 18: io_method worker, io_workers 3, enable_distinct_reordering on, "
+                "enable_self_join_elimination on",
+            ],
+        ),
+        (
+            ("18", "17"),
+            [
+                "by default: data_checksums on → off, effective_io_concurrency 16 → 1, "
+                "maintenance_io_concurrency 16 → 10"
+            ],
+        ),
+        (
+            ("18", "19"),
+            [
+                "only in 18: io_workers 3",
+                "only in 19: io_min_workers 2, io_max_workers 8",
+                "by default: jit on → off, default_toast_compression pglz → lz4, log_lock_waits off → on, "
+                "max_locks_per_transaction 64 → 128",
+            ],
+        ),
+        (("14", "15"), ["by default: hash_mem_multiplier 1 → 2, log_checkpoints off → on"]),
+        (("15", "16"), ["only in 16: vacuum_buffer_usage_limit 256kB"]),
+        (
+            ("16", "17"),
+            ["by default: vacuum_buffer_usage_limit 256kB → 2MB", "only in 17: io_combine_limit 128kB"],
+        ),
+        (
+            ("17", "18", "19"),
+            ["only in 18 and 19: io_method worker", "by default: data_checksums off | on | on"],
+        ),
+    ],
+)
+def test_defaults_that_a_major_version_changes_are_told_apart(
+    versions: tuple[str, ...], expected: list[str]
+) -> None:
+    found = differs(*versions)
+    assert found[0].startswith("PostgreSQL ")
+    assert [one for one in expected if not any(of.startswith(one) for of in found)] == [], found
+    assert not any("ssl_" in one or "archive_library" in one for one in found)
+
+
+def test_a_requested_setting_is_no_default_and_a_running_server_may_have_set_any() -> None:
+    found = differs("17", "18", requested={"work_mem": "64MB", "effective_io_concurrency": "200"})
+    assert "work_mem 4MB → 64MB" in found and "effective_io_concurrency 1 → 200" in found
+    assert "by default: data_checksums off → on, maintenance_io_concurrency 10 → 16" in found
+    running = differs("17", "18", provider="dsn")
+    assert not any("by default" in one or "only in" in one for one in running)
+    assert "data_checksums off → on" in running and "io_method – → worker" in running
 
 
 def test_a_section_of_a_feature_follows_the_section_that_it_names() -> None:

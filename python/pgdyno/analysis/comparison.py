@@ -44,7 +44,7 @@ from pgdyno.analysis.telemetry.percentiles import Latencies, MissedLimit, block_
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.defaults import Schedule, is_duet_sound
 from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
-from pgdyno.units import Better, Estimate, bracketed, ci_text, counted, share_text
+from pgdyno.units import Better, Estimate, ci_text, counted, share_text
 
 # ----------------------------------------------------------------------
 # Verdicts from intervals and a margin, and the blocks that an undecided one needs.
@@ -425,10 +425,10 @@ class Comparison:
 
     @property
     def failures_text(self) -> str:
-        """Return ``18 failed in 1 of 8 blocks (95% CI [0.32%, 53%])``; empty without failures."""
+        """Return ``18 failed in 1 of 8 blocks (failure rate 0.32% to 53%, 95% CI)``, or an empty text."""
         return " and ".join(
             f"{arm} failed in {of.count} of {counted(of.n, 'block')} "
-            f"({ci_text(CONFIDENCE)} {bracketed(share_text(of.low), share_text(of.high))})"
+            f"(failure rate {share_text(of.low)} to {share_text(of.high)}, {ci_text(CONFIDENCE)})"
             for arm, of in self.failures.items()
         )
 

@@ -14,7 +14,6 @@ from pgdyno.results.records import (
     ENGINE,
     Arm,
     Counts,
-    Guarantee,
     Kept,
     StudyRecord,
     Trial,
@@ -56,9 +55,8 @@ def difference_caveats(baseline: Arm, arm: Arm, trials: Sequence[Trial], schedul
     before, after = effective(baseline, trials), effective(arm, trials)
     names = {"baseline": baseline.name, "arm": arm.name}
     found = []
-    given_up = _safety(baseline, arm)
-    if given_up:
-        found.append(Caveat.of("unsafe-settings", **names, difference=first_names(given_up)))
+    if unlike := _safety(baseline, arm):
+        found.append(Caveat.of("unsafe-settings", **names, difference="; ".join(unlike)))
     waits = _unequal(WAITS_FOR_DISK, before, after)
     if waits and schedule.is_together:
         found.append(Caveat.of("write-back-in-slices", **names, settings=first_names(waits)))
@@ -148,16 +146,20 @@ def _things(baseline: Arm, arm: Arm) -> list[str]:
 
 def _safety(baseline: Arm, arm: Arm) -> list[str]:
     kept = {badge.name: badge for badge in baseline.safety}
-    return [
-        f"{badge.name}: {_kept(kept[badge.name])} vs. {_kept(badge)}"
-        for badge in arm.safety
-        if badge.name in kept and kept[badge.name].kept != badge.kept
-    ]
+    safest = list(Kept)
+    found: dict[str, dict[str, None]] = {}
+    for badge in arm.safety:
+        other = kept.get(badge.name, badge)
+        if badge.kept != other.kept:
+            is_less = safest.index(badge.kept) > safest.index(other.kept)
+            of, least = ("less safe", badge) if is_less else ("safer", other)
+            found.setdefault(of, {})[least.text or f"{least.name}: {least.kept.words}"] = None
+    return [f"{of} ({'; '.join(_without_parts([*texts]))})" for of, texts in found.items()]
 
 
-def _kept(badge: Guarantee) -> str:
-    words = {Kept.YES: "kept", Kept.PARTLY: "partly kept", Kept.NO: "given up", Kept.UNKNOWN: "unknown"}
-    return words[badge.kept]
+def _without_parts(texts: Sequence[str]) -> list[str]:
+    """Return the texts that no other one begins with."""
+    return [text for text in texts if not any(one != text and one.startswith(text) for one in texts)]
 
 
 FAILURES_SHARE_MAX = 0.01

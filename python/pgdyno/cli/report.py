@@ -187,7 +187,7 @@ def print_report(
     A report without a summary is printed in full.
     """
     if form == "terminal" and built.summary:
-        print_summary(built, out, f"All tables: pgdyno report {shlex.join(map(str, evidence))} --full")
+        print_summary(built, out, f"pgdyno report {shlex.join(map(str, evidence))} --full")
     elif form in ("terminal", "full"):
         print_terminal(built, out)
     elif form == "json":

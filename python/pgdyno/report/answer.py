@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.case_findings import ArmFindings, Findings
 from pgdyno.analysis.comparison import BUDGET_FACTOR_MAX, POWER, Comparison, Decision, Verdict, less_noise_of
+from pgdyno.analysis.measurement_noise import floor_text
+from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, CAPACITY, SERVER_CPU, Metric
 from pgdyno.caveats import Caveat, Rank
 from pgdyno.report import background, conditions, result_tables, telemetry_tables, why_section
-from pgdyno.report.background import DERIVED_FROM_TPC_C, method_paragraphs
+from pgdyno.report.background import METHOD, certainty_paragraphs, method_paragraphs
 from pgdyno.report.document import (
     Document,
     Headline,
@@ -32,7 +34,7 @@ from pgdyno.report.document import (
     serious,
     tables_section,
 )
-from pgdyno.report.result_tables import in_a_head, level_or_bound, ms_text, of_several_arms, with_interval
+from pgdyno.report.result_tables import enumeration, in_a_head, level_or_bound, ms_text, with_interval
 from pgdyno.report.why_section import WhyReport
 from pgdyno.results.records import Counts, ServerFacts
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
@@ -42,6 +44,7 @@ from pgdyno.units import (
     Estimate,
     bracketed,
     ci_text,
+    confidence_percent,
     counted,
     decimals_of,
     given_percent,
@@ -74,17 +77,16 @@ class Report(Document):
 
     findings: Findings
     why: Sequence[WhyReport]
-    method: Sequence[str]  # paragraphs
     derived: str  # the statement that the TPC requires; empty for other workloads
 
 
 def case_report(findings: Findings, further: Iterable[Section] = ()) -> Report:
     """Return the report of one case. ``further``: sections of features."""
-    reasons, method = why_section.why_reports(findings), method_paragraphs(findings)
-    derived = DERIVED_FROM_TPC_C if findings.study.plan.workload.kind == "tpcc" else ""
+    reasons = why_section.why_reports(findings)
+    derived = METHOD["tpc"] if findings.study.plan.workload.kind == "tpcc" else ""
     return Report(
         title=findings.study.title,
-        sections=placed(_sections(findings, reasons, [*method, *_conditions(findings, derived)]), further),
+        sections=placed(_sections(findings, reasons, derived), further),
         headlines=[
             replace(one, basis=result_tables.with_coverage(one.basis, [findings.study]))
             for one in (_headline(comparison, findings) for comparison in findings.comparisons)
@@ -96,19 +98,13 @@ def case_report(findings: Findings, further: Iterable[Section] = ()) -> Report:
         command=findings.study.command,
         findings=findings,
         why=reasons,
-        method=method,
         derived=derived,
     )
 
 
-def _conditions(findings: Findings, derived: str) -> Iterable[str]:
-    """Return the paragraphs below those on the method."""
-    known = (conditions.noise_sentence(findings), telemetry_tables.probe_overhead(findings), derived)
-    return filter(None, known)
-
-
-def _sections(findings: Findings, reasons: Sequence[WhyReport], method: Sequence[str]) -> list[Section]:
+def _sections(findings: Findings, reasons: Sequence[WhyReport], derived: str) -> list[Section]:
     """Return the sections of the core."""
+    overhead = telemetry_tables.probe_overhead(findings)
     arms = [of.arm.name for of in findings.arms]
     why = [" ".join(one.sentences) for one in reasons if one.sentences]
     return [
@@ -182,10 +178,11 @@ def _sections(findings: Findings, reasons: Sequence[WhyReport], method: Sequence
         ),
         tables_section("noise", [conditions.noise_table(findings)]),
         caveats_section(_shown_caveats(findings)),
+        Section("certainty", "How sure?", certainty_paragraphs(findings), is_prose=True),
         Section(
             "method",
             "How it was measured",
-            method,
+            [*method_paragraphs(findings), *filter(None, (overhead, derived))],
             is_prose=True,
         ),
         tables_section(
@@ -298,10 +295,7 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
         if plan.searches_capacity
         else "an arm completed nothing"
     )
-    lost = {
-        stalled: comparison.stalled,
-        "an arm was overloaded": comparison.censored,
-    }
+    lost = {stalled: comparison.stalled, "an arm was overloaded": comparison.censored}
     reasons = [f"{words} in {counted(len(blocks), 'block')}" for words, blocks in lost.items() if blocks]
     if comparison.failures:
         reasons.insert(0, comparison.failures_text)
@@ -319,7 +313,7 @@ def _more(comparison: Comparison, findings: Findings) -> str:
     decision = comparison.decision
     if decision is None or decision.verdict is not Verdict.UNDECIDED:
         return ""
-    parts = (_limits(comparison, findings.primary.name), _missing(comparison, decision, findings))
+    parts = (_missing(comparison, decision, findings), _limits(comparison, findings.primary.name))
     return " ".join(filter(None, parts))
 
 
@@ -369,7 +363,10 @@ def _missing(comparison: Comparison, decision: Decision, findings: Findings) -> 
     sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"
     if decision.blocks_needed >= least - n > 0:
         sentence += f" ({verdict} needs at least {least} in all)"
-    if decision.detectable_percent is not None:
+    floor = findings.noise.floor(findings.blocks_max)
+    if floor and decision.detectable_percent and percent_of(floor) > decision.detectable_percent:
+        sentence += f"; identical arms differ by up to {floor_text(floor)[1:]}, which hides smaller effects"
+    elif decision.detectable_percent is not None:
         sentence += (
             f"; the smallest effect detectable so far is {share_text(decision.detectable_percent / 100)} "
             f"({given_percent(POWER)} power)"
@@ -454,11 +451,13 @@ def _shown_caveat(equal: Sequence[Caveat], names: Sequence[str], blocks: Mapping
 # ----------------------------------------------------------------------
 
 HEADLINES_MAX = 2
-"""Maximum number of arms with a headline each; the table of more arms has a column of verdicts."""
+"""Maximum number of comparisons over several cases or hosts that a full screen keeps."""
+
+NAMES_MAX = 4
+"""Maximum number of arms that a sentence names, and that a table has in their own order."""
 
 SETTINGS_MAX = 4
 UNKNOWN = "unknown"
-FAILURES_MAX = 1
 
 BAR_WIDTH = 17
 """Characters of the bar."""
@@ -473,55 +472,84 @@ def reach_of(estimates: Iterable[Estimate], margin: float) -> Reach:
     return min([-2 * margin, *ends]), max([2 * margin, *ends])
 
 
+def largest_first(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Return the comparisons by the size of their effects, those without one at the end."""
+
+    def size(of: Comparison) -> float:
+        return -1.0 if of.primary is None else abs(of.primary.summary.mean)
+
+    return sorted(comparisons, key=size, reverse=True)
+
+
+def lead(findings: Findings) -> str:
+    """Return the verdicts on several arms: ``Compared with 17: 1 arm faster (18), 1 undecided (16).``"""
+    words = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
+    named = {word: [of.arm.name for of in findings.comparisons if of.verdict is word] for word in words}
+    of_few = len(findings.comparisons) <= NAMES_MAX
+    counts = [
+        f"{len(names)} {'equivalent' if word is Verdict.SAME else word}" + of_few * f" ({'; '.join(names)})"
+        for word, names in named.items()
+        if names
+    ]
+    known = [of.primary.percent for of in findings.comparisons if of.primary is not None]
+    levels = sorted({confidence_percent(of.confidence) for of in known if of.low is not None})
+    basis = f"{' to '.join(dict.fromkeys([*levels[:1], *levels[-1:]]))} CIs, " if levels else ""
+    margin = given_percent(findings.study.plan.margin)
+    return (
+        f"Compared with {findings.arms[0].arm.name}: {', '.join(counts)} ({findings.primary.name}, {basis}"
+        f"{counted(findings.blocks_max, 'block')}; equivalence margin {margin})."
+    )
+
+
 def effect_table(findings: Findings) -> Table:
-    """Return one row per arm: level, change with its interval and as a bar, p99, CPU time."""
+    """Return one row per arm: level, change with its interval and as a bar, p99, CPU time.
+
+    With more than a few arms, the largest effects come first.
+    """
     metric, baseline = findings.primary, findings.arms[0].arm.name
     by_arm = {comparison.arm.arm: comparison for comparison in findings.comparisons}
     shown = {arm: of.primary.percent for arm, of in by_arm.items() if of.primary is not None}
     margin = 100 * findings.study.plan.margin
     reach = reach_of(shown.values(), margin)
     change, bar = f"change vs. {in_a_head(baseline)}, %", axis(reach)
-    further = {
-        name: texts
-        for name, texts in (
-            ("p99, ms", [ms_text(of.quantiles_ms(ALL_KINDS)["p99"]) for of in findings.arms]),
-            ("CPU, µs/tx", [level_or_bound(of, SERVER_CPU.key) for of in findings.arms]),
-        )
-        if set(texts) != {ABSENT}
-    }
-    has_verdicts = len(findings.comparisons) > HEADLINES_MAX  # the headlines have those of fewer arms
+    first, *others = findings.arms
+    if len(others) >= NAMES_MAX:
+        places = [of.arm.arm for of in largest_first(findings.comparisons)]
+        others.sort(key=lambda of: places.index(of.arm.arm))
+    arms = [first, *others]
+    further = further_columns(arms)
+    has_verdicts = len(findings.comparisons) > 1  # the only headline has its own
     rows = []
-    for i, of in enumerate(findings.arms):
+    for i, of in enumerate(arms):
         estimate = shown.get(of.arm.arm)
-        interval = (
-            with_interval(estimate, findings.study.plan.confidence, INTERVAL_BLOCKS_MIN) if estimate else ""
-        )
+        # The lead has the confidence of several arms.
+        interval = with_interval(estimate, estimate.confidence, INTERVAL_BLOCKS_MIN) if estimate else ""
         verdict = by_arm[of.arm.arm].verdict if of.arm.arm in by_arm else "baseline"
         drawn = bar_of(estimate, margin, reach) if estimate else ""
         known = [verdict] if has_verdicts else []
-        others = [texts[i] for texts in further.values()]
-        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, *known, *others, drawn])
+        more = [texts[i] for texts in further.values()]
+        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, *known, *more, drawn])
     return Table(
         title="",
         columns=("arm", metric.label, change, *(["verdict"] if has_verdicts else []), *further, bar),
         rows=rows,
-        note=of_several_arms(findings).strip(),
         numeric=frozenset({metric.label, change, *further, bar}),
         dispensable=(bar, *reversed(further), metric.label),
         drawing=bar,
+        breaks_first=True,
+        plots=partial(result_tables.effect_bars, findings, reach),
     )
 
 
-ROWS_MAX = 7
-"""Maximum number of rows of a table over cases or hosts."""
-
-
-def first_rows(table: Table) -> Table:
-    """Return the first rows, and the first sentence of the note."""
-    rest = len(table.rows) - ROWS_MAX
-    note = [f"{counted(rest, 'more row')} with --full."] if rest > 0 else []
-    note.append(re.split(r"(?<=\.) ", table.note)[0])
-    return replace(table, rows=table.rows[:ROWS_MAX], note=" ".join(note))
+def further_columns(arms: Sequence[ArmFindings]) -> dict[str, list[str]]:
+    """Return the columns of p99, or of the highest percentile of all arms, and of the CPU time."""
+    quantiles = [of.quantiles_ms(ALL_KINDS) for of in arms]
+    highest = next((q for q in ("p99", "p95", "p90") if all(of[q] for of in quantiles)), "p50")
+    found = {
+        f"{highest}, ms": [ms_text(of[highest]) for of in quantiles],
+        "CPU, µs/tx": [level_or_bound(of, SERVER_CPU.key) for of in arms],
+    }
+    return {name: texts for name, texts in found.items() if set(texts) != {ABSENT}}
 
 
 def ends_of(estimate: Estimate) -> tuple[float, ...]:
@@ -562,39 +590,20 @@ def interval_bar(columns: Sequence[int], marks: Mapping[int, str] | None = None)
     return "".join(line)
 
 
-MAIN_SETTINGS = (
-    *("shared_buffers", "synchronous_commit", "fsync", "full_page_writes", "wal_level", "wal_compression"),
-    *("max_wal_size", "checkpoint_timeout", "checkpoint_completion_target", "wal_buffers", "min_wal_size"),
-    *("work_mem", "maintenance_work_mem", "effective_cache_size", "huge_pages", "io_method", "io_workers"),
-    "io_max_workers",
-    *("effective_io_concurrency", "random_page_cost", "jit", "autovacuum", "max_parallel_workers_per_gather"),
-    *("max_worker_processes", "max_connections", "synchronous_standby_names", "shared_preload_libraries"),
-    *(
-        "default_toast_compression",
-        "data_checksums",
-        "track_io_timing",
-        "bgwriter_delay",
-        "wal_writer_delay",
-        "commit_delay",
-    ),
-)
-"""Settings that affect throughput most, shown first if no setting was requested, as on running servers."""
-
-COMPUTED_SETTINGS = frozenset(
-    {"commit_timestamp_buffers", "subtransaction_buffers", "transaction_buffers", "io_max_concurrency"}
-)
-"""Settings that the server computes from others by default, shown last."""
-
-
 def _place_of(setting: str) -> int:
     """Return the place of a setting in the order of differences; equal for settings in neither list."""
-    if setting in MAIN_SETTINGS:
-        return MAIN_SETTINGS.index(setting)
-    return len(MAIN_SETTINGS) + (setting in COMPUTED_SETTINGS)
+    main: list[str] = background.SETTINGS["main"]
+    if setting in main:
+        return main.index(setting)
+    return len(main) + (setting in background.SETTINGS["computed"])
 
 
 def differences(findings: Findings) -> list[str]:
-    """Return what differs between the arms: servers, their builds, then settings, requested ones first."""
+    """Return what differs between the arms: servers, their builds, then settings, requested ones first.
+
+    Between major versions, the defaults that changed and the settings that only some have are told apart from
+    requested ones. On a running server they may be set.
+    """
     facts = [of.arm.server_facts for of in findings.arms]
     found = [
         f"{name} {_values(values)}"
@@ -609,34 +618,44 @@ def differences(findings: Findings) -> list[str]:
     ]
     requested = {name for of in findings.arms for name in of.arm.settings_requested}
     # A setting that only one major version has may be the cause, such as io_method of 18.
-    is_upgrade = len({of.version.partition(".")[0] for of in facts if of.version}) > 1
+    majors = [(of.version or "").partition(".")[0] for of in facts]
+    is_upgrade = len({*majors} - {""}) > 1
+    by_default = is_upgrade and not any(of.provider == "dsn" for of in facts)
     known = [
         row
         for row in background.differing_settings(findings)
-        if ABSENT not in row or (is_upgrade and row[0] in MAIN_SETTINGS)
+        if ABSENT not in row or (is_upgrade and row[0] in background.SETTINGS["main"])
     ]
     settings = sorted(known, key=lambda row: (row[0] not in requested, _place_of(row[0])))
-    found += [f"{name} {_values(values)}" for name, *values in settings[:SETTINGS_MAX]]
-    more = len(settings) - SETTINGS_MAX
+    groups: dict[str, list[str]] = {}
+    for name, *values in settings:
+        having = [major for major, value in zip(majors, values, strict=True) if value != ABSENT]
+        begin, shown = "", values
+        if by_default and name not in requested:
+            begin = "by default: "
+            if len(having) < len(values):
+                begin = f"only in {enumeration([*dict.fromkeys(having)])}: "
+                shown = [*dict.fromkeys(value for value in values if value != ABSENT)]
+        if not begin or name in background.SETTINGS["main"]:
+            groups.setdefault(begin, []).append(f"{name} {_values(shown)}")
+    for begin, texts in groups.items():
+        found += [begin + ", ".join(texts[:SETTINGS_MAX])] if begin else texts[:SETTINGS_MAX]
+    more = len(settings) - sum(len(texts[:SETTINGS_MAX]) for texts in groups.values())
     return [*found, *([counted(more, "more setting")] if more > 0 else [])]
 
 
 def failures(findings: Findings) -> list[str]:
-    """Return the most frequent error of the first arms with failed transactions."""
-    table = background.failures(findings)
-    most: dict[str, Sequence[str]] = {}
-    for row in table.rows:
-        most.setdefault(row[0], row)
-    attempts = attempts_without_success(findings)
-    return [
-        (
-            f"No transaction of {arm} succeeded in {group_digits(attempts[arm], 0)} attempts"
-            if arm in attempts
-            else f"Failed transactions of {arm}, most frequent: {n} {kind}"
-        )
-        + f", SQLSTATE {sqlstate}: {sample}"
-        for arm, kind, sqlstate, n, sample in most.values()
-    ][:FAILURES_MAX]
+    """Return the most frequent error with the arms that have it, if any transaction failed."""
+    rows, attempts = background.failures(findings).rows, attempts_without_success(findings)
+    for arm, kind, sqlstate, n, sample in [*(row for row in rows if row[0] in attempts), *rows][:1]:
+        arms = [row[0] for row in rows if row[1:3] == [kind, sqlstate]]
+        whose = "all arms" if len(arms) == len(findings.arms) else enumeration(arms)
+        at_most = "up to " if len(arms) > 1 else ""
+        most = f"Most failed transactions of {whose}: {at_most}{n} {kind}"
+        if arm in attempts:
+            most = f"No transaction of {arm} succeeded in {group_digits(attempts[arm], 0)} attempts"
+        return [f"{most}, SQLSTATE {sqlstate}: {sample}"]
+    return []
 
 
 def attempts_without_success(findings: Findings) -> dict[str, int]:
@@ -653,6 +672,8 @@ def attempts_without_success(findings: Findings) -> dict[str, int]:
 
 
 def _values(values: Sequence[str]) -> str:
+    if len(values) > NAMES_MAX + 1:
+        return f"({len(set(values))} values)"
     return (" → " if len(values) == 2 else " | ").join(values)
 
 
@@ -671,45 +692,61 @@ def case_summary(report: Report, sections: Sequence[Section]) -> list[Line | Tab
     ]
     if published := published_lines(sections):
         return summary(head, report.unfinished, published, sections)
-    if len(report.headlines) > HEADLINES_MAX:
+    if several := len(report.headlines) > 1:
         head = [
-            Line(f"{comparison.arm.name}: {headline.more}")
-            for comparison, headline in zip(findings.comparisons, report.headlines, strict=True)
-            if comparison.is_held_back
+            Line(lead(findings), Tone.STRONG),
+            *(
+                Line(f"{comparison.arm.name}: {_why_held_back(comparison, findings)}", is_spare=True)
+                for comparison in findings.comparisons
+                if comparison.is_held_back and not comparison.failures  # else a caveat has them
+            ),
         ]
     body: list[Line | Table] = [effect_table(findings)]
     if report.differs:
         body.append(Line(f"{report.differs}.", begin="Differs: "))
-    if len(report.why) <= HEADLINES_MAX:
-        body += [Line(one.causes, begin="Why: ") for one in report.why if one.causes]
-    body += [Line(sentence) for sentence in telemetry_tables.query_sentences(findings, brief=True)]
-    body += [Line(one, Tone.ALARM, "! ") for one in failures(findings)]
+    reasons = {one.why.arm.arm: one for one in report.why if one.causes}
+    told = [one for of in largest_first(findings.comparisons) if (one := reasons.get(of.arm.arm))]
+    if several:
+        body += [
+            Line(one.largest, begin=f"Why {one.why.arm.name}: ", is_cut=True, is_spare=i > 0)
+            for i, one in enumerate(told)
+        ]
+    else:
+        body += [Line(one.causes, begin="Why: ") for one in told]
+    queries = telemetry_tables.query_sentences(findings, brief=True)
+    body += [Line(sentence, is_spare=True) for sentence in queries]
+    body += [Line(one, Tone.ALARM, "! ", is_cut=several, is_spare=several) for one in failures(findings)]
     return summary(head, report.unfinished, body, sections)
 
 
 def summary_of_several(
-    headlines: Sequence[Headline], unfinished: str, sections: Sequence[Section]
+    head: Sequence[Line], unfinished: str, results: Table, sections: Sequence[Section]
 ) -> list[Line | Table]:
-    """Return the summary of several cases or hosts: published tables, or the first rows of the results."""
-    head = [Line(one.sentence, one.verdict or Tone.STRONG) for one in headlines[:HEADLINES_MAX]]
-    if (rest := len(headlines) - HEADLINES_MAX) > 0:
-        head.append(Line(f"{counted(rest, 'other comparison')}.", begin="+ "))
-    results = [table for section in sections if section.id == "results" for table in section.tables]
-    return summary(head, unfinished, published_lines(sections) or [*map(first_rows, results[:1])], sections)
+    """Return the summary of several cases or hosts: published tables, or the results."""
+    shown = replace(results, note=re.split(r"(?<=\.) ", results.note)[0])
+    return summary(head, unfinished, published_lines(sections) or [shown], sections)
+
+
+def headline_lines(headlines: Sequence[Headline]) -> list[Line]:
+    """Return a line for each headline; further ones are spare."""
+    return [
+        Line(one.sentence, one.verdict or Tone.STRONG, is_spare=i >= HEADLINES_MAX)
+        for i, one in enumerate(headlines)
+    ]
 
 
 def published_lines(sections: Sequence[Section]) -> list[Line | Table]:
-    """Return published tables with empty lines around them."""
-    tables = [table for section in sections for table in section.tables if table.whole]
-    parts: list[Line | Table] = [part for table in tables for part in (table, Line(""))]
-    return [Line(""), *parts] if parts else []
+    """Return published tables."""
+    return [table for section in sections for table in section.tables if table.whole]
 
 
 def summary(
     head: Sequence[Line], unfinished: str, body: Sequence[Line | Table], sections: Sequence[Section]
 ) -> list[Line | Table]:
     """Return headlines, ``body``, the brief sentences of sections, and serious caveats."""
-    briefs = [Line(sentence) for section in sections for sentence in section.brief]
+    briefs = [
+        Line(sentence, is_spare=not section.is_alarm) for section in sections for sentence in section.brief
+    ]
     caveats = [caveat for section in sections for caveat in section.caveats]
     fitted = sum(len(table.items) for section in sections for table in section.tables)
     others = [
@@ -717,8 +754,8 @@ def summary(
         *([f"{counted(fitted, 'setting')} fitted to this machine"] if fitted else []),
     ]
     return [
-        *head,
-        *([Line(unfinished, Tone.STRONG)] if unfinished else []),
+        *(replace(line, is_headline=True) for line in head),
+        *([Line(unfinished, Tone.STRONG, is_headline=True)] if unfinished else []),
         *body,
         *briefs,
         *serious(caveats),

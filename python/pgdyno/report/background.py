@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping
+from importlib.resources import files
 from typing import Any
 
 from pgdyno.analysis.case_findings import Findings
@@ -14,7 +16,6 @@ from pgdyno.report import conditions
 from pgdyno.report.document import Table
 from pgdyno.report.result_tables import has_anytime_interval, kind_text
 from pgdyno.results.records import BlockStatus, RecordedCheck, StudyEnd, TrialStatus
-from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.values import RESOLUTION
 from pgdyno.units import (
@@ -151,16 +152,8 @@ def failures(findings: Findings) -> Table:
     )
 
 
-PLACES = frozenset(
-    {
-        *("config_file", "data_directory", "external_pid_file", "hba_file", "ident_file"),
-        "hosts_file",
-        *("krb_server_keyfile", "dynamic_library_path"),
-        *("server_version", "server_version_num", "unix_socket_directories"),
-        *("num_os_semaphores", "shared_memory_size", "shared_memory_size_in_huge_pages"),
-    }
-)
-"""Parameters that are not set by a user: file locations, version and values computed by the server."""
+SETTINGS = tomllib.loads(files(__package__).joinpath("settings.toml").read_text("utf-8"))
+"""Names of settings by their role in reports."""
 
 
 def settings(findings: Findings) -> Table:
@@ -187,7 +180,7 @@ def differing_settings(findings: Findings) -> list[list[str]]:
     for of in findings.arms:
         known = [t.settings for t in findings.trials if t.arm == of.arm.arm and t.settings]
         effective.append(known[-1] if known else of.arm.settings_requested)
-    names = sorted({name for of_arm in effective for name in of_arm} - PLACES)
+    names = sorted({name for of_arm in effective for name in of_arm} - set(SETTINGS["not_set"]))
     return [
         [name, *(of_arm.get(name, ABSENT) or "(empty)" for of_arm in effective)]
         for name in names
@@ -299,33 +292,12 @@ def _flat(facts: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 # The paragraphs on the method, made from the plan of the study.
 # ----------------------------------------------------------------------
 
-DERIVED_FROM_TPC_C = (
-    "The workload is derived from TPC-C. Its results are not comparable with published TPC results. It "
-    "deviates from the standard: no full disclosure, no pricing, no durability test, and windows shorter "
-    "than required. Unless stated otherwise, there are no keying and think times, and the load per warehouse "
-    "exceeds the standard's limit. NOPM is committed new orders per minute. TPM is database transactions per "
-    "minute, including those rolled back by design."
-)
-
-_SCHEDULES = {
-    Schedule.SLICES: (
-        "In each block one driver runs all arms in turn, in short slices in balanced random order, so "
-        "that measurement noise affects all arms equally. The ratio of a block is the ratio of the "
-        "mean rates of its arms over pairs of slices."
-    ),
-    Schedule.DUET: (
-        "In each block both arms run at the same time, slice by slice. Each server has a CPU partition with "
-        "its driver threads. The assignment is random and swapped in the next slice, so that "
-        "each arm uses each partition equally often. The ratio of a block is the ratio of the "
-        "mean rates of its arms over pairs of slices."
-    ),
-    Schedule.BLOCKS: ("In each block the arms run one after another in random order, each alone."),
-    Schedule.SEQUENTIAL: "All blocks of one arm run before those of the next arm.",
-}
+METHOD = tomllib.loads(files(__package__).joinpath("method.toml").read_text("utf-8"))
+"""Sentences on the method that do not depend on the plan."""
 
 
-def method_paragraphs(findings: Findings) -> list[str]:
-    """Return the paragraphs on the method."""
+def certainty_paragraphs(findings: Findings) -> list[str]:
+    """Return the paragraphs on the statistics and the noise."""
     plan = findings.study.plan
     before = f" (before block {SAME_BLOCKS_MIN}: undecided)" if has_anytime_interval(findings) else ""
     statistics = (
@@ -340,43 +312,24 @@ def method_paragraphs(findings: Findings) -> list[str]:
     )
     if len(findings.arms) > 2:
         statistics += " Comparisons of several arms with the baseline are corrected by Holm's method."
-    latency = (
-        "Latency is the time from the scheduled start of a transaction to its end. It includes successful "
-        "transactions scheduled in the counted part of a slice, even if they end later. Percentiles come "
-        "from histograms merged over all blocks and are never averaged. The change of a percentile above the "
-        "median is the ratio of these percentiles; its CI resamples the blocks. CPU per transaction is the "
-        "user and system time of all server processes, or of the driver, during the measured slices."
-    )
-    layout = [_SCHEDULES[plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
-    layout += [conditions.warm_up_sentence(findings), conditions.window_sentence(plan), _later_steps(plan)]
-    paragraphs = [" ".join(sentence for sentence in layout if sentence), statistics, latency]
+    return [statistics, conditions.noise_sentence(findings)]
+
+
+def method_paragraphs(findings: Findings) -> list[str]:
+    """Return the paragraphs on the schedule and the metrics."""
+    plan = findings.study.plan
+    layout = [METHOD["schedules"][plan.schedule], _partitions(plan), _restored(findings), _sizes(plan)]
+    layout += [conditions.warm_up_sentence(findings), conditions.window_sentence(plan)]
+    layout += [METHOD["steps"][step] for step in METHOD["steps"] if getattr(plan, step)]
+    paragraphs = [" ".join(sentence for sentence in layout if sentence), METHOD["latency"]]
     return [*paragraphs, _capacity(plan)] if plan.searches_capacity else paragraphs
 
 
 def _capacity(plan: Study) -> str:
+    text: str = METHOD["capacity_of_clients" if plan.searches_clients else "capacity"]
     width = given_percent(RESOLUTION - 1)
-    if plan.searches_clients:
-        first = (
-            f"Capacity is the largest number of clients of a closed loop with {plan.capacity}. Each block "
-            "searches for it. Steps of all arms in turn double the clients until a number misses the limit, "
-            f"at most to {plan.clients}. Bisection narrows the bracket to one client or {width}. Each step "
-            "begins with a warm-up. "
-        )
-        others = "All other metrics are measured at the capacity found, rounded down to whole clients."
-    else:
-        first = (
-            f"Capacity is the highest rate of an open loop (random arrivals) with {plan.capacity}. Each "
-            "block searches for it by bisection. A closed-loop run gives the first rate. Open-loop steps of "
-            "all arms in turn raise or lower it until one rate meets the limit and one does not, and narrow "
-            f"the bracket to {width}. A rate above that of the closed loop with too few completed "
-            "transactions for the percentile is not repeated. "
-        )
-        others = "All other metrics are measured at the capacity found."
-    return (
-        f"{first}Failed steps and both ends of the bracket are repeated; if two results disagree, a third "
-        "one decides. Latency is interpolated between the last two loads. A step lasts until the "
-        f"percentile has enough transactions; unanswered transactions exceed the limit. {others}"
-    )
+    steps: str = METHOD["capacity_steps"]
+    return text.format(limit=plan.capacity, width=width, clients=plan.clients) + steps
 
 
 def _partitions(plan: Study) -> str:
@@ -415,9 +368,7 @@ def _interval(findings: Findings) -> str:
     if not plan.stops_on_verdict:
         analyses = f"The study was resumed: its length ({blocks} in total) was not fixed in advance"
     return (
-        f"Its CI {level} is on log ratios and valid at any stopping time, with any number of interim "
-        "analyses (mixture t test). "
-        f"{analyses.strip()}."
+        f"Its CI {level} is a mixture t test on log ratios, valid at any stopping time. {analyses.strip()}."
     )
 
 
@@ -430,29 +381,12 @@ def _restored(findings: Findings) -> str:
         which = "all arms" if not running else "the other arms"
         restored = f"the data of {which} is restored from the snapshot"
         sentences.append(
-            f"Before each block, {restored} and the server is restarted{_CACHES[plan.cache_state]}."
+            f"Before each block, {restored} and the server is restarted{METHOD['caches'][plan.cache_state]}."
         )
     if running:
         data = "is used as it is" if plan.into_existing else "is copied from the template database"
         sentences.append(f"{', '.join(running)} was already running and is not restarted; its data {data}.")
     return " ".join(reversed(sentences))
-
-
-def _later_steps(plan: Study) -> str:
-    """Return the steps of a trial after its measured part, and the warm-up by another workload."""
-    steps = ["The warm-up has a workload of its own."] if plan.warmup_workload else []
-    if plan.vacuum_after:
-        steps.append("After the measured part all tables are vacuumed, and sizes are read again.")
-    if plan.recovery:
-        steps.append("Each trial ends with a crash of the server, a timed recovery and a timed restart.")
-    return " ".join(steps)
-
-
-_CACHES = {
-    "restored": "",
-    "cold": " with a cold page cache: its data are dropped from it",
-    "prewarmed": " and every table and index is read into shared buffers",
-}
 
 
 def _sizes(plan: Study) -> str:

@@ -16,15 +16,7 @@ from pgdyno.analysis.steady_state import SteadyState, Trend, WarmUps
 from pgdyno.report.document import Table
 from pgdyno.report.result_tables import with_interval
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
-from pgdyno.units import (
-    ABSENT,
-    bracketed,
-    counted,
-    format_duration,
-    given_percent,
-    share_text,
-    significant,
-)
+from pgdyno.units import ABSENT, bracketed, counted, format_duration, given_percent, share_text, significant
 
 # ----------------------------------------------------------------------
 # Measurement noise: one sentence for the terminal, a table for the other formats.
@@ -128,8 +120,8 @@ def _judged(noise: Noise) -> str:
     if noise.summary is None or noise.summary.n < VERDICT_BLOCKS_MIN:
         return "too few A/A blocks in this study for a verdict"
     if noise.is_false_alarm:
-        return f"A/A verdict: {noise.verdict}, a false alarm"
-    return f"A/A verdict: {noise.verdict}, no false alarm"
+        return f"identical arms were found {noise.verdict}: a false alarm"
+    return f"identical arms were found {noise.verdict}: no false alarm"
 
 
 # ----------------------------------------------------------------------
@@ -152,7 +144,7 @@ def steady_state_table(findings: Findings) -> Table:
         columns,
         [[row[name] for name in columns] for row in rows] if known else [],
         "Trend: change of the least-squares line from start to end of a window, mean over trials. "
-        "Checkpoints: mean number started in a window. Whole cycles: minimum over windows.",
+        "Checkpoints: mean number started in a window. Whole cycles: in the window with the fewest.",
         numeric=frozenset(columns[1:]),
         dispensable=(STEPS, BY_EVIDENCE, CYCLES),
         long=True,

@@ -38,6 +38,7 @@ class Table:
     breaks_first: bool = False  # a narrow page wraps the first column before omitting one
     whole: bool = False  # a terminal has all columns, also if its lines are too short for them
     narrow: Table | None = None  # the same numbers, for a terminal on which a whole table does not fit
+    plots: Callable[[], Sequence[Panel]] = tuple  # the drawing of an answer, in HTML
     items: Sequence[str] = ()  # sentences that a terminal has instead of the rows
 
 
@@ -159,17 +160,23 @@ class Tone(StrEnum):
 
     PLAIN = "plain"
     STRONG = "strong"
-    CAVEAT = "caveat"  # its end is omitted if it does not fit one line
+    CAVEAT = "caveat"
     ALARM = "alarm"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the summary. ``begin`` precedes it; the lines of a long one are indented below it."""
+    """A line of the summary. ``begin`` precedes it; the lines of a long one are indented below it.
+
+    ``is_cut``: a terminal omits what does not fit one line. ``is_spare``: a full screen omits the line.
+    """
 
     text: str
     tone: Tone | Verdict = Tone.PLAIN
     begin: str = ""
+    is_cut: bool = False
+    is_spare: bool = False
+    is_headline: bool = False  # the headlines of a page have it
 
 
 SERIOUS_MAX = 3
@@ -182,7 +189,7 @@ def serious(caveats: Iterable[ShownCaveat]) -> list[Line]:
     for caveat in caveats:
         if caveat.rank is Rank.CHANGES_ANSWER:
             found.setdefault(caveat.code, re.split(r"(?<!vs\.)(?<=\.) ", caveat.sentence)[0])
-    return [Line(sentence, Tone.CAVEAT, "! ") for sentence in list(found.values())[:SERIOUS_MAX]]
+    return [Line(sentence, Tone.CAVEAT, "! ", True) for sentence in list(found.values())[:SERIOUS_MAX]]
 
 
 @dataclass(frozen=True)
@@ -212,11 +219,10 @@ class Document:
     @property
     def answer(self) -> Sequence[Line | Table]:
         """The summary below the headlines, for a page: without drawings, and tables that are sections."""
-        said = {self.unfinished, *(text for one in self.headlines for text in (one.sentence, one.more))}
         return [
             one if isinstance(one, Line) else _undrawn(one)
             for one in self.summary
-            if (one.text and one.text not in said if isinstance(one, Line) else not one.title)
+            if (one.text and not one.is_headline if isinstance(one, Line) else not one.title)
         ]
 
     @property

@@ -316,6 +316,10 @@ class Row:
     style: str = ""  # class of the label
 
 
+ROW_LABEL_MAX, ROW_LABEL_SCALE = 200.0, 12 / 10.5
+"""Maximum room for the labels of rows, longer ones are squeezed; size of their letters against others."""
+
+
 def estimates(
     label: str, rows: Sequence[Row], span: tuple[float, float], margin: float, better: Better
 ) -> Markup:
@@ -323,7 +327,9 @@ def estimates(
 
     ``span`` is the range of the axis; an interval that extends beyond it has an arrow.
     """
-    frame = Frame(540.0, 112.0, 14.0, 52.0, 52.0 + sum(row.height for row in rows))
+    widest = max(label_width(row.label) for row in rows) * ROW_LABEL_SCALE
+    left = min(ROW_LABEL_MAX, max(112.0, widest + 14))
+    frame = Frame(540.0, left, 14.0, 52.0, 52.0 + sum(row.height for row in rows))
     limit = math.log1p(margin)
     inner, outer = percent_of(-limit), percent_of(limit)
     ticks = nice_ticks(*span, 7)
@@ -355,4 +361,6 @@ def _row(row: Row, x: Scale, y: float, left: float) -> Iterator[Markup]:
             else:
                 yield text(x.inside(end), y + 5, arrow, class_="middle quiet")
     yield circle(x(row.value), y, row.radius, row.title, class_=f"dot {row.color}")
-    yield text(left, y + 4, row.label, class_=f"end {row.style}".strip())
+    is_long = label_width(row.label) * ROW_LABEL_SCALE > left - 4
+    squeezed = {"textLength": left - 4, "lengthAdjust": "spacingAndGlyphs"} if is_long else {}
+    yield text(left, y + 4, row.label, class_=f"end {row.style}".strip(), **squeezed)

@@ -82,9 +82,8 @@ def level_table(findings: Findings) -> Table:
         columns=("metric", "better", "arm", *numeric),
         rows=rows,
         note=(
-            "Intervals of levels include drift between blocks; it cancels in the paired change."
-            + _at_any_time(findings)
-            + of_several_arms(findings)
+            "Compare arms by the change: a slow block lowers the levels of all arms, but hardly changes "
+            "their ratio." + _at_any_time(findings) + of_several_arms(findings)
         ),
         numeric=frozenset(numeric),
         dispensable=("better", "blocks", numeric[1]),
@@ -148,8 +147,10 @@ def _at_any_time(findings: Findings) -> str:
     plan = findings.study.plan
     if not has_anytime_interval(findings):
         return ""
-    why = "has an interim analysis after each block" if plan.stops_on_verdict else "was resumed"
-    return f" CIs are valid at any stopping time, because the study {why}."
+    what = (
+        "the interim analysis after each block" if plan.stops_on_verdict else "a length not fixed in advance"
+    )
+    return f" CIs allow for {what}."
 
 
 def has_anytime_interval(findings: Findings) -> bool:
@@ -280,11 +281,10 @@ def with_no_break_spaces(interval: str) -> str:
 
 def safety_table(findings: Findings) -> Table:
     """Return the durability and safety guarantees that each arm keeps or gives up."""
-    words = {Kept.YES: "kept", Kept.PARTLY: "partly kept", Kept.NO: "GIVEN UP", Kept.UNKNOWN: "unknown"}
     badges = [{badge.name: badge for badge in of.arm.safety} for of in findings.arms]
     names = list(dict.fromkeys(name for of_arm in badges for name in of_arm))
     rows = [
-        [name, *(words[of_arm[name].kept] if name in of_arm else ABSENT for of_arm in badges)]
+        [name, *(of_arm[name].kept.words if name in of_arm else ABSENT for of_arm in badges)]
         for name in names
     ]
     columns = ("guarantee", *(of.arm.name for of in findings.arms))
@@ -292,16 +292,15 @@ def safety_table(findings: Findings) -> Table:
 
 
 def lost_guarantees(findings: Findings) -> list[str]:
-    """Return a sentence for each guarantee: ``GIVEN UP by 17 and 18: point-in-time recovery (…).``"""
-    words = {Kept.NO: "GIVEN UP", Kept.PARTLY: "Only partly kept"}
+    """Return a sentence for each guarantee: ``17 and 18: can be restored to a point in time: NO (…).``"""
     by_promise: dict[tuple[Kept, str, str], list[str]] = {}
     for of in findings.arms:
         for badge in of.arm.safety:
-            if badge.kept in words:
+            if badge.kept in (Kept.NO, Kept.PARTLY):
                 by_promise.setdefault((badge.kept, badge.name, badge.text), []).append(of.arm.name)
     return [
-        f"{words[kept]} by {enumeration(names) if len(names) < len(findings.arms) else 'all arms'}: "
-        f"{promise}{f' ({reason})' if reason else ''}."
+        f"{enumeration(names) if len(names) < len(findings.arms) else 'All arms'}: "
+        f"{promise}: {kept.words}{f' ({reason})' if reason else ''}."
         for (kept, promise, reason), names in by_promise.items()
     ]
 
@@ -384,6 +383,25 @@ def effects(findings: Findings) -> list[Panel]:
         return []
     span, metric = _percent_range(drawn), findings.primary.name
     return [Panel(f"{c.arm.name} vs. {c.baseline.name}: change of {metric}", _effect(c, span)) for c in drawn]
+
+
+def effect_bars(findings: Findings, span: tuple[float, float]) -> list[Panel]:
+    """Return one chart of all changes with their intervals and the margin; none without a change."""
+    rows = [
+        Row(
+            of.arm.name,
+            percent.value,
+            change_with_ci(percent),
+            arm_class(of.arm.arm),
+            percent.low,
+            percent.high,
+        )
+        for of in findings.comparisons
+        if of.primary and (percent := of.primary.percent)
+    ]
+    title = f"Change of {findings.primary.name}"
+    margin, better = findings.study.plan.margin, findings.primary.better
+    return [Panel(title, estimates(title, rows, span, margin, better))] if rows else []
 
 
 def _percent_range(comparisons: Sequence[Comparison]) -> tuple[float, float]:

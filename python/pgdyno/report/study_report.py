@@ -12,10 +12,13 @@ from pgdyno.analysis.study_findings import OverCases, StudyFindings
 from pgdyno.hooks import Hooks
 from pgdyno.report import csv_format, result_tables
 from pgdyno.report.answer import (
+    HEADLINES_MAX,
     Report,
     case_report,
     case_summary,
     caveats_section,
+    further_columns,
+    headline_lines,
     summary_of_several,
 )
 from pgdyno.report.document import (
@@ -23,10 +26,12 @@ from pgdyno.report.document import (
     FileReport,
     Headline,
     Judgement,
+    Line,
     Place,
     Section,
     ShownCaveat,
     Table,
+    Tone,
     by_rank,
     tables_section,
 )
@@ -124,6 +129,7 @@ def _of_several(
         replace(one, basis=result_tables.with_coverage(one.basis, coverage))
         for one in (_headline(over, findings) for over in findings.over_cases)
     ]
+    head = headline_lines(headlines) if len(headlines) == 1 else _lines_of_arms(findings)
     results = tables_section("results", [changes_by_case(findings)], Place.TOP)
     parts = {name: replace(report, command="") for name, report in cases.items()}
     sections = [*source, results, *others, Section("cases", "Cases", parts=parts)]
@@ -132,7 +138,9 @@ def _of_several(
         sections=sections,
         headlines=headlines,
         percent_of="Percentages are (B − A) / A, where A is the baseline.",
-        summary=summary_of_several(headlines, next(iter(cases.values())).unfinished, sections),
+        summary=summary_of_several(
+            head, next(iter(cases.values())).unfinished, changes_at_a_glance(findings), sections
+        ),
     )
 
 
@@ -158,6 +166,18 @@ def lost_question(studies: Sequence[StudyFindings]) -> str:
         if str(change["key"]).startswith(LOST)
     ]
     return f"{NOT_THE_QUESTION}: {'; '.join(dict.fromkeys(lost))}." if lost else ""
+
+
+def _lines_of_arms(findings: StudyFindings) -> list[Line]:
+    """Return a line for each of several arms over all cases, the largest effects first."""
+    order = sorted(findings.over_cases, key=lambda of: -abs(of.average.summary.mean) if of.average else 0.0)
+    of_all = f"{findings.first.primary.name} over {counted(len(findings.cases), 'case')}"
+    lines = [Line(f"Average change of {of_all} vs. {order[0].baseline}:", Tone.STRONG)]
+    for i, over in enumerate(order):
+        counts = ", ".join([WORDS[one].format(n=n) for one in Verdict if (n := over.verdicts[one])])
+        change = result_tables.change_with_ci(over.percent) if over.percent else ABSENT
+        lines.append(Line(f"{over.arm}: {change}; {counts}.", is_spare=i >= HEADLINES_MAX))
+    return lines
 
 
 def _headline(over: OverCases, findings: StudyFindings) -> Headline:
@@ -211,6 +231,28 @@ def changes_by_case(findings: StudyFindings) -> Table:
         ),
         numeric=frozenset(numeric),
         dispensable=("blocks", numeric[0]),
+    )
+
+
+def changes_at_a_glance(findings: StudyFindings) -> Table:
+    """Return a row for each case and arm: change, verdict, and both levels of metric, p99 and CPU time."""
+    whole, metric = changes_by_case(findings), findings.first.primary
+    has_arms, has_verdicts = len(findings.over_cases) > 1, len({row[5] for row in whole.rows if row[5]}) > 1
+    found: list[dict[str, str]] = []
+    for case, arm, a, b, change, verdict, _ in whole.rows:
+        row = {"case": case, "arm": arm if has_arms else "", metric.unit: f"{a} → {b}" if a else ""}
+        row |= {"change, %": change, "verdict": verdict if has_verdicts else ""}
+        of = next((one for one in findings.cases if one.study.case == case), None)
+        arms = [] if of is None else [one for one in of.arms if one.arm.name in (of.arms[0].arm.name, arm)]
+        found.append(row | {name: " → ".join(texts) for name, texts in further_columns(arms).items()})
+    names = list(dict.fromkeys(key for row in found for key, cell in row.items() if cell))
+    further = [name for name in names if name not in ("case", "arm", metric.unit, "change, %", "verdict")]
+    return Table(
+        whole.title,
+        names,
+        [[row.get(name, "") for name in names] for row in found],
+        numeric=frozenset([metric.unit, "change, %", *further]),
+        dispensable=(*reversed(further), metric.unit),
     )
 
 

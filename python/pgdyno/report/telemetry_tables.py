@@ -321,10 +321,7 @@ def statement_table(findings: Findings) -> Table:
         )
     droppable = [head for head in table.columns[2:] if head not in {"calls", "mean, ms", _CHANGE, "time, %"}]
     return replace(
-        table,
-        rows=[*averages, *table.rows],
-        note=note,
-        dispensable=(*reversed(droppable), "time, %"),
+        table, rows=[*averages, *table.rows], note=note, dispensable=(*reversed(droppable), "time, %")
     )
 
 
@@ -433,7 +430,7 @@ def query_sentence(of: QueryChanges, *, brief: bool = False) -> str:
 def _named(kind: QueryKind, change: QueryChange) -> str:
     percent = change.percent
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
-    basis = f"({interval}), {_contribution(change)} of the time of all"
+    basis = f"({interval}), {_contribution(change)} of all {kind} time"
     return f"{_short(kind, change.name)} {percent.signed_text} {basis}"
 
 

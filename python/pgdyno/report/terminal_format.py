@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from rich import box
@@ -16,6 +16,7 @@ from rich.text import Text
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.report.document import Document, Line, Place, Section, Table, Tone, serious, shown_by_rank
 from pgdyno.report.visible_text import visible
+from pgdyno.units import counted
 
 WIDTH_MAX = 120
 """Maximum width of lines of text: longer lines are hard to read."""
@@ -54,16 +55,54 @@ def print_terminal(document: Document, console: Console) -> None:
         console.print(Text(visible(f"  {document.command}")), soft_wrap=True)
 
 
-def print_summary(document: Document, console: Console, more: str) -> None:
-    """Print what fits the first screen. ``more``: where the tables are."""
-    width, prose = console.width, min(console.width, WIDTH_MAX)
-    parts = _above(document, prose)
-    for one in document.summary:
-        if isinstance(one, Line):
-            parts.append(_line(one, prose))
-        else:
-            parts += _table(one, width)
-    console.print(Group(*parts, _wrapped(more, prose, "dim")), crop=False)
+SCREEN_LINES_MAX = 16
+"""Maximum number of lines of the first screen. Only published tables and serious caveats exceed it."""
+
+SCREEN_ROWS_MAX, SCREEN_ROWS_MIN = 8, 4
+"""Maximum number of rows of its tables, and the number to which a full screen reduces it."""
+
+
+def print_summary(document: Document, console: Console, full: str) -> None:
+    """Print the first screen. ``full``: the command that prints all."""
+    width = min(console.width, WIDTH_MAX)
+    above = _above(document, width)[:-1]  # without the empty line
+    for lines, rows in _screens(document.summary):
+        omitted = len(document.summary) - len(lines)
+        more = f"{counted(omitted, 'more line')}, all tables" if omitted else "All tables"
+        parts = [part for one in lines for part in _of_summary(one, console.width, rows)]
+        screen = Group(*above, *parts, _wrapped(f"{more}: {full}", width, "dim"))
+        if len(console.render_lines(screen)) <= SCREEN_LINES_MAX:
+            break
+    console.print(screen, crop=False)
+
+
+def _screens(summary: Sequence[Line | Table]) -> Iterator[tuple[Sequence[Line | Table], int]]:
+    """Yield the lines of a screen and the rows of its tables, then of ever smaller screens.
+
+    They omit spare lines, the last ones first, cut lines below the verdict, omit rows, and wrap no names.
+    """
+    lines = list(summary)
+    yield lines, SCREEN_ROWS_MAX
+    for i in reversed([i for i, one in enumerate(lines) if isinstance(one, Line) and one.is_spare]):
+        lines = [*lines[:i], *lines[i + 1 :]]
+        yield lines, SCREEN_ROWS_MAX
+    lines = [replace(one, is_cut=_may_be_cut(one)) if isinstance(one, Line) else one for one in lines]
+    yield from ((lines, rows) for rows in range(SCREEN_ROWS_MAX, SCREEN_ROWS_MIN - 1, -1))
+    yield (
+        [one if isinstance(one, Line) else replace(one, breaks_first=False) for one in lines],
+        SCREEN_ROWS_MIN,
+    )
+
+
+def _may_be_cut(line: Line) -> bool:
+    return bool(line.begin) or (line.is_headline and line.tone is Tone.PLAIN)
+
+
+def _of_summary(one: Line | Table, width: int, rows: int) -> list[RenderableType]:
+    if isinstance(one, Line):
+        return [_line(one, min(width, WIDTH_MAX))]
+    rest = 0 if one.whole else max(0, len(one.rows) - rows)
+    return _table(replace(one, rows=one.rows[: len(one.rows) - rest]), width, rest)
 
 
 def _parts(document: Document, width: int) -> list[RenderableType]:
@@ -119,19 +158,20 @@ def _section(section: Section, width: int) -> list[RenderableType]:
 
 def _line(line: Line, width: int) -> Text:
     text, room = visible(line.text), width - len(line.begin)
-    if line.tone is Tone.CAVEAT and len(text) > room:
+    if line.is_cut and len(text) > room:
         text = f"{text[: room - 2].rsplit(' ', 1)[0]} …"
     return _wrapped(text, width, _STYLES[line.tone], line.begin)
 
 
 def _wrapped(text: str, width: int, style: str = "", begin: str = "") -> Text:
     """Wrap a text with textwrap, because rich breaks lines at a no-break space between number and unit."""
-    lines = textwrap.wrap(visible(text), width, initial_indent=begin, subsequent_indent=" " * len(begin))
+    wrapper = textwrap.TextWrapper(width, begin, " " * len(begin), break_on_hyphens=False)
+    lines = wrapper.wrap(visible(text))
     return Text("\n".join(lines), style=style, no_wrap=True, overflow="fold")
 
 
-def _table(table: Table, width: int) -> list[RenderableType]:
-    """Return title, table and note."""
+def _table(table: Table, width: int, rest: int = 0) -> list[RenderableType]:
+    """Return title, table and note. ``rest``: number of rows that are left out."""
     title: list[RenderableType] = [Text(table.title, style="bold")] if table.title else []
     if table.items:
         return [*title, *(_wrapped(item, min(width, WIDTH_MAX), begin="- ") for item in table.items)]
@@ -143,14 +183,18 @@ def _table(table: Table, width: int) -> list[RenderableType]:
             return _table(replace(table.narrow, note=table.note), width)
         drawn = _grid(table, max(width, whole), range(len(table.columns)))
         drawn.width = whole if whole > width else None
-        return [*title, drawn, *_note(table, [], width)]
+        return [*title, drawn, *_note([table.note], [], width)]
     columns = _fitting(table, width)
     omitted = [name for i, name in enumerate(table.columns) if i not in columns and name != table.drawing]
-    return [*title, _grid(table, width, columns), *_note(table, omitted, width)]
+    found = _note([table.note], omitted, width)
+    if rest:
+        columns_omitted = f"; omitted on {width} columns: {', '.join(omitted)}" if omitted else ""
+        found = [_wrapped(f"{counted(rest, 'more row')}{columns_omitted}. {table.note}", width, "dim")]
+    return [*title, _grid(table, width, columns), *found]
 
 
-def _note(table: Table, omitted: Sequence[str], width: int) -> list[RenderableType]:
-    note = [table.note] if table.note else []
+def _note(sentences: Sequence[str], omitted: Sequence[str], width: int) -> list[RenderableType]:
+    note = list(filter(None, sentences))
     if omitted:
         note.append(f"Omitted on {width} columns: {', '.join(omitted)} (a wider terminal, --md or --html).")
     return [_wrapped(" ".join(note), min(width, WIDTH_MAX), "dim")] if note else []
@@ -164,6 +208,9 @@ def _grid(table: Table, width: int, columns: Sequence[int]) -> RichTable:
     names = [index for index in columns if index and table.columns[index] not in table.numeric]
     taken = sum(needed[index] for index in columns if index not in names) + _GAP * (len(columns) - 1)
     width_of_name = max(NAME_WIDTH_MIN, (width - taken) // max(1, len(names)))
+    widths = dict.fromkeys(names, width_of_name)
+    if not fits and table.breaks_first:
+        widths[0] = max(NAME_WIDTH_MIN, width - sum(needed.values()) + needed[0] - _GAP * (len(columns) - 1))
     drawn = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     least = sum(_least_width(table, index) + _GAP for index in columns) - _GAP
     drawn.width = least if least > width else None  # rather long lines than lost numbers
@@ -181,7 +228,7 @@ def _grid(table: Table, width: int, columns: Sequence[int]) -> RichTable:
             min_width=_least_width(table, index),
         )
     for row in table.rows:
-        cells = (_broken(row[index], width_of_name) if index in names else row[index] for index in columns)
+        cells = (_broken(row[index], widths[index]) if index in widths else row[index] for index in columns)
         drawn.add_row(*map(Text, cells))
     return drawn
 
@@ -210,11 +257,13 @@ def _fitting(table: Table, width: int) -> list[int]:
             needed[index] = min(needed[index], FIRST_WIDTH_MIN)
         elif index and column not in table.numeric:
             needed[index] = min(needed[index], _wrapped_width(table, index))  # wrap before omitting a column
-    shown = list(range(len(needed)))
+    shown, whole = list(range(len(needed))), _width(table, 0)
     numbers = [name for name in reversed(table.columns[2:]) if name in table.numeric]
     known = [name for name in table.dispensable if name in table.columns]
     for name in [*known, *(name for name in numbers if name not in known)]:
-        if sum(needed[index] + _GAP for index in shown) - _GAP <= width:
+        # A drawing is omitted before the first column is wrapped.
+        first = max(needed[0], whole) if name == table.drawing else needed[0]
+        if first - needed[0] + sum(needed[index] + _GAP for index in shown) - _GAP <= width:
             break
         shown.remove(table.columns.index(name))
     return shown

@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.resources import files
 from itertools import accumulate
 
 import numpy as np
@@ -19,7 +21,6 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.steady_state import checkpoint_starts
 from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, rates
-from pgdyno.analysis.telemetry.trial_telemetry import CLIENT
 from pgdyno.analysis.time_breakdown import TimeBreakdown, TimePart, Waterfall
 from pgdyno.hooks import Hooks
 from pgdyno.report.document import Table
@@ -240,44 +241,20 @@ NAMED_MAX = 3
 NAMED_SHARE_MIN = 0.05
 """Smallest change that a sentence names, as a share of the largest change."""
 
-NAMES: Mapping[str, str] = {
-    of.OTHER_STATEMENTS: "other statements",
-    of.PLANNING: "planning",
-    of.OUTSIDE: "outside statements",
-    of.CPU: "on CPU",
-    of.RUNNABLE: "runnable (waiting for CPU)",
-    of.EXECUTING: "executing or runnable",
-    "wal": "WAL write/sync",
-    "io": "data file I/O",
-    "lock": "heavyweight locks",
-    "lwlock": "LWLocks",
-    "ipc": "IPC (other server processes)",
-    "sleep": "sleep (timeouts)",
-    "other": "other waits",
-    CLIENT: "client and network",
-    of.DRIVER: "driver on CPU",
-    of.LAG: "schedule lag (waiting for a free client)",
-    of.UNEXPLAINED: "unattributed",
-    of.UNKNOWN: "not sampled",
-    of.REMAINDER: "client, network, unattributed",
-}
+_PARTS = tomllib.loads(files(__package__).joinpath("time_parts.toml").read_text("utf-8"))
+
+
+def _texts(field: str) -> dict[str, str]:
+    """Return the texts of the parts that have this field."""
+    return {key: part[field] for key, part in _PARTS.items() if field in part}
+
+
+NAMES = _texts("name")
 """Names of the parts in tables, in their order."""
 
-IN_SENTENCES: Mapping[str, str] = {
-    of.CPU: "server CPU time",
-    of.EXECUTING: "time executing or runnable",
-    "wal": "WAL write/sync time",
-    "io": "data file I/O time",
-    "lock": "waits for heavyweight locks",
-    "lwlock": "LWLock waits",
-    "ipc": "IPC waits",
-    "sleep": "sleep",
-    "other": "other waits",
-    CLIENT: "client and network time",
-    of.DRIVER: "driver CPU time",
-    of.UNKNOWN: "time not sampled",
-    of.REMAINDER: "client, network and unattributed time",
-}
+IN_SENTENCES = {**{key: f"in {name}" for key, name in NAMES.items()}, **_texts("in_sentence")}
+
+NOT_CAUSES = _texts("consequence")
 
 
 def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
@@ -357,65 +334,63 @@ def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> list[str]:
 
 
 def _largest(by: str, waterfall: Waterfall, named: Sequence[TimePart]) -> list[str]:
-    """Return a sentence with the largest cause that has the direction of the whole, unless it is named.
+    """Return a sentence with the largest cause, unless it is named."""
+    return [
+        f"Largest {by}{'' if one.significant else ' without certainty'}: {_listed([one])} "
+        f"({_basis(one, signed=True)})."
+        for one in _largest_cause(waterfall)
+        if one not in named
+    ]
 
-    If none has this direction, it is the largest of all.
-    """
+
+def _largest_cause(waterfall: Waterfall) -> list[TimePart]:
+    """Return the largest cause with the direction of the whole, or the largest of all; empty without one."""
 
     def rank(part: TimePart) -> tuple[bool, float]:
         change = part.difference.value
         return change * waterfall.total.difference.value > 0, abs(change)
 
-    causes = sorted(filter(_is_cause, waterfall.parts), key=rank)
-    return [
-        f"Largest {by}{'' if one.significant else ' without certainty'}: {_listed([one])} "
-        f"({_basis(one, signed=True)})."
-        for one in causes[-1:]
-        if one not in named
-    ]
+    return sorted(filter(_is_cause, waterfall.parts), key=rank)[-1:]
 
 
 def _is_cause(part: TimePart) -> bool:
     """Return whether a part is a resource or a statement, and neither queueing nor the rest of a whole."""
-    return part.key not in NOT_CAUSES and part.key not in RESTS
-
-
-RESTS = (of.UNKNOWN, of.REMAINDER, of.OUTSIDE, of.OTHER_STATEMENTS)
-"""Parts that are the remainder of others."""
-
-NOT_CAUSES: Mapping[str, str] = {
-    of.RUNNABLE: "are queueing for CPU (runnable), which is a consequence and not a cause.",
-    of.LAG: "are schedule lag (waiting for a free client), which is a consequence and not a cause.",
-    of.UNEXPLAINED: "are unattributed.",
-}
-"""Parts that are not among the named ones. A process queues for a CPU after any wait, as long as other
-processes are on it: without the wait, or with less CPU time of all, it queues less."""
+    return part.key not in NOT_CAUSES and part.key not in _texts("rest")
 
 
 def _named(waterfall: Waterfall) -> list[TimePart]:
-    """Return the significant parts except NOT_CAUSES, largest change first."""
+    """Return the significant parts except NOT_CAUSES: causes, then rests, each by size of the change."""
     found = [part for part in waterfall.parts if part.significant and part.key not in NOT_CAUSES]
     largest = max((abs(part.difference.value) for part in found), default=0.0)
     shown = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
-    return sorted(shown, key=lambda part: -abs(part.difference.value))[:NAMED_MAX]
+    return sorted(shown, key=lambda of: (not _is_cause(of), -abs(of.difference.value)))[:NAMED_MAX]
 
 
 def _listed(parts: Sequence[TimePart]) -> str:
     """Return the changes of parts, with their shares of a significant difference of the whole."""
     changes = [f"{_size(part)} {_more_or_less(part)} {_in_sentence(part.key)}" for part in parts]
-    shares = [f" ({share_text(part.share.value / 100)}{{}})" if part.share else "" for part in parts]
-    of_whole = (" of the difference", *("" for _ in parts[1:]))
-    return enumeration(
-        [change + share.format(of) for change, share, of in zip(changes, shares, of_whole, strict=True)]
-    )
+    shares = [f" ({share_of_difference(part.share)})" if part.share else "" for part in parts]
+    first = next((i for i, share in enumerate(shares) if "%" in share), 0)
+    shares[first] = shares[first].replace("%)", "% of the difference)")
+    return enumeration([change + share for change, share in zip(changes, shares, strict=True)])
+
+
+def share_of_difference(share: Estimate, interval: str = "") -> str:
+    """Return a share in percent with its interval, or in words unless it is between 0 and 100%.
+
+    Parts that rise and parts that fall add up to the difference: a share beyond it is no fraction.
+    """
+    if share.value < 0:
+        return "in the opposite direction"
+    if round(share.value) > 100:
+        return "more than the whole difference"
+    return f"{share.value_text}{interval}" if interval else share_text(share.value / 100)
 
 
 def _in_sentence(key: str) -> str:
     if key.startswith(f"{of.STATEMENT}:"):
         return f"in “{short(key.partition(':')[2], TEXT_IN_SENTENCE_MAX)}”"
-    if key in IN_SENTENCES:
-        return IN_SENTENCES[key]
-    return NAMES[key] if key == of.OUTSIDE else f"in {NAMES[key]}"
+    return IN_SENTENCES[key]
 
 
 def _size(part: TimePart) -> str:
@@ -453,6 +428,15 @@ class WhyReport:
         """The sentences on causes; empty if no part differs."""
         others = (NO_PART, *NOT_CAUSES.values())
         return " ".join(one for one in self.sentences[1:] if not one.endswith(others))
+
+    @property
+    def largest(self) -> str:
+        """The largest cause by resource and by statement."""
+        waterfalls = filter(None, (self.why.by_resource, self.why.by_statement))
+        causes = [one for of in waterfalls for one in _largest_cause(of)]
+        return "; ".join(
+            f"{_listed([one])}{'' if one.significant else ' (without certainty)'}" for one in causes
+        )
 
 
 def why_reports(findings: Findings) -> list[WhyReport]:
@@ -529,17 +513,9 @@ def _level(us: float) -> str:
     return ABSENT if us == 0 else group_digits(us, min(2, decimals_of(us, 3)))
 
 
-SOURCES = {
-    **dict.fromkeys((of.CPU, of.RUNNABLE, of.DRIVER), "kernel"),
-    **dict.fromkeys((of.UNEXPLAINED, of.UNKNOWN, of.REMAINDER), "residual"),
-    of.LAG: "driver",
-}
-"""Sources of the parts by resource; all others come from samples."""
-
-
 def _sources(why: TimeBreakdown) -> dict[str, str]:
     """Return the sources by part; that of the whole is the driver."""
-    return {"": "driver", **dict.fromkeys(why.clocks, "clock, samples"), **SOURCES}
+    return {"": "driver", **dict.fromkeys(why.clocks, "clock, samples"), **_texts("source")}
 
 
 def _note_on_resources(why: TimeBreakdown) -> str:
@@ -568,10 +544,7 @@ def _note_on_resources(why: TimeBreakdown) -> str:
 
 
 def _note_on_statements(why: TimeBreakdown) -> str:
-    said = [
-        _NOTE,
-        "Outside statements: parsing, commit and its WAL, protocol, network, driver.",
-    ]
+    said = [_NOTE, "Outside statements: parsing, commit and its WAL, protocol, network, driver."]
     said += _too_much(why.by_statement)
     if why.twice:
         said.append(
@@ -593,7 +566,8 @@ def _shares(waterfall: Waterfall) -> list[str]:
     """Return a sentence with the shares of the named parts in the difference of the whole."""
     named = [(part, part.share) for part in _named(waterfall) if part.share]
     shares = [
-        f"{_in_sentence(part.key).removeprefix('in ')} {share.value_text} {share.interval_text}"
+        f"{_in_sentence(part.key).removeprefix('in ')} "
+        f"{share_of_difference(share, f' {share.interval_text}')}"
         for part, share in named
     ]
     confidence = waterfall.total.difference.confidence
@@ -667,10 +641,7 @@ def _shown(waterfall: Waterfall) -> tuple[list[TimePart], float]:
 
 def _step_level(words: str, us: float, y: float, x: Scale) -> list[Markup]:
     """Return the label and mark of the first or last level."""
-    return [
-        text(STEPS_LEFT, y, words, class_="strong"),
-        line(x(us), y + 5, x(us), y + 5 + BAR, class_="end"),
-    ]
+    return [text(STEPS_LEFT, y, words, class_="strong"), line(x(us), y + 5, x(us), y + 5 + BAR, class_="end")]
 
 
 def _step(part: TimePart, at_us: float, y: float, x: Scale) -> list[Markup]:

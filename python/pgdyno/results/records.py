@@ -440,6 +440,11 @@ class Kept(StrEnum):
     NO = "no"
     UNKNOWN = "unknown"
 
+    @property
+    def words(self) -> str:
+        """The degree in reports."""
+        return {Kept.PARTLY: "in part", Kept.NO: "NO"}.get(self, str(self))
+
 
 @dataclass(frozen=True)
 class Guarantee:

@@ -486,7 +486,7 @@ def safety(effective: Mapping[str, str]) -> Safety:
         elif broken := [rule for rule in _RULES if rule[0] == key and effective.get(rule[1]) == rule[2]]:
             _, setting, value, kept, words = broken[0]
             words = words.format(delay=_delay(effective)) if setting == "synchronous_commit" else words
-            reason = f"{setting} is {value}: {words}".removesuffix(": ")
+            reason = f"{words}, as {setting} is {value}" if words else f"{setting} is {value}"
         elif key == "point-in-time" and (reason := _not_archived(effective)):
             kept = "no"
         elif key == "checksums" and effective["data_checksums"] != "on":
@@ -523,12 +523,12 @@ _BADGES: Sequence[tuple[str, str, tuple[str, ...]]] = (
 )
 """Key, name and needed settings of each badge, in their order of output."""
 
-_LOST = "{delay} of acknowledged commits are lost"
+_LOST = "{delay} of commits are lost; the rest stays consistent"
 _STALE = "tables bloat, and statistics become stale"
 _RULES: Sequence[tuple[str, str, str, Kept, str]] = (
     ("process-crash", "synchronous_commit", "off", "partly", _LOST),
     ("power-loss", "fsync", "off", "no", "the cluster may be corrupted beyond repair"),
-    ("power-loss", "synchronous_commit", "off", "partly", f"{_LOST}; the rest stays consistent"),
+    ("power-loss", "synchronous_commit", "off", "partly", _LOST),
     ("torn-pages", "full_page_writes", "off", "no", "safe only if the disk writes pages atomically"),
     ("torn-pages", "fsync", "off", "no", "full-page images may be missing on disk, too"),
     ("replication", "wal_level", "minimal", "no", "replicas need replica or logical"),

@@ -253,9 +253,17 @@ def capacity_section(found: Capacity, plan: Study) -> Section:
         sentences,
         [table for table in made if table.rows],
         plots=partial(latency_chart, found),
-        brief=[f"{title}: {sentence}" for sentence in sentences[:1]],
+        brief=[f"{title}: {'; '.join(_brief(kept, found) for kept in found.arms)}."],
         order=30,
     )
+
+
+def _brief(kept: ArmCapacity, found: Capacity) -> str:
+    """Return the capacity of an arm and its change, for example ``18: 1,464 tx/s, +13.7% (95% CI …)``."""
+    if kept.above or kept.below or kept.capacity is None:
+        return f"{kept.name}: unknown"
+    changes = [result_tables.change_with_ci(of.percent) for of in found.changes if of.name == kept.name]
+    return ", ".join([f"{kept.name}: {_rate(kept.capacity)}{NO_BREAK}{UNIT}", *changes])
 
 
 def limit_text(found: Capacity) -> str:

@@ -335,6 +335,7 @@ def durability_sections(study: StudyFindings) -> list[Section]:
             drawn=_drawn(study, changes, test),
             brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
             order=20,
+            is_alarm=True,
         )
     ]
 
@@ -343,9 +344,11 @@ def _untested(study: StudyFindings) -> list[Section]:
     arms = study.first.study.plan.arms
     if any(arm.is_dsn for arm in arms) or "unsafe-settings" not in {of.kind for of in study.first.caveats}:
         return []
-    command = shlex.join(["pgdyno", "crash", *(of.arm.spec for of in study.first.arms)])
-    brief = f"Commits lost in a crash were not measured: sudo {command}"
-    return [Section("durability", brief=[brief], order=20)]
+    kept = [(of.arm.spec, [guarantee.kept for guarantee in of.arm.safety]) for of in study.first.arms]
+    unlike = [spec for spec, guarantees in kept if guarantees != kept[0][1]]
+    command = shlex.join(["pgdyno", "crash", kept[0][0], *unlike])
+    brief = f"To measure lost commits: sudo {command}"
+    return [Section("durability", brief=[brief], order=20, is_alarm=True)]
 
 
 def _changes(study: StudyFindings) -> dict[str, Estimate]:

@@ -81,9 +81,9 @@ def variation_table(findings: Findings) -> Table:
             )
     note = (
         f"Minimum to maximum, and SD divided by mean, of trials and of their intervals of "
-        f"{enumeration(list(dict.fromkeys(lengths)))}. The expected CV is that between trials if intervals "
-        "were independent. If the CV between trials is far above it, conditions differ from trial to trial "
-        "or change slowly. For remedies see pgdyno docs noise."
+        f"{enumeration(list(dict.fromkeys(lengths)))}. Expected: the CV between trials if intervals did not "
+        "depend on each other. A CV between trials far above it means that conditions change slowly or from "
+        "trial to trial. For remedies see pgdyno docs noise."
     )
     numeric = frozenset(columns[1:])
     return Table(

@@ -30,7 +30,7 @@ from pgdyno.results.records import Trial
 from pgdyno.study.cases import setting_of
 from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, Study
-from pgdyno.units import ABSENT, Better, Estimate, ci_text, given_percent, group_digits
+from pgdyno.units import ABSENT, Better, Estimate, ci_text, confidence_percent, given_percent, group_digits
 
 # ----------------------------------------------------------------------
 # Main effects and interactions of the factors of a study, from its cells.
@@ -516,9 +516,7 @@ def factors_section(effects: Effects, plan: Study) -> Section:
         [factor_sentence(effects, factor.name, plan) for factor in effects.design.factors],
         [table for table in made if table.rows],
         plots=partial(effects_over, effects),
-        brief=[_brief(effects, factor.name, plan) for factor in effects.design.factors if factor.compared][
-            :BRIEF_MAX
-        ],
+        brief=briefs(effects, plan),
         order=40,
     )
 
@@ -527,20 +525,43 @@ BRIEF_MAX = 4
 """Maximum number of factors in the summary on the terminal, which leaves out those that make cases."""
 
 
-def _brief(effects: Effects, factor: str, plan: Study) -> str:
-    """Return ``Main effect of work_mem on tx/s: 64MB vs. 4MB +3.2% (95% CI …); it depends on jit.``"""
-    known = [contrast for contrast in effects.of(factor) if contrast.combined is not None]
-    first = effects.design.factor(factor).levels[0]
-    changes = [f"{contrast.change.level} vs. {first} {_with_verdict(contrast, plan)}" for contrast in known]
+def briefs(effects: Effects, plan: Study) -> list[str]:
+    """Return the sentences of the first screen; empty if they repeat the average over cases."""
+    compared = [factor for factor in effects.design.factors if factor.compared]
+    found = {factor.name: _depends(effects, factor.name, plan) for factor in compared}
+    if len(compared) == 1 and len(compared[0].levels) == 2 and not any(found.values()):
+        return []
+    known = [of for name in found for of in effects.of(name)]
+    levels = sorted(
+        {confidence_percent(of.combined.summary.confidence) for of in known if of.combined is not None}
+    )
+    texts = [_brief(effects, *of) for of in list(found.items())[:BRIEF_MAX]]
+    at_least = "≥ " if len(levels) > 1 else ""
+    return [f"Factors (CIs {at_least}{levels[0]}): {'; '.join(texts)}."] if levels else []
+
+
+def _depends(effects: Effects, factor: str, plan: Study) -> list[str]:
+    """Return the names of the factors on which a main effect depends."""
     others = [of.name for of in effects.design.factors if of.name != factor]
-    depends = [
+    return [
         factor_name(other)
         for other in others
         if interaction_of(effects.between(factor, other), plan) == "depends"
     ]
-    metric = effects.design.metric.name
-    text = f"Main effect of {factor_name(factor)} on {metric}: {'; '.join(changes) or NOT_RUN}"
-    return f"{text}; it depends on {enumeration(depends)}." if depends else f"{text}."
+
+
+def _brief(effects: Effects, factor: str, depends: Sequence[str]) -> str:
+    """Return ``work_mem 64MB vs. 4MB +3.2% [+1.2, +5.2], varies by jit``."""
+    known = [contrast for contrast in effects.of(factor) if contrast.combined is not None]
+    first = effects.design.factor(factor).levels[0]
+    changes = [
+        f"{of.change.level} vs. {first} {result_tables.change_text(percent, '%', INTERVAL_BLOCKS_MIN)}"
+        + ("" if percent.low is None else f" {percent.signed_interval_text.replace('%', '')}")
+        for of in known
+        if of.combined and (percent := of.combined.percent(Better.NEITHER))
+    ]
+    text = f"{factor_name(factor)} {', '.join(changes) or NOT_RUN}"
+    return f"{text}, varies by {', '.join(depends)}" if depends else text
 
 
 def factor_sentence(effects: Effects, factor: str, plan: Study) -> str:

@@ -696,9 +696,19 @@ def scalability_section(found: Scalability, plan: Study) -> Section:
         sentences,
         [table for table in made if table.rows],
         plots=partial(curves, found),
-        brief=[f"Scalability: {sentence}" for sentence in sentences[:1]],
+        brief=[f"Clients at peak throughput: {'; '.join(map(_brief, found.curves))}."]
+        if found.curves
+        else [],
         order=50,
     )
+
+
+def _brief(curve: Curve) -> str:
+    """Return the clients at the maximum with their interval: ``17: 22 [20, 23] (200,540 tx/s)``."""
+    if curve.knee is None or curve.peak is None:
+        return f"{curve.name}: {_beyond(curve)}"
+    within = "" if curve.knee.low is None else f" {_interval(curve.knee, _clients, _beyond(curve))}"
+    return f"{curve.name}: {_clients(curve.knee.value)}{within} ({curve.peak.value_text})"
 
 
 def scalability_sentences(found: Scalability, plan: Study) -> list[str]:

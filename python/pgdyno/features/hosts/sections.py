@@ -19,7 +19,7 @@ from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, Metric, latency_key
+from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, SERVER_CPU, Metric, latency_key
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.sections import durability_by_host
@@ -35,7 +35,7 @@ from pgdyno.features.hosts.fleet_record import SUFFIX, HostWork, read_fleet
 from pgdyno.features.hosts.pooling import Pooled
 from pgdyno.features.published.section import as_printed
 from pgdyno.report import result_tables, study_report
-from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, caveats_section, summary_of_several
+from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, caveats_section, headline_lines, summary_of_several
 from pgdyno.report.csv_format import as_text, columns_of, csv_text, rows_of
 from pgdyno.report.document import (
     FileReport,
@@ -462,7 +462,7 @@ def build_hosts(findings: HostsFindings) -> HostsReport:
         ),
         command="\n".join(dict.fromkeys(study.command for study in studies.values())),
         kicker=first.kicker,
-        summary=summary_of_several(headlines, unfinished, sections),
+        summary=summary_of_several(headline_lines(headlines), unfinished, estimates(findings), sections),
         findings=findings,
         studies=studies,
         lost=lost,
@@ -493,7 +493,7 @@ def _sections(findings: HostsFindings, studies: Mapping[str, StudyReport], lost:
     tables = [with_pooled_changes(table, usual, hosts) for table in findings.published]
     published = [table for table in tables if table is not None]
     yield replace(tables_section("published", published, Place.TOP), is_source=True)
-    yield tables_section("results", _results(findings), Place.TOP)
+    yield replace(tables_section("results", _results(findings), Place.TOP), brief=_pooled_further(findings))
     yield caveats_section(_shown_caveats(findings, studies))
     yield tables_section("background", [host_fit_change_table(findings), telemetry(findings)])
     if derived := next(iter(next(iter(studies.values())).cases.values())).derived:
@@ -509,6 +509,16 @@ def _results(findings: HostsFindings) -> list[Table]:
         hardware_table(findings),
     ]
     return [table for table in tables if table.rows]
+
+
+def _pooled_further(findings: HostsFindings) -> list[str]:
+    """Return a sentence with the pooled p99 and CPU time, for one arm in one case."""
+    if len(findings.primary) != 1:
+        return []
+    usual = findings.first.first.study.plan.confidence
+    by_key = {over.key: f"{_name(over)} {pooled_text(over, usual)}" for over in findings.effects}
+    known = [by_key[key] for key in (FURTHER_LATENCIES[1], SERVER_CPU.key) if key in by_key]
+    return [f"Pooled change, %: {', '.join(known)}."] if known else []
 
 
 def _headlines(findings: HostsFindings) -> list[Headline]:

@@ -1,4 +1,4 @@
-"""Outlier trials: deviation, covariates that differ, and the estimate without the most extreme block."""
+"""Outlier trials: deviation, unusual conditions, and the estimate without the most extreme block."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def sections(findings: Findings) -> Iterator[Section]:
 RANKED_MAX = 5
 """Number of trials shown when there is no outlier."""
 
-NO_COVARIATE = "no covariate differs"
+NONE_UNUSUAL = "none found"
 
 
 def outlier_trials(findings: Findings) -> Table:
@@ -39,7 +39,7 @@ def outlier_trials(findings: Findings) -> Table:
     )
     return Table(
         title="Outlier trials" if outliers.outliers else "Outlier trials: none",
-        columns=(numeric[0], "arm", *numeric[1:], "covariates that differ"),
+        columns=(numeric[0], "arm", *numeric[1:], "unusual"),
         rows=[_outlier_row(one) for one in shown],
         note=_note(findings),
         numeric=frozenset(numeric),
@@ -49,7 +49,7 @@ def outlier_trials(findings: Findings) -> Table:
 
 
 def _outlier_row(one: OutlierTrial) -> list[str]:
-    seen = "; ".join(map(_cause, one.causes)) or NO_COVARIATE
+    seen = "; ".join(map(_cause, one.causes)) or NONE_UNUSUAL
     return [
         str(one.block + 1),
         one.arm.name,
@@ -83,7 +83,7 @@ def _note(findings: Findings) -> str:
         "Each trial is compared with the other trials of its arm, and the ratio of its block with those of "
         f"other blocks. At most {given_percent(FALSE_ALARM)} of studies without outliers name one. "
         "An outlier also deviates by more than the equivalence margin. All these trials "
-        "are included in the estimates. A differing covariate is not proof of a cause."
+        "are included in the estimates. An unusual condition is not proof of a cause."
     )
     return " ".join([method, *without_extreme_sentences(findings)])
 

@@ -416,7 +416,7 @@ def _note(table: MeasuredTable) -> str:
     if any(cell.is_change and cell.measured and cell.measured.n < VERDICT_BLOCKS_MIN for cell in every):
         notes.append(f"Fewer than {VERDICT_BLOCKS_MIN} blocks: no CIs")
     if any(cell.is_requested for cell in every):
-        notes.append(f"“{HERE}”: measured on this machine")
+        notes.append(f"“{HERE}”: on this machine")
     if any(cell.is_change and cell.measured for cell in every):
         notes.append("Changes are (B − A) / A in percent of the baseline")
     return " ".join(f"{sentence.rstrip('.')}." for sentence in dict.fromkeys(notes))
