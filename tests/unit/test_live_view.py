@@ -13,7 +13,7 @@ from rich.console import Console
 from synthetic_study import Synthetic, write_study
 
 from example_studies import make_study
-from pgdyno.analysis.comparison import LessNoise, Remedy, Verdict, VerdictForecast
+from pgdyno.analysis.comparison import Remedy, Verdict, VerdictForecast
 from pgdyno.cli import live_view
 from pgdyno.cli.live_view import LiveView, standing_lines, standing_text
 from pgdyno.cli.report import read_report
@@ -25,6 +25,7 @@ from pgdyno.measure.progress import (
     BlockStarted,
     InterimVerdicts,
     LoadProgress,
+    Noted,
     PreparationStep,
     Progress,
     Running,
@@ -50,13 +51,18 @@ def play(view: LiveView) -> None:
     with view:
         for progress in (
             PreparationStep("restore 17"),
+            Noted("smallest detectable effect: not known"),
             PreparationStep("downloading PostgreSQL 18 with npm", may_last=True),
             LoadProgress("tpcc of 4 warehouses for 17", "copy", 0.5),
             BlockStarted(0, None, 0.0, 240.0, "NOPM"),
             Running(0, "warm-up", 900.0, None, rate=580.0),
             Running(1, "measure", 1234.0, 0.0125, 0.25, rate=790.0),
             BlockEnded(0, (600.0, None)),
-            InterimVerdicts((ArmVerdict("18", "17", Verdict.UNDECIDED, None, 4),), 30.0),
+            InterimVerdicts(
+                (ArmVerdict("18", "17", Verdict.UNDECIDED, None, 4),),
+                30.0,
+                ("smallest detectable effect: ±4%",),
+            ),
             BlockStarted(1, 5, 30.0, 240.0, "NOPM", may_stop=True),
         ):
             view(progress)
@@ -67,6 +73,7 @@ def test_it_draws_itself_on_a_terminal_of_any_width(monkeypatch: pytest.MonkeyPa
     written = on_a_terminal(monkeypatch, width)
     play(LiveView(["17", "18,shared_buffers=2GB"]))
     assert "block 2 of about 5" in written.getvalue()
+    assert "±4%" in written.getvalue() or width < 80
     lines = re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()))
     assert max(map(len, lines)) <= width
 
@@ -78,11 +85,13 @@ def test_without_a_terminal_it_is_a_line_a_block(
     play(LiveView(["17", "18"]))
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r", [^,]* left$", "", line) for line in lines] == [
+        "smallest detectable effect: not known",
         "downloading PostgreSQL 18 with npm",
         "loading tpcc of 4 warehouses for 17: copy",
         "block 1",
         "  17: 600 NOPM   18: not valid",
         "  18 vs. 17: no valid block yet",
+        "  smallest detectable effect: ±4%",
         "block 2 of about 5",
     ]
 
@@ -253,10 +262,7 @@ PROBABILITY = "  probability of a verdict within the budget: "
                 (VerdictForecast(0.853), "85%"),
                 (VerdictForecast(0.0, Remedy.DUET), "0%; likely with --schedule duet"),
                 (VerdictForecast(0.35, Remedy.MINUTES, 12), "35%; likely with --minutes 12"),
-                (
-                    VerdictForecast(0.02, Remedy.LESS_NOISE, None, 8.12, (LessNoise.FEWER_CLIENTS,)),
-                    "2%; smallest effect detectable: 8.1% (80% power); for smaller effects: fewer clients",
-                ),
+                (VerdictForecast(0.02), "2%"),
             )
         ),
     ],

@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.analysis.comparison import POWER, Remedy, Verdict, VerdictForecast
+from pgdyno.analysis.comparison import Remedy, Verdict, VerdictForecast
 from pgdyno.cli.console import err, say
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import (
@@ -26,6 +26,7 @@ from pgdyno.measure.progress import (
     BlockStarted,
     InterimVerdicts,
     LoadProgress,
+    Noted,
     PreparationStep,
     Progress,
     Running,
@@ -36,10 +37,8 @@ from pgdyno.units import (
     ci_text,
     counted,
     format_duration,
-    given_percent,
     number_text,
     percent_text,
-    share_text,
     time_of_blocks,
 )
 
@@ -84,10 +83,8 @@ class LiveView:
         self._share: float | None = None  # completed share of the running arm's window
         self._errors = ""  # those of the running arm's last interval as text
         self._failing: set[int] = set()  # arms of the block with a line about their errors
-        self._since_s, self._since_share = (
-            time.monotonic(),
-            0.0,
-        )  # start of the observation, and the share completed then
+        # Start of the observation, and the share completed then.
+        self._since_s, self._since_share = time.monotonic(), 0.0
         self._results: list[list[float]] = [[] for _ in arm_names]
         self._results_of: dict[str, list[list[float]]] = {}  # by case
         self._standings: dict[str, list[str]] = {}  # texts by case
@@ -143,11 +140,13 @@ class LiveView:
             case BlockEnded():
                 self._note_block(progress)
                 self._step, self._running = "analyzing the blocks so far", None
-            case InterimVerdicts(standings, block_s):
-                lines = standing_lines(standings, block_s)
+            case InterimVerdicts(standings, block_s, notes):
+                lines = [*standing_lines(standings, block_s), *notes]
                 self._standings[self._block.case if self._block else ""] = lines
             case Warned(text):
                 say(f"! {text}", wrap=True)
+            case Noted(text) if not self._quiet:
+                say(text, wrap=True)
         if not self._live and not self._quiet:
             self._write_line(progress)
 
@@ -194,8 +193,8 @@ class LiveView:
             case BlockEnded(_, rates):
                 pairs = zip(self._names, rates, strict=True)
                 self._log("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
-            case InterimVerdicts(standings, block_s):
-                for line in standing_lines(standings, block_s):
+            case InterimVerdicts():
+                for line in self._standings[self._block.case if self._block else ""]:
                     self._log(f"  {line}")
             case _:
                 pass
@@ -330,15 +329,6 @@ def forecast_text(forecast: VerdictForecast) -> str:
             return f"{text}; likely with --schedule duet"
         case Remedy.MINUTES:
             return f"{text}; likely with --minutes {forecast.minutes}"
-        case Remedy.LESS_NOISE:
-            from pgdyno.report.conditions import less_noise_text  # noqa: PLC0415
-
-            less = less_noise_text(forecast.less_noise)
-            if forecast.resolved_percent is None:
-                return f"{text}; to detect effects: {less}"
-            size = share_text(forecast.resolved_percent / 100)
-            power = given_percent(POWER)
-            return f"{text}; smallest effect detectable: {size} ({power} power); for smaller effects: {less}"
         case None:
             return text
 

@@ -1,4 +1,4 @@
-"""History of measurement noise: A/A blocks of studies, in one file of JSON Lines.
+"""History of measurement noise: A/A blocks and between-block SDs of studies, in one file of JSON Lines.
 
 It is in the state directory of the user and not in the cache, because it cannot be recreated. An entry is one
 line, appended under a lock. A line truncated by a power loss is ignored. The last entry with the same ``id``
@@ -9,19 +9,22 @@ are not used.
 from __future__ import annotations
 
 import json
+import math
 import os
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, aa_log_ratios
+from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, aa_log_ratios, interim_result
+from pgdyno.features.noise_history.resolution import BlockNoise, expected, notes
 from pgdyno.measure.aa_blocks import Described, NoiseHistory
 from pgdyno.measure.arms import Prepared
-from pgdyno.measure.progress import Warned, Watch
+from pgdyno.measure.progress import Noted, Warned, Watch
 from pgdyno.results.reader import Evidence
 from pgdyno.server.directories import locked, state_directory
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 
 Entry = Mapping[str, Any]
 
@@ -34,6 +37,16 @@ MACHINE_FACTS = ("machine", "processor", "cores", "memory_bytes", "kernel", "arc
 BLOCKS_BEFORE_MAX = 40
 """Maximum number of A/A blocks of earlier studies to pool with, the latest ones. The SD of 40 blocks is known
 to within about 22%, and the machine may have changed since older ones."""
+
+
+BLOCKS = "blocks"
+"""Kind of an entry with the SD between the blocks of a study."""
+
+FREEDOM_MAX = 40
+"""Degrees of freedom after which no older study is pooled, as for A/A blocks."""
+
+WINDOW_RATIO_MAX = 1.5
+"""Maximum ratio of two windows whose noise is pooled: at most 22% of the SD, less than its uncertainty."""
 
 
 def history_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -102,6 +115,51 @@ class HistoryFile:
         ]
         return [float(d) for d in found[-BLOCKS_BEFORE_MAX:]]
 
+    def block_noise(self, host: Mapping[str, Any], study: Study) -> tuple[BlockNoise, int] | None:
+        """Return the pooled between-block noise of the latest studies of this machine with that load, and
+        their number; None if there is none.
+        """
+        machine, load, window_s = machine_of(host), load_of_any_layout(study), study.window_s
+        found: list[Entry] = []
+        for entry in reversed(self.entries()):
+            if entry["kind"] != BLOCKS or (entry.get("machine"), entry.get("load")) != (machine, load):
+                continue
+            if _is_near(entry["window_s"], window_s) and sum(of["freedom"] for of in found) < FREEDOM_MAX:
+                found.append(entry)
+        freedom = sum(entry["freedom"] for entry in found)
+        if not freedom:
+            return None
+        squares = sum(entry["freedom"] * entry["sd"] ** 2 for entry in found)
+        block_s = statistics.median(entry["block_s"] for entry in found)
+        return BlockNoise(math.sqrt(squares / freedom), freedom, block_s), len(found)
+
+    def forecast(self, cases: Sequence[tuple[Mapping[str, Any], Study]]) -> str:
+        """Return what a study is likely to resolve, by its case with the largest noise, as one sentence."""
+        found = []
+        for host, study in cases:
+            known = self.block_noise(host, study)
+            if known and (resolution := expected(study, known[0])):
+                found.append((resolution.log_ratio, resolution.text(study), known[1]))
+        if not found:
+            study = cases[0][1]
+            after = (
+                f"after block {VERDICT_BLOCKS_MIN}" if study.can_have_interim_analyses else "in the report"
+            )
+            return f"smallest detectable effect: not known for this load on this machine; stated {after}"
+        _, text, studies = max(found)
+        of = f", in the case with the largest noise of {len(found)}" if len(cases) > 1 else ""
+        return f"smallest detectable effect, from {_earlier(studies)}: {text}{of}"
+
+
+def _earlier(studies: int) -> str:
+    return "an earlier study" if studies == 1 else f"{studies} earlier studies"
+
+
+def _is_near(window_s: float | None, other_s: float | None) -> bool:
+    if not window_s or not other_s:
+        return window_s == other_s
+    return 1 / WINDOW_RATIO_MAX <= window_s / other_s <= WINDOW_RATIO_MAX
+
 
 def machine_of(host: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a machine for an entry."""
@@ -141,13 +199,17 @@ def load_of(study: Study) -> dict[str, Any]:
     return {**{name: dumped[name] for name in fields}, **further}
 
 
-def with_earlier_noise(described: Described, ready: Sequence[Prepared]) -> tuple[Described, list[Prepared]]:
-    """Add A/A results of earlier studies to each case, because reports use the results file alone.
+def with_earlier_noise(
+    described: Described, ready: Sequence[Prepared], watch: Watch
+) -> tuple[Described, list[Prepared]]:
+    """Add A/A results of earlier studies to each case, because reports use the results file alone. Tell what
+    the study is likely to resolve.
 
     A case has the latest results for each of its loads. Loads differ if settings or clients of its arms do.
     If enough are known for each, the case needs no A/A blocks of its own.
     """
     history = HistoryFile(history_path())
+    watch(Noted(history.forecast([(study.host, study.plan) for study, _ in described])))
     found, needed = [], []
     for (study, arms), prepared in zip(described, ready, strict=True):
         loads: list[dict[str, Any]] = []
@@ -170,13 +232,42 @@ def store_noise(path: Path, watch: Watch) -> None:
     """Store the results of this study's A/A blocks for later studies. A resumed study replaces its entry."""
     with Evidence(path, verify=False) as evidence:  # this process has written it
         entries = [_entry(evidence, number) for number in evidence.aa_cases() if evidence.blocks(number)]
+        of_blocks = [one for case in evidence.cases() if (one := _entry_of_blocks(evidence, case))]
     history = HistoryFile(history_path())
     try:
         for entry in entries:
             if entry["log_ratios"]:
                 history.append(entry)
+        for entry in of_blocks:
+            history.append(entry)
     except OSError as error:
         watch(Warned(f"cannot store the measurement noise in {history.path}: {error.strerror}"))
+
+
+def load_of_any_layout(study: Study) -> dict[str, Any]:
+    """Return the parameters of a load without the division of its windows, which long transactions change."""
+    return {name: of for name, of in load_of(study).items() if name not in {"slice_s", "rounds"}}
+
+
+def _entry_of_blocks(evidence: Evidence, case: int) -> dict[str, Any] | None:
+    """Return the between-block noise of the comparison with the largest one; None with too few blocks."""
+    summaries = [of.primary.summary for of in interim_result(evidence, case).comparisons if of.primary]
+    known = [(of.sd, of.n) for of in summaries if of.sd is not None and of.n >= VERDICT_BLOCKS_MIN]
+    lengths = [(of.ended_unix_s or of.started_unix_s) - of.started_unix_s for of in evidence.blocks(case)]
+    if not known:
+        return None
+    study, (sd, n) = evidence.study(case), max(known)
+    return {
+        "kind": BLOCKS,
+        "id": f"{BLOCKS} {study.created_unix_s} {case}",
+        "at_unix_s": study.created_unix_s,
+        "machine": machine_of(study.host),
+        "load": load_of_any_layout(study.plan),
+        "window_s": study.plan.window_s,
+        "sd": sd,
+        "freedom": n - 1,
+        "block_s": statistics.median(lengths),
+    }
 
 
 def _entry(evidence: Evidence, number: int) -> dict[str, Any]:
@@ -191,4 +282,4 @@ def _entry(evidence: Evidence, number: int) -> dict[str, Any]:
     }
 
 
-NOISE_HISTORY = NoiseHistory(with_earlier_noise, store_noise)
+NOISE_HISTORY = NoiseHistory(with_earlier_noise, store_noise, notes)
