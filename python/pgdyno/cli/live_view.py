@@ -65,8 +65,9 @@ class LiveView:
         arm_names: Sequence[str],
         quiet: bool = False,
         interruption: Interruption | None = None,
+        heading: str = "preparing",
     ) -> None:
-        self._names = arm_names
+        self._names, self._heading = arm_names, heading
         self._interruption = interruption
         self._quiet = quiet
         self._step = "preparing"
@@ -152,15 +153,12 @@ class LiveView:
 
     def _switch_case(self, began: BlockStarted) -> None:
         """Show the arms of the case whose block starts, with the results of its earlier blocks."""
-        if self._block and began.case != self._block.case:
-            names = began.arms
+        if self._block is None or began.case != self._block.case:
+            names = began.arms or self._names
             self._names, self._rates = names, [[] for _ in names]
             self._p99_s, self._seen_s = [None for _ in names], [0.0 for _ in names]
             self._running = None
             self._results = self._results_of.setdefault(began.case, [[] for _ in names])
-        elif began.arms:
-            self._names = began.arms
-            self._results_of.setdefault(began.case, self._results)
         self._block, self._block_begun_s = began, time.monotonic()
         self._failing.clear()
 
@@ -209,7 +207,7 @@ class LiveView:
     def _headline(self) -> str:
         block = self._block
         if block is None:
-            return "preparing"
+            return self._heading
         of = f" of about {block.blocks_expected}" if block.blocks_expected else ""
         left = ""
         if block.total_s is not None:

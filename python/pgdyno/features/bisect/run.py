@@ -41,7 +41,7 @@ from pgdyno.features.bisect.search import (
 )
 from pgdyno.features.builds.source import git_commit, run_git
 from pgdyno.interruption import Interruption
-from pgdyno.measure.progress import Progress, Watch
+from pgdyno.measure.progress import PreparationStep, Progress, Watch
 from pgdyno.measure.study_runner import InterimAnalysis, interim_analysis_of, resume_study, start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
@@ -444,6 +444,8 @@ class Bisection:
     def _study(self, baseline: Commit, commit: Commit, confidence: float) -> Study:
         """Return the study of two commits. Raises BuildError and other errors of their builds."""
         template = self.record.study
+        if self.record.script:
+            self.view(PreparationStep(f"building {commit.short}", may_last=True))
         arms = tuple(
             template.arms[0].model_copy(
                 update={"name": one.short, "is_named": True, "server": self.server_of(one)}
