@@ -111,6 +111,19 @@ def drawn(view: LiveView, width: int = 80) -> str:
     return cast(io.StringIO, terminal.file).getvalue()
 
 
+def test_an_interim_result_that_is_wider_than_the_terminal_is_not_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_a_terminal(monkeypatch, 40)
+    view = LiveView(["17", "18"])
+    view(BlockStarted(0, None, 0.0, 240.0, "NOPM"))
+    view(InterimVerdicts((standing(blocks_needed=13),), 30.0))
+    shown = " ".join(drawn(view, 40).split())
+    assert standing_text(standing(blocks_needed=13), 30.0).replace("\u00a0", " ") in shown.replace(
+        "\u00a0", " "
+    )
+
+
 @pytest.mark.parametrize(
     ("progress", "text"),
     [

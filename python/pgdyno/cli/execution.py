@@ -70,7 +70,7 @@ def run_and_report(
         one.check(lambda: [case.study for case in request.cases] if request else _studies(path))
     follow_ups = [one for one in added if one.follow_up]
     if heading and not quiet:
-        say(heading)
+        say(heading, wrap=True)
     from pgdyno.cli.live_view import LiveView  # noqa: PLC0415
     from pgdyno.measure.study_runner import resume_study, start_study  # noqa: PLC0415
     from pgdyno.results.records import StudyEnd  # noqa: PLC0415

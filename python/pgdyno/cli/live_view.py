@@ -232,7 +232,7 @@ class LiveView:
         if block:
             rows.add_row(self._draw_arms(width))
             for standing in self._standings.get(block.case, ()):
-                rows.add_row(Text(standing, no_wrap=True, overflow="ellipsis"))
+                rows.add_row(Text(standing))
         return rows
 
     def _activity(self) -> str:

@@ -9,7 +9,6 @@ are not used.
 from __future__ import annotations
 
 import json
-import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
@@ -116,8 +115,8 @@ class HistoryFile:
         return [float(d) for d in found[-BLOCKS_BEFORE_MAX:]]
 
     def block_noise(self, host: Mapping[str, Any], study: Study) -> tuple[BlockNoise, int] | None:
-        """Return the pooled between-block noise of the latest studies of this machine with that load, and
-        their number; None if there is none.
+        """Return the median between-block noise of the latest studies of this machine with that load, and
+        their number; None if there is none. One study beside other programs does not change it much.
         """
         machine, load, window_s = machine_of(host), load_of_any_layout(study), study.window_s
         found: list[Entry] = []
@@ -126,12 +125,10 @@ class HistoryFile:
                 continue
             if _is_near(entry["window_s"], window_s) and sum(of["freedom"] for of in found) < FREEDOM_MAX:
                 found.append(entry)
-        freedom = sum(entry["freedom"] for entry in found)
-        if not freedom:
+        if not found:
             return None
-        squares = sum(entry["freedom"] * entry["sd"] ** 2 for entry in found)
-        block_s = statistics.median(entry["block_s"] for entry in found)
-        return BlockNoise(math.sqrt(squares / freedom), freedom, block_s), len(found)
+        sd, block_s = (statistics.median(entry[name] for entry in found) for name in ("sd", "block_s"))
+        return BlockNoise(sd, block_s), len(found)
 
     def forecast(self, cases: Sequence[tuple[Mapping[str, Any], Study]]) -> str:
         """Return what a study is likely to resolve, by its case with the largest noise, as one sentence."""

@@ -46,13 +46,12 @@ WITHIN_SHARE_MIN = 0.5
 
 @dataclass(frozen=True)
 class BlockNoise:
-    """SD of the log ratio of a block, with its degrees of freedom, and the duration of a block.
+    """SD of the log ratio of a block, and the duration of a block.
 
     ``within``: SD from within the windows, None if unknown. ``window_s``: measured time per arm and block.
     """
 
     sd: float
-    freedom: int
     block_s: float
     within: float | None = None
     window_s: float | None = None
@@ -70,7 +69,6 @@ class BlockNoise:
         within_squared = min(self.within, self.sd) ** 2
         return BlockNoise(
             math.sqrt(self.sd**2 + within_squared * (1 / factor - 1)),
-            self.freedom,
             self.block_s + turns * (factor - 1) * self.window_s,
         )
 
@@ -150,14 +148,14 @@ def notes(evidence: Evidence, case: int, found: InterimResult, further: int, blo
     if summary.n < VERDICT_BLOCKS_MIN:
         return
     within = within_blocks(noisiest, trials, study)
-    noise = BlockNoise(summary.sd, summary.n - 1, block_s, within, study.window_s)
+    noise = BlockNoise(summary.sd, block_s, within, study.window_s)
     resolution = Resolution.of(noise, summary.n + further, summary.confidence, summary.method)
     if resolution is None:
         return
     yield f"smallest detectable effect: {resolution.text(study)}"
     caveats, clients = evidence.caveats(case), max(arm.clients for arm in evidence.arms(case))
-    stolen = sum(of.code == "steal" and of.trial is not None for of in caveats)
-    is_shared = any(of.kind == "other-programs" for of in caveats)
+    stolen = sum(of.kind == "steal" for of in caveats)
+    is_shared = any(of.code == "other-programs" for of in caveats)
     cores = evidence.study(case).host_facts.cores or 1
     measured = Measured(noise, resolution, clients, cores, stolen, len(trials), is_shared)
     ways = improvements(study, measured, summary.confidence, summary.method)

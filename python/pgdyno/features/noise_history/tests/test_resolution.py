@@ -17,6 +17,7 @@ from example_studies import make_study
 from pgdyno.analysis.comparison import Comparison, decide
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, summarize
+from pgdyno.caveats import Caveat
 from pgdyno.features.noise_history import entries
 from pgdyno.features.noise_history.entries import HistoryFile
 from pgdyno.features.noise_history.resolution import (
@@ -53,7 +54,7 @@ def test_the_size_stated_after_the_first_blocks_is_that_at_the_end(method: Metho
         d = list(rng.normal(0.02, 0.03, n))
         early = summarize(d[:first], CONFIDENCE, method)
         assert early.sd is not None
-        stated = Resolution.of(BlockNoise(early.sd, first - 1, 10.0), n, CONFIDENCE, method)
+        stated = Resolution.of(BlockNoise(early.sd, 10.0), n, CONFIDENCE, method)
         at_end = decide(summarize(d, CONFIDENCE, method), Better.MORE, 0.02).detectable_percent
         assert stated is not None and at_end is not None
         within += ends[0] <= stated.log_ratio / math.log1p(at_end / 100) <= ends[1]
@@ -71,6 +72,15 @@ def test_after_the_last_block_it_is_the_number_of_the_report(stops: bool) -> Non
         more, _ = notes(evidence, 0, interim_result(evidence, 0), 12, 25.0)
     assert f"±{comparison.decision.detectable_percent:.2g}% in 10 min (12 blocks" in size
     assert "(24 blocks" in more and f"({more.split()[3]})" in ways  # twice the budget has twice the blocks
+
+
+def test_steal_and_other_programs_are_found_in_the_results_file() -> None:
+    shares = {"share": "6.1%", "limit": "5%"}
+    stolen = [Caveat.of("steal", trial, arm="17", **shares) for trial in (3, 4, 9)]
+    others = Caveat.of("other-load", when="before the study", names="cc1 40%", **shares)
+    with Evidence(written_study(Synthetic(effects=(1.0, 1.01), caveats=[*stolen, others]))) as evidence:
+        _, ways = notes(evidence, 0, interim_result(evidence, 0), 0, 25.0)
+    assert "less steal (in 3 of 24 trials), no other programs" in ways
 
 
 def test_fewer_blocks_than_a_verdict_needs_predict_nothing() -> None:
@@ -109,7 +119,7 @@ def test_the_noise_of_another_window_is_predicted(b: float, w: float) -> None:
     trials, study = simulated(b, w, 1.0, blocks, 1), make_study(rounds=4, slice_s=1.0)
     within = within_blocks(comparison, trials, study)
     assert within == pytest.approx(w, rel=4 / math.sqrt(2 * 3 * blocks))
-    noise = BlockNoise(sd_of(trials), blocks - 1, 20.0, within, 4.0)
+    noise = BlockNoise(sd_of(trials), 20.0, within, 4.0)
     longer = noise.with_window(4.0, 2)
     assert longer.block_s == 20.0 + 2 * 12.0
     measured = sd_of(simulated(b, w, 4.0, blocks, 2))
@@ -134,7 +144,7 @@ def test_what_improves_the_resolution_follows_from_the_noise(
 ) -> None:
     study = make_study(budget_s=600.0, rounds=20, slice_s=1.0)
     block_s = 140.0 if within == sd else 45.0  # starts take most of the time, or windows do
-    noise = BlockNoise(sd, 11, block_s, within, 20.0)
+    noise = BlockNoise(sd, block_s, within, 20.0)
     now = Resolution.of(noise, 24, CONFIDENCE, Method.STUDENT)
     assert now is not None
     measured = Measured(noise, now, **{"clients": 2, "cores": 2, **changes})
@@ -144,7 +154,7 @@ def test_what_improves_the_resolution_follows_from_the_noise(
 
 def test_arms_that_run_one_after_another_should_alternate() -> None:
     study = make_study().model_copy(update={"schedule": Schedule.BLOCKS})
-    noise = BlockNoise(0.05, 11, 45.0)
+    noise = BlockNoise(0.05, 45.0)
     now = Resolution.of(noise, 24, CONFIDENCE, Method.STUDENT)
     assert now is not None
     ways = improvements(study, Measured(noise, now, 2, 2), CONFIDENCE, Method.STUDENT)
@@ -173,3 +183,12 @@ def test_a_study_states_before_its_start_what_an_earlier_one_resolved(
         (study.host, study.plan.model_copy(update={"slice_s": 2 * study.plan.slice_s})),
     ):
         assert "not known" in history.forecast([other])
+
+
+def test_several_studies_have_their_median_noise(tmp_path: Path) -> None:
+    history, study = HistoryFile(tmp_path / "noise.jsonl"), make_study()
+    load, facts = entries.load_of_any_layout(study), {"window_s": study.window_s, "freedom": 11}
+    for at, (sd, block_s) in enumerate([(0.01, 20.0), (0.02, 30.0), (0.9, 25.0)]):
+        entry = {"kind": entries.BLOCKS, "id": at, "at_unix_s": at, "machine": entries.machine_of({})}
+        history.append({**entry, "load": load, **facts, "sd": sd, "block_s": block_s})
+    assert history.block_noise({}, study) == (BlockNoise(0.02, 25.0), 3)
