@@ -226,7 +226,7 @@ class LiveView:
         if block:
             elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
             rows.add_row(ProgressBar(total=block.total_s, completed=elapsed_s, width=width - 2))
-        rows.add_row(Text(self._activity(), style="dim", no_wrap=True, overflow="ellipsis"))
+        rows.add_row(Text(self._activity(), style="dim"))
         if load:
             rows.add_row(ProgressBar(total=1.0, completed=load.share, width=width - 2))
         if block:
@@ -269,11 +269,12 @@ class LiveView:
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
         table.add_column("", width=1)
         table.add_column("arm", width=name_width, no_wrap=True, overflow="ellipsis")
-        table.add_column(f"{self._unit.split()[0] if self._unit else ''} now", width=8, justify="right")
+        unit = self._unit.partition(" ")[0]
+        table.add_column(f"{unit} now", width=8, justify="right")
         table.add_column("p99", width=7, justify="right")
         table.add_column("", width=sparks, no_wrap=True)
         table.add_column("blocks", width=6, justify="right")
-        table.add_column(f"{self._unit} so far", width=13, justify="right")
+        table.add_column(f"{unit} so far", width=13, justify="right")
         for index, name in enumerate(self._names):
             active = index == self._running
             rates, results, p99_s = self._rates[index], self._results[index], self._p99_s[index]
