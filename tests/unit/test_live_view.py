@@ -331,3 +331,17 @@ def test_a_window_whose_slices_drain_late_is_shown_as_complete_at_most(
 ) -> None:
     study = make_study(rounds=20, slice_s=0.5)
     assert _share(study, cast(Any, SimpleNamespace(measured_s=measured_s))) == share
+
+
+@pytest.mark.parametrize(
+    ("size", "quiet", "shown"), [(8 << 20, False, True), (8 << 20, True, False), (1, False, False)]
+)
+def test_the_report_of_large_files_shows_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, quiet: bool, shown: bool
+) -> None:
+    written = on_a_terminal(monkeypatch, 80)
+    with (tmp_path / "large.sqlite").open("wb") as file:
+        file.truncate(size)
+    with live_view.showing("reading large.sqlite", [tmp_path / "large.sqlite", tmp_path / "missing"], quiet):
+        pass
+    assert ("reading large.sqlite" in written.getvalue()) == shown

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
 from rich.console import RenderableType
@@ -53,6 +54,8 @@ SILENT_S = 5.0
 """Time after which a step shows its duration, and rates are dimmed."""
 LOG_SILENT_S = 60.0
 """Time after which a log has a line although nothing happened. Some pipelines end jobs that are silent."""
+LARGE_BYTES = 8 << 20
+"""Minimum size of results files whose report shows its steps. With 40 MB it took 8 s on two busy cores."""
 FIGURES_WIDTH = 1 + 8 + 7 + 6 + 13 + 6 * 2
 """Width of the table of arms without names and sparklines: five columns, and the gaps between all seven."""
 
@@ -67,15 +70,13 @@ class LiveView:
         interruption: Interruption | None = None,
         heading: str = "preparing",
     ) -> None:
-        self._names, self._heading = arm_names, heading
-        self._interruption = interruption
-        self._quiet = quiet
-        self._step = "preparing"
-        self._begun_s = self._said_s = time.monotonic()  # of the step or the last report; of the last line
+        self._names, self._heading, self._step = arm_names, heading, "preparing"
+        self._interruption, self._quiet = interruption, quiet
+        # Times of the step or the last report, of the last line, of the block.
+        self._begun_s = self._said_s = self._block_begun_s = time.monotonic()
         self._ended = threading.Event()
         self._load: LoadProgress | None = None
         self._block: BlockStarted | None = None
-        self._block_begun_s = time.monotonic()
         self._rates: list[list[float]] = [[] for _ in arm_names]
         self._p99_s: list[float | None] = [None for _ in arm_names]
         self._seen_s = [0.0 for _ in arm_names]  # times of the last reports
@@ -91,11 +92,8 @@ class LiveView:
         self._standings: dict[str, list[str]] = {}  # texts by case
         self._loaded: set[tuple[str, str]] = set()
         # Last, as the constructor of rich draws once.
-        self._live = (
-            Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
-            if err.is_terminal and not quiet
-            else None
-        )
+        live = Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
+        self._live = live if err.is_terminal and not quiet else None
 
     def __enter__(self) -> Self:
         if self._live:
@@ -104,9 +102,7 @@ class LiveView:
             threading.Thread(target=self._break_silence, name="pgdyno-log", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._live:
             self._live.stop()
@@ -139,7 +135,8 @@ class LiveView:
             case Running():
                 self._note_rate(progress)
             case BlockEnded():
-                self._note_block(progress)
+                for results, rate in zip(self._results, progress.rates, strict=True):
+                    results.extend([] if rate is None else [rate])
                 self._step, self._running = "analyzing the blocks so far", None
             case InterimVerdicts(standings, block_s, notes):
                 lines = [*standing_lines(standings, block_s), *notes]
@@ -170,11 +167,6 @@ class LiveView:
         self._errors = errors_text(running)
         self._rates[running.arm] = [*self._rates[running.arm], running.rate][-SPARK_POINTS:]
         self._p99_s[running.arm], self._seen_s[running.arm] = running.latency_p99_s, time.monotonic()
-
-    def _note_block(self, ended: BlockEnded) -> None:
-        for results, rate in zip(self._results, ended.rates, strict=True):
-            if rate is not None:
-                results.append(rate)
 
     def _write_line(self, progress: Progress) -> None:
         match progress:
@@ -292,6 +284,15 @@ class LiveView:
         return table
 
 
+@contextmanager
+def showing(step: str, files: Sequence[Path], quiet: bool = False) -> Iterator[None]:
+    """Show a step outside of a study if its files are large, so that it lasts."""
+    is_large = sum(file.stat().st_size for file in files if file.is_file()) >= LARGE_BYTES
+    with LiveView((), quiet or not is_large, heading="report") as view:
+        view(PreparationStep(step))
+        yield
+
+
 def errors_text(running: Running) -> str:
     """Return ``12,345 errors/s (SQLSTATE 23505)``; empty without errors."""
     if not running.errors_per_s:
@@ -310,14 +311,12 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
         from pgdyno.report.result_tables import change_text  # noqa: PLC0415
 
         return f"{of}: {change_text(change, '%')}, no CI yet"
-    if standing.is_provisional or change.n < VERDICT_BLOCKS_MIN:
-        interval = f"provisional {ci_text(change.confidence)} {change.signed_interval_text}"
-        return f"{of}: {change.signed_text} ({interval}, {counted(change.n, 'block')})"
-    left = ""
-    if needed is not None:
-        left = f", about {counted(needed, 'more block')}{time_of_blocks(needed, block_s)}"
     interval = f"{ci_text(change.confidence)} {change.signed_interval_text}"
-    return f"{of}: {change.signed_text} ({interval}), {standing.verdict}{left}"
+    if standing.is_provisional or change.n < VERDICT_BLOCKS_MIN:
+        return f"{of}: {change.signed_text} (provisional {interval}, {counted(change.n, 'block')})"
+    text = f"{of}: {change.signed_text} ({interval}), {standing.verdict}"
+    more = "" if needed is None else counted(needed, "more block") + time_of_blocks(needed, block_s)
+    return f"{text}, about {more}" if more else text
 
 
 def forecast_text(forecast: VerdictForecast) -> str:
