@@ -12,12 +12,12 @@ import json
 import os
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, aa_log_ratios, interim_result
-from pgdyno.features.noise_history.resolution import BlockNoise, expected, notes
+from pgdyno.features.noise_history.resolution import BlockNoise, expected, noise_of, notes, turns_of
 from pgdyno.measure.aa_blocks import Described, NoiseHistory
 from pgdyno.measure.arms import Prepared
 from pgdyno.measure.progress import Noted, Warned, Watch
@@ -41,11 +41,8 @@ to within about 22%, and the machine may have changed since older ones."""
 BLOCKS = "blocks"
 """Kind of an entry with the SD between the blocks of a study."""
 
-FREEDOM_MAX = 40
-"""Degrees of freedom after which no older study is pooled, as for A/A blocks."""
-
-WINDOW_RATIO_MAX = 1.5
-"""Maximum ratio of two windows whose noise is pooled: at most 22% of the SD, less than its uncertainty."""
+STUDIES_MAX = 5
+"""Number of the latest studies whose noise is used: the machine may have changed since older ones."""
 
 
 def history_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -118,17 +115,18 @@ class HistoryFile:
         """Return the median between-block noise of the latest studies of this machine with that load, and
         their number; None if there is none. One study beside other programs does not change it much.
         """
-        machine, load, window_s = machine_of(host), load_of_any_layout(study), study.window_s
-        found: list[Entry] = []
-        for entry in reversed(self.entries()):
-            if entry["kind"] != BLOCKS or (entry.get("machine"), entry.get("load")) != (machine, load):
-                continue
-            if _is_near(entry["window_s"], window_s) and sum(of["freedom"] for of in found) < FREEDOM_MAX:
-                found.append(entry)
+        machine, load = machine_of(host), load_of_any_layout(study)
+        own = [
+            BlockNoise(entry["sd"], entry["block_s"], entry["within"], entry["window_s"])
+            for entry in self.entries()
+            if entry["kind"] == BLOCKS and (entry.get("machine"), entry.get("load")) == (machine, load)
+        ]
+        scaled = (of.in_window(study.window_s, turns_of(study)) for of in reversed(own))
+        found = [of for of in scaled if of is not None][:STUDIES_MAX]
         if not found:
             return None
-        sd, block_s = (statistics.median(entry[name] for entry in found) for name in ("sd", "block_s"))
-        return BlockNoise(sd, block_s), len(found)
+        sds, lengths = [of.sd for of in found], [of.block_s for of in found]
+        return BlockNoise(statistics.median(sds), statistics.median(lengths)), len(found)
 
     def forecast(self, cases: Sequence[tuple[Mapping[str, Any], Study]]) -> str:
         """Return what a study is likely to resolve, by its case with the largest noise, as one sentence."""
@@ -150,12 +148,6 @@ class HistoryFile:
 
 def _earlier(studies: int) -> str:
     return "an earlier study" if studies == 1 else f"{studies} earlier studies"
-
-
-def _is_near(window_s: float | None, other_s: float | None) -> bool:
-    if not window_s or not other_s:
-        return window_s == other_s
-    return 1 / WINDOW_RATIO_MAX <= window_s / other_s <= WINDOW_RATIO_MAX
 
 
 def machine_of(host: Mapping[str, Any]) -> dict[str, Any]:
@@ -242,28 +234,25 @@ def store_noise(path: Path, watch: Watch) -> None:
 
 
 def load_of_any_layout(study: Study) -> dict[str, Any]:
-    """Return the parameters of a load without the division of its windows, which long transactions change."""
-    return {name: of for name, of in load_of(study).items() if name not in {"slice_s", "rounds"}}
+    """Return the parameters of a load without the lengths in a block, which follow from ``--minutes``."""
+    lengths = {"slice_s", "rounds", "warmup_s", "warmup_min_s"}
+    return {name: of for name, of in load_of(study).items() if name not in lengths}
 
 
 def _entry_of_blocks(evidence: Evidence, case: int) -> dict[str, Any] | None:
-    """Return the between-block noise of the comparison with the largest one; None with too few blocks."""
-    summaries = [of.primary.summary for of in interim_result(evidence, case).comparisons if of.primary]
-    known = [(of.sd, of.n) for of in summaries if of.sd is not None and of.n >= VERDICT_BLOCKS_MIN]
+    """Return the noise of the blocks of a case; None with too few blocks."""
     lengths = [(of.ended_unix_s or of.started_unix_s) - of.started_unix_s for of in evidence.blocks(case)]
-    if not known:
+    block_s = statistics.median(lengths or [0.0])
+    if (found := noise_of(evidence, case, interim_result(evidence, case), block_s)) is None:
         return None
-    study, (sd, n) = evidence.study(case), max(known)
+    study = evidence.study(case)
     return {
         "kind": BLOCKS,
         "id": f"{BLOCKS} {study.created_unix_s} {case}",
         "at_unix_s": study.created_unix_s,
         "machine": machine_of(study.host),
         "load": load_of_any_layout(study.plan),
-        "window_s": study.plan.window_s,
-        "sd": sd,
-        "freedom": n - 1,
-        "block_s": statistics.median(lengths),
+        **asdict(found[0]),
     }
 
 

@@ -26,7 +26,7 @@ from pgdyno.analysis.comparison import (
     ok_by_block,
 )
 from pgdyno.analysis.measurement_noise import InterimResult
-from pgdyno.analysis.statistics.intervals import Method, paired, percent_of
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, paired, percent_of
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Slice, Trial
 from pgdyno.study.cases import UNLIMITED_S
@@ -62,6 +62,16 @@ class BlockNoise:
         if self.within is None or not self.sd:
             return None
         return min(1.0, (self.within / self.sd) ** 2)
+
+    def in_window(self, window_s: float | None, turns: int) -> BlockNoise | None:
+        """Return the noise of windows of another length; None if it cannot be predicted."""
+        if window_s == self.window_s:
+            return self
+        if not window_s or not self.window_s or self.within is None:
+            return None
+        factor = window_s / self.window_s
+        is_near = min(WINDOW_FACTORS) <= factor <= max(WINDOW_FACTORS)
+        return self.with_window(factor, turns) if is_near else None
 
     def with_window(self, factor: float, turns: int) -> BlockNoise:
         """Return the noise of windows ``factor`` times as long; ``turns``: number of windows in a block."""
@@ -103,6 +113,11 @@ def method_of(study: Study, blocks: int) -> Method:
     return Method.ANYTIME if several else Method.STUDENT
 
 
+def turns_of(study: Study) -> int:
+    """Return the number of windows after another in a block."""
+    return 1 if study.schedule == "duet" else len(study.arms)
+
+
 def expected(study: Study, noise: BlockNoise) -> Resolution | None:
     """Return the resolution of a study that has not begun, from the noise of earlier ones."""
     fitting = max(1, round(study.budget_s / noise.block_s)) if noise.block_s else 0
@@ -132,23 +147,36 @@ def _per_s(piece: Slice) -> float:
     return sum(counts.ok for counts in piece.kinds.values()) / piece.counted_s if piece.counted_s else 0.0
 
 
+def noise_of(
+    evidence: Evidence, case: int, found: InterimResult, block_s: float
+) -> tuple[BlockNoise, LogRatioSummary] | None:
+    """Return the noise of the blocks so far, of the comparison with the largest SD, and its summary.
+
+    None before VERDICT_BLOCKS_MIN blocks: an SD of fewer predicts nothing.
+    """
+    known = [
+        (of.primary.summary.sd, at)
+        for at, of in enumerate(found.comparisons)
+        if of.primary and of.primary.summary.sd is not None and of.primary.summary.n >= VERDICT_BLOCKS_MIN
+    ]
+    if not known:
+        return None
+    sd, at = max(known)
+    noisiest, study = found.comparisons[at], evidence.study(case).plan
+    assert noisiest.primary is not None
+    within = within_blocks(noisiest, evidence.trials(case), study)
+    return BlockNoise(sd, block_s, within, study.window_s), noisiest.primary.summary
+
+
 def notes(evidence: Evidence, case: int, found: InterimResult, further: int, block_s: float) -> Iterator[str]:
     """Yield two lines on a case after its blocks so far: what it resolves at its end, and what improves it.
 
-    They are of the comparison with the largest noise. There are none before VERDICT_BLOCKS_MIN blocks: an SD
-    of fewer predicts nothing.
+    They are of the comparison with the largest noise.
     """
-    known = [of for of in found.comparisons if of.primary and of.primary.summary.sd is not None]
-    if not known:
+    measured_noise = noise_of(evidence, case, found, block_s)
+    if measured_noise is None:
         return
-    noisiest = max(known, key=lambda of: _sd(of) or 0.0)
-    assert noisiest.primary is not None
-    summary, study, trials = noisiest.primary.summary, evidence.study(case).plan, evidence.trials(case)
-    assert summary.sd is not None
-    if summary.n < VERDICT_BLOCKS_MIN:
-        return
-    within = within_blocks(noisiest, trials, study)
-    noise = BlockNoise(summary.sd, block_s, within, study.window_s)
+    (noise, summary), study, trials = measured_noise, evidence.study(case).plan, evidence.trials(case)
     resolution = Resolution.of(noise, summary.n + further, summary.confidence, summary.method)
     if resolution is None:
         return
@@ -160,10 +188,6 @@ def notes(evidence: Evidence, case: int, found: InterimResult, further: int, blo
     measured = Measured(noise, resolution, clients, cores, stolen, len(trials), is_shared)
     ways = improvements(study, measured, summary.confidence, summary.method)
     yield f"  for a smaller one: {', '.join(ways)}"
-
-
-def _sd(comparison: Comparison) -> float | None:
-    return comparison.primary.summary.sd if comparison.primary else None
 
 
 @dataclass(frozen=True)
@@ -190,7 +214,7 @@ def improvements(study: Study, measured: Measured, confidence: float, method: Me
     noise, now = measured.noise, measured.resolution
     possible = less_noise_of(study, measured.clients, measured.cores)
     within, found = noise.within_share, list[str]()
-    turns = 1 if study.schedule == "duet" else len(study.arms)
+    turns = turns_of(study)
     if within is not None and noise.window_s is not None:
         others = []
         for factor in WINDOW_FACTORS:

@@ -180,15 +180,21 @@ def test_a_study_states_before_its_start_what_an_earlier_one_resolved(
     for other in (
         ({**study.host, "cores": 64}, study.plan),
         (study.host, study.plan.model_copy(update={"clients": 9})),
-        (study.host, study.plan.model_copy(update={"slice_s": 2 * study.plan.slice_s})),
+        (study.host, study.plan.model_copy(update={"slice_s": 9 * study.plan.slice_s})),
     ):
         assert "not known" in history.forecast([other])
 
 
 def test_several_studies_have_their_median_noise(tmp_path: Path) -> None:
     history, study = HistoryFile(tmp_path / "noise.jsonl"), make_study()
-    load, facts = entries.load_of_any_layout(study), {"window_s": study.window_s, "freedom": 11}
+    load, facts = entries.load_of_any_layout(study), {"window_s": study.window_s, "within": 0.01}
     for at, (sd, block_s) in enumerate([(0.01, 20.0), (0.02, 30.0), (0.9, 25.0)]):
         entry = {"kind": entries.BLOCKS, "id": at, "at_unix_s": at, "machine": entries.machine_of({})}
         history.append({**entry, "load": load, **facts, "sd": sd, "block_s": block_s})
     assert history.block_noise({}, study) == (BlockNoise(0.02, 25.0), 3)
+    longer = study.model_copy(update={"slice_s": 4 * study.slice_s, "warmup_s": 2 * study.warmup_s})
+    assert study.window_s is not None
+    measured = BlockNoise(0.02, 25.0, 0.01, study.window_s)
+    predicted, _ = history.block_noise({}, longer) or (measured, 0)
+    assert predicted.sd == measured.with_window(4.0, 2).sd < 0.02
+    assert predicted.block_s == 25.0 + 2 * 3 * study.window_s
