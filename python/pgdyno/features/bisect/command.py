@@ -454,7 +454,7 @@ class BisectView(LiveView):
         self._warned.add(kind)
 
     def _headline(self) -> str:
-        return f"{self._line}: {super()._headline()}"
+        return f"{self._line}\n{super()._headline()}"
 
     def _write_line(self, progress: Progress) -> None:
         """Print errors only: a log has a line per step, and one per minute."""

@@ -444,11 +444,9 @@ class Bisection:
     def _study(self, baseline: Commit, commit: Commit, confidence: float) -> Study:
         """Return the study of two commits. Raises BuildError and other errors of their builds."""
         template = self.record.study
-        if self.record.script:
-            self.view(PreparationStep(f"building {commit.short}", may_last=True))
         arms = tuple(
             template.arms[0].model_copy(
-                update={"name": one.short, "is_named": True, "server": self.server_of(one)}
+                update={"name": one.short, "is_named": True, "server": self._built(one)}
             )
             for one in (baseline, commit)
         )
@@ -464,6 +462,12 @@ class Bisection:
                 "seed": seed_of(template.seed, f"{baseline.sha} {commit.sha}"),
             }
         )
+
+    def _built(self, commit: Commit) -> str:
+        """Return the server of a commit. Raises BuildError."""
+        if self.record.script:
+            self.view(PreparationStep(f"building {commit.short}"))
+        return self.server_of(commit)
 
     def _measure(self, name: str, study: Study, rule: Decided) -> Found:
         """Measure until the rule is met or the time of the search is spent."""
