@@ -117,7 +117,7 @@ class LiveView:
             self._log(f"  {self._activity()}")
 
     def _log(self, text: str) -> None:
-        say(text)
+        say(text, wrap=True)
         self._said_s = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:

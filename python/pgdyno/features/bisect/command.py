@@ -399,7 +399,8 @@ def _report(folder: Path, record: SearchRecord, *, as_json: bool, quiet: bool) -
         print_json(bisect_json(record, str(folder)))
     else:
         for line in sentences(record, str(folder)):
-            out.print(Text(line), soft_wrap=True)
+            # A command to copy must not have line breaks.
+            out.print(Text(line), soft_wrap=not out.is_terminal or "pgdyno " in line)
     if record.confirmation_measured is not None and record.confirmation is not Confirmation.UNDECIDED:
         page = folder / "confirmation.html"
         write_html(read_report(folder / record.confirmation_measured.file), page)
