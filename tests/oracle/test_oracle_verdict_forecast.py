@@ -18,7 +18,6 @@ from pgdyno.analysis.comparison import (
     Verdict,
     VerdictForecast,
     decide,
-    detectable_log_ratio,
     forecast_verdict,
     judge,
     less_noise_of,
@@ -70,7 +69,7 @@ def noisy(mean: float, sd: float, n: int = 8) -> tuple[LogRatioSummary, Decision
         (0.03, 0.03, 60, True, None),
         (0.03, 0.03, 6, True, Remedy.DUET),
         (0.03, 0.03, 6, False, Remedy.MINUTES),
-        (0.002, 0.2, 6, True, Remedy.LESS_NOISE),
+        (0.002, 0.2, 6, True, None),
     ],
 )
 def test_the_cheapest_change_that_makes_a_verdict_likely_is_suggested(
@@ -83,11 +82,6 @@ def test_the_cheapest_change_that_makes_a_verdict_likely_is_suggested(
     assert found is not None and found.remedy is remedy
     if remedy is Remedy.MINUTES:
         assert decision.blocks_needed is not None and found.minutes == 8 + decision.blocks_needed
-    if remedy is Remedy.LESS_NOISE:
-        assert found.less_noise == less_noise and found.resolved_percent is not None
-        assert summary.sd is not None
-        reach = detectable_log_ratio(summary.sd, summary.n + blocks, CONFIDENCE, Method.ANYTIME)
-        assert math.log1p(found.resolved_percent / 100) == pytest.approx(reach)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rich.console import Console
 from synthetic_study import Synthetic, write_study
 
 from example_studies import make_study
-from pgdyno.analysis.comparison import LessNoise, Remedy, Verdict, VerdictForecast
+from pgdyno.analysis.comparison import Remedy, Verdict, VerdictForecast
 from pgdyno.cli import live_view
 from pgdyno.cli.live_view import LiveView, standing_lines, standing_text
 from pgdyno.cli.report import read_report
@@ -25,6 +25,7 @@ from pgdyno.measure.progress import (
     BlockStarted,
     InterimVerdicts,
     LoadProgress,
+    Noted,
     PreparationStep,
     Progress,
     Running,
@@ -50,13 +51,18 @@ def play(view: LiveView) -> None:
     with view:
         for progress in (
             PreparationStep("restore 17"),
+            Noted("smallest detectable effect: not known"),
             PreparationStep("downloading PostgreSQL 18 with npm", may_last=True),
             LoadProgress("tpcc of 4 warehouses for 17", "copy", 0.5),
             BlockStarted(0, None, 0.0, 240.0, "NOPM"),
             Running(0, "warm-up", 900.0, None, rate=580.0),
             Running(1, "measure", 1234.0, 0.0125, 0.25, rate=790.0),
             BlockEnded(0, (600.0, None)),
-            InterimVerdicts((ArmVerdict("18", "17", Verdict.UNDECIDED, None, 4),), 30.0),
+            InterimVerdicts(
+                (ArmVerdict("18", "17", Verdict.UNDECIDED, None, 4),),
+                30.0,
+                ("smallest detectable effect: ±4%",),
+            ),
             BlockStarted(1, 5, 30.0, 240.0, "NOPM", may_stop=True),
         ):
             view(progress)
@@ -67,6 +73,7 @@ def test_it_draws_itself_on_a_terminal_of_any_width(monkeypatch: pytest.MonkeyPa
     written = on_a_terminal(monkeypatch, width)
     play(LiveView(["17", "18,shared_buffers=2GB"]))
     assert "block 2 of about 5" in written.getvalue()
+    assert "±4%" in written.getvalue() or width < 80
     lines = re.split(r"[\r\n]", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.getvalue()))
     assert max(map(len, lines)) <= width
 
@@ -78,11 +85,13 @@ def test_without_a_terminal_it_is_a_line_a_block(
     play(LiveView(["17", "18"]))
     lines = capsys.readouterr().err.splitlines()
     assert [re.sub(r", [^,]* left$", "", line) for line in lines] == [
+        "smallest detectable effect: not known",
         "downloading PostgreSQL 18 with npm",
         "loading tpcc of 4 warehouses for 17: copy",
         "block 1",
         "  17: 600 NOPM   18: not valid",
         "  18 vs. 17: no valid block yet",
+        "  smallest detectable effect: ±4%",
         "block 2 of about 5",
     ]
 
@@ -100,6 +109,19 @@ def drawn(view: LiveView, width: int = 80) -> str:
     terminal = Console(file=io.StringIO(), width=width, force_terminal=True, color_system="standard")
     terminal.print(view._draw())
     return cast(io.StringIO, terminal.file).getvalue()
+
+
+def test_an_interim_result_that_is_wider_than_the_terminal_is_not_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    on_a_terminal(monkeypatch, 40)
+    view = LiveView(["17", "18"])
+    view(BlockStarted(0, None, 0.0, 240.0, "NOPM"))
+    view(InterimVerdicts((standing(blocks_needed=13),), 30.0))
+    shown = " ".join(drawn(view, 40).split())
+    assert standing_text(standing(blocks_needed=13), 30.0).replace("\u00a0", " ") in shown.replace(
+        "\u00a0", " "
+    )
 
 
 @pytest.mark.parametrize(
@@ -253,10 +275,7 @@ PROBABILITY = "  probability of a verdict within the budget: "
                 (VerdictForecast(0.853), "85%"),
                 (VerdictForecast(0.0, Remedy.DUET), "0%; likely with --schedule duet"),
                 (VerdictForecast(0.35, Remedy.MINUTES, 12), "35%; likely with --minutes 12"),
-                (
-                    VerdictForecast(0.02, Remedy.LESS_NOISE, None, 8.12, (LessNoise.FEWER_CLIENTS,)),
-                    "2%; smallest effect detectable: 8.1% (80% power); for smaller effects: fewer clients",
-                ),
+                (VerdictForecast(0.02), "2%"),
             )
         ),
     ],
@@ -312,3 +331,17 @@ def test_a_window_whose_slices_drain_late_is_shown_as_complete_at_most(
 ) -> None:
     study = make_study(rounds=20, slice_s=0.5)
     assert _share(study, cast(Any, SimpleNamespace(measured_s=measured_s))) == share
+
+
+@pytest.mark.parametrize(
+    ("size", "quiet", "shown"), [(8 << 20, False, True), (8 << 20, True, False), (1, False, False)]
+)
+def test_the_report_of_large_files_shows_its_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, quiet: bool, shown: bool
+) -> None:
+    written = on_a_terminal(monkeypatch, 80)
+    with (tmp_path / "large.sqlite").open("wb") as file:
+        file.truncate(size)
+    with live_view.showing("reading large.sqlite", [tmp_path / "large.sqlite", tmp_path / "missing"], quiet):
+        pass
+    assert ("reading large.sqlite" in written.getvalue()) == shown

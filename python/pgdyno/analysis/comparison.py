@@ -233,7 +233,6 @@ class Remedy(StrEnum):
 
     DUET = "duet"
     MINUTES = "minutes"
-    LESS_NOISE = "less noise"
 
 
 class LessNoise(StrEnum):
@@ -249,16 +248,13 @@ class LessNoise(StrEnum):
 class VerdictForecast:
     """Forecast for an undecided comparison.
 
-    ``probability`` is that of a verdict within the budget. ``remedy`` is None if a verdict is likely.
-    ``minutes`` is a budget that makes one likely. ``resolved_percent`` is the change that the budget detects
-    with probability POWER, and ``less_noise`` what can reduce it, if no acceptable budget is enough.
+    ``probability`` is that of a verdict within the budget. ``remedy`` is None if a verdict is likely, or if
+    no acceptable budget is enough. ``minutes`` is a budget that makes one likely.
     """
 
     probability: float
     remedy: Remedy | None = None
     minutes: int | None = None
-    resolved_percent: float | None = None
-    less_noise: tuple[LessNoise, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -299,9 +295,7 @@ def forecast_verdict(
     needed_s = remaining.spent_s + decision.blocks_needed * remaining.block_s
     if needed_s <= BUDGET_FACTOR_MAX * remaining.budget_s:
         return VerdictForecast(probability, Remedy.MINUTES, math.ceil(needed_s / 60))
-    reach = detectable_log_ratio(summary.sd, summary.n + further, summary.confidence, summary.method)
-    resolved = None if math.isinf(reach) else percent_of(reach)
-    return VerdictForecast(probability, Remedy.LESS_NOISE, None, resolved, remaining.less_noise)
+    return VerdictForecast(probability)
 
 
 def less_noise_of(study: Study, clients: int, cores: int) -> tuple[LessNoise, ...]:

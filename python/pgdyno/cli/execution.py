@@ -70,8 +70,8 @@ def run_and_report(
         one.check(lambda: [case.study for case in request.cases] if request else _studies(path))
     follow_ups = [one for one in added if one.follow_up]
     if heading and not quiet:
-        say(heading)
-    from pgdyno.cli.live_view import LiveView  # noqa: PLC0415
+        say(heading, wrap=True)
+    from pgdyno.cli.live_view import LiveView, showing  # noqa: PLC0415
     from pgdyno.measure.study_runner import resume_study, start_study  # noqa: PLC0415
     from pgdyno.results.records import StudyEnd  # noqa: PLC0415
 
@@ -94,7 +94,9 @@ def run_and_report(
             ending = StudyEnd.INTERRUPTED if interruption.requested else ending
     from pgdyno.cli.report import publish, read_report, status_of  # noqa: PLC0415
 
-    judgements = publish(read_report(path), path, html, output, added)
+    with showing(f"analyzing {path}", [path], quiet):
+        built = read_report(path)
+    judgements = publish(built, path, html, output, added)
     if ending is StudyEnd.INTERRUPTED:
         say(f"interrupted; to continue: {again}")
         return interruption.exit_status

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
 from rich.console import RenderableType
@@ -17,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from pgdyno.analysis.comparison import POWER, Remedy, Verdict, VerdictForecast
+from pgdyno.analysis.comparison import Remedy, Verdict, VerdictForecast
 from pgdyno.cli.console import err, say
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import (
@@ -26,6 +27,7 @@ from pgdyno.measure.progress import (
     BlockStarted,
     InterimVerdicts,
     LoadProgress,
+    Noted,
     PreparationStep,
     Progress,
     Running,
@@ -36,10 +38,8 @@ from pgdyno.units import (
     ci_text,
     counted,
     format_duration,
-    given_percent,
     number_text,
     percent_text,
-    share_text,
     time_of_blocks,
 )
 
@@ -54,6 +54,8 @@ SILENT_S = 5.0
 """Time after which a step shows its duration, and rates are dimmed."""
 LOG_SILENT_S = 60.0
 """Time after which a log has a line although nothing happened. Some pipelines end jobs that are silent."""
+LARGE_BYTES = 8 << 20
+"""Minimum size of results files whose report shows its steps. With 40 MB it took 8 s on two busy cores."""
 FIGURES_WIDTH = 1 + 8 + 7 + 6 + 13 + 6 * 2
 """Width of the table of arms without names and sparklines: five columns, and the gaps between all seven."""
 
@@ -66,16 +68,15 @@ class LiveView:
         arm_names: Sequence[str],
         quiet: bool = False,
         interruption: Interruption | None = None,
+        heading: str = "preparing",
     ) -> None:
-        self._names = arm_names
-        self._interruption = interruption
-        self._quiet = quiet
-        self._step = "preparing"
-        self._begun_s = self._said_s = time.monotonic()  # of the step or the last report; of the last line
+        self._names, self._heading, self._step = arm_names, heading, "preparing"
+        self._interruption, self._quiet = interruption, quiet
+        # Times of the step or the last report, of the last line, of the block.
+        self._begun_s = self._said_s = self._block_begun_s = time.monotonic()
         self._ended = threading.Event()
         self._load: LoadProgress | None = None
         self._block: BlockStarted | None = None
-        self._block_begun_s = time.monotonic()
         self._rates: list[list[float]] = [[] for _ in arm_names]
         self._p99_s: list[float | None] = [None for _ in arm_names]
         self._seen_s = [0.0 for _ in arm_names]  # times of the last reports
@@ -84,20 +85,15 @@ class LiveView:
         self._share: float | None = None  # completed share of the running arm's window
         self._errors = ""  # those of the running arm's last interval as text
         self._failing: set[int] = set()  # arms of the block with a line about their errors
-        self._since_s, self._since_share = (
-            time.monotonic(),
-            0.0,
-        )  # start of the observation, and the share completed then
+        # Start of the observation, and the share completed then.
+        self._since_s, self._since_share = time.monotonic(), 0.0
         self._results: list[list[float]] = [[] for _ in arm_names]
         self._results_of: dict[str, list[list[float]]] = {}  # by case
         self._standings: dict[str, list[str]] = {}  # texts by case
         self._loaded: set[tuple[str, str]] = set()
         # Last, as the constructor of rich draws once.
-        self._live = (
-            Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
-            if err.is_terminal and not quiet
-            else None
-        )
+        live = Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
+        self._live = live if err.is_terminal and not quiet else None
 
     def __enter__(self) -> Self:
         if self._live:
@@ -106,9 +102,7 @@ class LiveView:
             threading.Thread(target=self._break_silence, name="pgdyno-log", daemon=True).start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended.set()
         if self._live:
             self._live.stop()
@@ -123,7 +117,7 @@ class LiveView:
             self._log(f"  {self._activity()}")
 
     def _log(self, text: str) -> None:
-        say(text)
+        say(text, wrap=True)
         self._said_s = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
@@ -141,27 +135,27 @@ class LiveView:
             case Running():
                 self._note_rate(progress)
             case BlockEnded():
-                self._note_block(progress)
+                for results, rate in zip(self._results, progress.rates, strict=True):
+                    results.extend([] if rate is None else [rate])
                 self._step, self._running = "analyzing the blocks so far", None
-            case InterimVerdicts(standings, block_s):
-                lines = standing_lines(standings, block_s)
+            case InterimVerdicts(standings, block_s, notes):
+                lines = [*standing_lines(standings, block_s), *notes]
                 self._standings[self._block.case if self._block else ""] = lines
             case Warned(text):
                 say(f"! {text}", wrap=True)
+            case Noted(text) if not self._quiet:
+                say(text, wrap=True)
         if not self._live and not self._quiet:
             self._write_line(progress)
 
     def _switch_case(self, began: BlockStarted) -> None:
         """Show the arms of the case whose block starts, with the results of its earlier blocks."""
-        if self._block and began.case != self._block.case:
-            names = began.arms
+        if self._block is None or began.case != self._block.case:
+            names = began.arms or self._names
             self._names, self._rates = names, [[] for _ in names]
             self._p99_s, self._seen_s = [None for _ in names], [0.0 for _ in names]
             self._running = None
             self._results = self._results_of.setdefault(began.case, [[] for _ in names])
-        elif began.arms:
-            self._names = began.arms
-            self._results_of.setdefault(began.case, self._results)
         self._block, self._block_begun_s = began, time.monotonic()
         self._failing.clear()
 
@@ -173,11 +167,6 @@ class LiveView:
         self._errors = errors_text(running)
         self._rates[running.arm] = [*self._rates[running.arm], running.rate][-SPARK_POINTS:]
         self._p99_s[running.arm], self._seen_s[running.arm] = running.latency_p99_s, time.monotonic()
-
-    def _note_block(self, ended: BlockEnded) -> None:
-        for results, rate in zip(self._results, ended.rates, strict=True):
-            if rate is not None:
-                results.append(rate)
 
     def _write_line(self, progress: Progress) -> None:
         match progress:
@@ -194,8 +183,8 @@ class LiveView:
             case BlockEnded(_, rates):
                 pairs = zip(self._names, rates, strict=True)
                 self._log("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
-            case InterimVerdicts(standings, block_s):
-                for line in standing_lines(standings, block_s):
+            case InterimVerdicts():
+                for line in self._standings[self._block.case if self._block else ""]:
                     self._log(f"  {line}")
             case _:
                 pass
@@ -210,7 +199,7 @@ class LiveView:
     def _headline(self) -> str:
         block = self._block
         if block is None:
-            return "preparing"
+            return self._heading
         of = f" of about {block.blocks_expected}" if block.blocks_expected else ""
         left = ""
         if block.total_s is not None:
@@ -229,13 +218,13 @@ class LiveView:
         if block:
             elapsed_s = block.elapsed_s + time.monotonic() - self._block_begun_s
             rows.add_row(ProgressBar(total=block.total_s, completed=elapsed_s, width=width - 2))
-        rows.add_row(Text(self._activity(), style="dim", no_wrap=True, overflow="ellipsis"))
+        rows.add_row(Text(self._activity(), style="dim"))
         if load:
             rows.add_row(ProgressBar(total=1.0, completed=load.share, width=width - 2))
         if block:
             rows.add_row(self._draw_arms(width))
             for standing in self._standings.get(block.case, ()):
-                rows.add_row(Text(standing, no_wrap=True, overflow="ellipsis"))
+                rows.add_row(Text(standing))
         return rows
 
     def _activity(self) -> str:
@@ -272,11 +261,12 @@ class LiveView:
         table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
         table.add_column("", width=1)
         table.add_column("arm", width=name_width, no_wrap=True, overflow="ellipsis")
-        table.add_column(f"{self._unit.split()[0] if self._unit else ''} now", width=8, justify="right")
+        unit = self._unit.partition(" ")[0]
+        table.add_column(f"{unit} now", width=8, justify="right")
         table.add_column("p99", width=7, justify="right")
         table.add_column("", width=sparks, no_wrap=True)
         table.add_column("blocks", width=6, justify="right")
-        table.add_column(f"{self._unit} so far", width=13, justify="right")
+        table.add_column(f"{unit} so far", width=13, justify="right")
         for index, name in enumerate(self._names):
             active = index == self._running
             rates, results, p99_s = self._rates[index], self._results[index], self._p99_s[index]
@@ -292,6 +282,15 @@ class LiveView:
                 number_text(sum(results) / len(results)) if results else "",
             )
         return table
+
+
+@contextmanager
+def showing(step: str, files: Sequence[Path], quiet: bool = False) -> Iterator[None]:
+    """Show a step outside of a study if its files are large, so that it lasts."""
+    is_large = sum(file.stat().st_size for file in files if file.is_file()) >= LARGE_BYTES
+    with LiveView((), quiet or not is_large, heading="report") as view:
+        view(PreparationStep(step))
+        yield
 
 
 def errors_text(running: Running) -> str:
@@ -312,14 +311,12 @@ def standing_text(standing: ArmVerdict, block_s: float | None) -> str:
         from pgdyno.report.result_tables import change_text  # noqa: PLC0415
 
         return f"{of}: {change_text(change, '%')}, no CI yet"
-    if standing.is_provisional or change.n < VERDICT_BLOCKS_MIN:
-        interval = f"provisional {ci_text(change.confidence)} {change.signed_interval_text}"
-        return f"{of}: {change.signed_text} ({interval}, {counted(change.n, 'block')})"
-    left = ""
-    if needed is not None:
-        left = f", about {counted(needed, 'more block')}{time_of_blocks(needed, block_s)}"
     interval = f"{ci_text(change.confidence)} {change.signed_interval_text}"
-    return f"{of}: {change.signed_text} ({interval}), {standing.verdict}{left}"
+    if standing.is_provisional or change.n < VERDICT_BLOCKS_MIN:
+        return f"{of}: {change.signed_text} (provisional {interval}, {counted(change.n, 'block')})"
+    text = f"{of}: {change.signed_text} ({interval}), {standing.verdict}"
+    more = "" if needed is None else counted(needed, "more block") + time_of_blocks(needed, block_s)
+    return f"{text}, about {more}" if more else text
 
 
 def forecast_text(forecast: VerdictForecast) -> str:
@@ -330,15 +327,6 @@ def forecast_text(forecast: VerdictForecast) -> str:
             return f"{text}; likely with --schedule duet"
         case Remedy.MINUTES:
             return f"{text}; likely with --minutes {forecast.minutes}"
-        case Remedy.LESS_NOISE:
-            from pgdyno.report.conditions import less_noise_text  # noqa: PLC0415
-
-            less = less_noise_text(forecast.less_noise)
-            if forecast.resolved_percent is None:
-                return f"{text}; to detect effects: {less}"
-            size = share_text(forecast.resolved_percent / 100)
-            power = given_percent(POWER)
-            return f"{text}; smallest effect detectable: {size} ({power} power); for smaller effects: {less}"
         case None:
             return text
 

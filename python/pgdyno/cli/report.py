@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from pgdyno.analysis.study_findings import StudyFindings, find_study
 from pgdyno.cli import options
 from pgdyno.cli.console import out, require_writable_page, say, write_out, write_text
+from pgdyno.cli.live_view import showing
 from pgdyno.cli.options import Added, Output
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.hooks import Hooks
@@ -98,7 +99,8 @@ def report(
     if is_judged:
         _require_comparison(built, evidence, added)
     if html is not None:
-        write_html(built, html, force=force)
+        with showing(f"writing {html}", evidence):
+            write_html(built, html, force=force)
         say(f"report {html}")
     judgements = added.judge(built)
     if wanted or html is None:
@@ -110,7 +112,8 @@ def report(
 
 def publish(built: FileReport, path: Path, html: Path, output: Output, added: Added) -> list[Judgement]:
     """Write and print the report of a study that has just run. Return the judgements on it."""
-    write_text(html, to_html(built), force=output.force)
+    with showing(f"writing {html}", [path], output.quiet):
+        write_html(built, html, force=output.force)
     judgements = added.judge(built)
     print_report(built, "json" if output.json else "full" if output.full else "terminal", [path], judgements)
     if not output.quiet:
@@ -142,8 +145,9 @@ def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None
 
 def _read(evidence: Sequence[Path]) -> FileReport:
     """Read and analyze files: by the first feature that knows them, else as one study."""
-    found = (read(evidence) for read in REPORTS)
-    return next((report for report in found if report is not None), None) or read_report(evidence[0])
+    with showing(f"reading {', '.join(map(str, evidence))}", evidence):
+        found = (read(evidence) for read in REPORTS)
+        return next((report for report in found if report is not None), None) or read_report(evidence[0])
 
 
 def read_report(evidence: Path) -> StudyReport:

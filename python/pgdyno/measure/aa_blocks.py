@@ -6,10 +6,11 @@ They are separate cases, numbered after the cases of the study, one for each arm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from pgdyno.analysis.measurement_noise import InterimResult
 from pgdyno.hooks import Hooks
 from pgdyno.measure.arms import Prepared
 from pgdyno.measure.progress import Watch
@@ -28,11 +29,13 @@ class NoiseHistory:
     """Results of A/A blocks of earlier studies on this machine, which a feature keeps.
 
     ``add``: adds them to the records of a new study, and removes the A/A blocks of cases that need none.
-    ``store``: stores those of a results file.
+    ``store``: stores those of a results file. ``notes``: lines on the noise of the blocks of a case so far,
+    given their interim result, the number of further blocks and the duration of one.
     """
 
-    add: Callable[[Described, Sequence[Prepared]], tuple[Described, Sequence[Prepared]]]
+    add: Callable[[Described, Sequence[Prepared], Watch], tuple[Described, Sequence[Prepared]]]
     store: Callable[[Path, Watch], None]
+    notes: Callable[[Evidence, int, InterimResult, int, float], Iterable[str]]
 
 
 NOISE_HISTORIES: Hooks[NoiseHistory] = Hooks("noise")

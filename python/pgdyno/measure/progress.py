@@ -100,11 +100,12 @@ class ArmVerdict:
 class InterimVerdicts:
     """Interim analysis of all finished blocks of a case.
 
-    ``block_s``: duration of a block, None before the first one.
+    ``block_s``: duration of a block, None before the first one. ``notes``: lines of features.
     """
 
     standings: tuple[ArmVerdict, ...]
     block_s: float | None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -114,5 +115,14 @@ class Warned:
     text: str
 
 
-Progress = PreparationStep | LoadProgress | BlockStarted | Running | BlockEnded | InterimVerdicts | Warned
+@dataclass(frozen=True)
+class Noted:
+    """A message that is no warning."""
+
+    text: str
+
+
+Progress = (
+    PreparationStep | LoadProgress | BlockStarted | Running | BlockEnded | InterimVerdicts | Warned | Noted
+)
 Watch = Callable[[Progress], None]

@@ -57,11 +57,16 @@ def interim_analysis_of(path: Path) -> InterimAnalysis:
     """Return the interim analysis of the results file that is being written."""
 
     def analyze(lab: Lab, budget: Budget | None) -> InterimResult:
+        notes: list[str] = []
         # Without verification: this process writes the file, and it grows with every block.
         with Evidence(path, verify=False) as evidence:
             found = interim_result(evidence, lab.case)
+            for history in aa_blocks.NOISE_HISTORIES:
+                if budget:
+                    left = budget.blocks_left_of(lab.case), budget.block_s[lab.case]
+                    notes += history.notes(evidence, lab.case, found, *left)
         standings = tuple(_standing(comparison, lab, budget) for comparison in found.comparisons)
-        lab.watch(InterimVerdicts(standings, budget.block_s[lab.case] if budget else None))
+        lab.watch(InterimVerdicts(standings, budget.block_s[lab.case] if budget else None, tuple(notes)))
         return found
 
     return analyze
@@ -70,11 +75,11 @@ def interim_analysis_of(path: Path) -> InterimAnalysis:
 def _standing(comparison: Comparison, lab: Lab, budget: Budget | None) -> ArmVerdict:
     decision, primary = comparison.decision, comparison.primary
     forecast = None
-    if decision and primary and budget:
+    if decision and primary and budget and lab.study.stops_on_verdict:
         cores = len(os.sched_getaffinity(0))
         clients = max(comparison.baseline.clients, comparison.arm.clients)
         remaining = RemainingBudget(
-            min(budget.passes_left(), budget.blocks_left.get(lab.case, sys.maxsize)),
+            budget.blocks_left_of(lab.case),
             budget.pass_s(),
             budget.spent_s,
             budget.budget_s,
@@ -131,6 +136,10 @@ class Budget:
     def passes_left(self) -> int:
         """Return the number of further blocks of every case that fit into the budget."""
         return max(0, round((self.budget_s - self.spent_s) / self.pass_s()))
+
+    def blocks_left_of(self, case: int) -> int:
+        """Return the number of further blocks of a case."""
+        return min(self.passes_left(), self.blocks_left.get(case, sys.maxsize))
 
     def total_s(self, left: Mapping[int, int | None]) -> float | None:
         """Return the expected total time, None if unknown; ``left``: remaining blocks by case."""
@@ -249,13 +258,13 @@ def _is_decided(case: CaseProgress, analyze: InterimAnalysis, budget: Budget, *,
     Give the case up if no verdict is possible any more. With a fixed number of blocks the analysis is only
     shown.
     """
-    if not case.lab.study.stops_on_verdict:
-        if case.lab.study.can_have_interim_analyses:
-            analyze(case.lab, None)
-        return False
     if case.left is not None:
         # Including superseded blocks, which no result counts.
         budget.blocks_left[case.lab.case] = case.left
+    if not case.lab.study.stops_on_verdict:
+        if case.lab.study.can_have_interim_analyses:
+            analyze(case.lab, budget)
+        return False
     found = analyze(case.lab, budget)
     if may_stop and found.is_lost and not case.given_up:
         case.given_up = True
@@ -484,7 +493,7 @@ def start_study(
         ]
         cases = ready
         for history in aa_blocks.NOISE_HISTORIES:
-            described, cases = history.add(described, cases)
+            described, cases = history.add(described, cases, watch)
         described = [*described, *aa_blocks.aa_records([study for study, _ in described], cases)]
         with Writer.create(path, *described[0], *described[1:]) as writer:
             for case, prepared in enumerate(cases):

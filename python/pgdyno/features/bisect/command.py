@@ -10,18 +10,19 @@ import math
 import re
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.status import Status
 from rich.text import Text
 
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.cli import options
 from pgdyno.cli.compare import BlockOptions, DesignOptions, OtherOptions, study_of
-from pgdyno.cli.console import err, out, print_json, say
+from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.execution import refuse_ignored_options
+from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.report import read_report, write_html
 from pgdyno.cli.workload_options import WorkloadOptions
@@ -40,11 +41,11 @@ from pgdyno.features.bisect.search import (
 )
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import (
-    BlockStarted,
     InterimVerdicts,
-    LoadProgress,
+    Noted,
     PreparationStep,
     Progress,
+    Running,
     Warned,
 )
 from pgdyno.server.directories import locked_if_free
@@ -365,7 +366,7 @@ def _run(folder: Path, record: SearchRecord, *, quiet: bool) -> SearchRecord:
         if not free:
             raise UsageError(f"another pgdyno continues the search in {folder}: wait for its end")
         write_search(folder, record)
-        with BisectView(record, quiet=quiet) as view:
+        with BisectView(record, quiet=quiet, interruption=interruption) as view:
             return run_bisect(folder, record, view, interruption)
 
 
@@ -398,7 +399,8 @@ def _report(folder: Path, record: SearchRecord, *, as_json: bool, quiet: bool) -
         print_json(bisect_json(record, str(folder)))
     else:
         for line in sentences(record, str(folder)):
-            out.print(Text(line), soft_wrap=True)
+            # A command to copy must not have line breaks.
+            out.print(Text(line), soft_wrap=not out.is_terminal or "pgdyno " in line)
     if record.confirmation_measured is not None and record.confirmation is not Confirmation.UNDECIDED:
         page = folder / "confirmation.html"
         write_html(read_report(folder / record.confirmation_measured.file), page)
@@ -409,15 +411,16 @@ def _report(folder: Path, record: SearchRecord, *, as_json: bool, quiet: bool) -
     return 0 if is_conclusive(record) else INCONCLUSIVE
 
 
-class BisectView:
-    """Progress of a search on standard error: a line per step, and on a terminal the current block."""
+class BisectView(LiveView):
+    """Progress of a search on standard error: a line per step, and on a terminal its blocks."""
 
-    def __init__(self, record: SearchRecord, *, quiet: bool) -> None:
-        self._quiet = quiet
-        self._line = ""
+    def __init__(
+        self, record: SearchRecord, *, quiet: bool, interruption: Interruption | None = None
+    ) -> None:
+        self._line = "preparing"
         self._spent_s, self._steps, self._left = record.spent_s, 0, 0
         self._warned: set[str] = set()
-        self._status = Status("", console=err) if err.is_terminal and not quiet else None
+        super().__init__((), quiet, interruption)
         if not quiet:
             steps = steps_needed(record.last) + (2 if record.last > 1 else 1)
             say(
@@ -425,36 +428,24 @@ class BisectView:
                 f"at most {record.minutes:g} min of blocks"
             )
 
-    def __enter__(self) -> BisectView:
-        if self._status:
-            self._status.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._status:
-            self._status.stop()
-
     def __call__(self, event: StepStarted | StepEnded | Progress) -> None:
         """Show an event."""
         match event:
             case StepStarted(number, expected, what):
                 self._line = f"step {number} of about {expected}: {what}"
                 self._left = expected - number
-                self._show("")
+                self._block, self._results_of, self._standings = None, {}, {}  # other arms
+                super().__call__(PreparationStep("preparing"))
             case StepEnded():
                 self._end(event)
-            case PreparationStep(text):
-                self._show(text)
-            case LoadProgress(dataset, phase, share):
-                self._show(f"loading {dataset}: {phase} {share:.0%}")
-            case BlockStarted(block=block):
-                self._show(f"block {block + 1}")
-            case InterimVerdicts(standings):
-                change = standings[0].change
-                shown = "" if change is None else f", {change.signed_text} {change.signed_interval_text}"
-                self._show(f"{counted(0 if change is None else change.n, 'block')}{shown}")
             case Warned(text):
                 self._warn(text)
+            case Noted():
+                pass  # a step ends by a rule of the search, not by what its blocks can detect
+            case InterimVerdicts():
+                super().__call__(replace(event, notes=()))
+            case _:
+                super().__call__(event)
 
     def _warn(self, text: str) -> None:
         """Print a warning, unless an earlier step had it with other numbers."""
@@ -463,9 +454,13 @@ class BisectView:
             say(f"! {text}", wrap=True)
         self._warned.add(kind)
 
-    def _show(self, detail: str) -> None:
-        if self._status:
-            self._status.update(Text(f"{self._line} … {detail}"))
+    def _headline(self) -> str:
+        return f"{self._line}\n{super()._headline()}"
+
+    def _write_line(self, progress: Progress) -> None:
+        """Print errors only: a log has a line per step, and one per minute."""
+        if isinstance(progress, Running):
+            super()._write_line(progress)
 
     def _end(self, event: StepEnded) -> None:
         """Print the line of the step, with the likely time of those that are left."""
@@ -478,4 +473,4 @@ class BisectView:
                 left_s = self._left * self._spent_s / self._steps
                 left = f"; about {max(1, math.ceil(left_s / 60))} min of blocks left"
         if not self._quiet:
-            say(f"{self._line} … {event.result}{spent}{left}")
+            self._log(f"{self._line} … {event.result}{spent}{left}")

@@ -41,7 +41,7 @@ from pgdyno.features.bisect.search import (
 )
 from pgdyno.features.builds.source import git_commit, run_git
 from pgdyno.interruption import Interruption
-from pgdyno.measure.progress import Progress, Watch
+from pgdyno.measure.progress import PreparationStep, Progress, Watch
 from pgdyno.measure.study_runner import InterimAnalysis, interim_analysis_of, resume_study, start_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
@@ -446,7 +446,7 @@ class Bisection:
         template = self.record.study
         arms = tuple(
             template.arms[0].model_copy(
-                update={"name": one.short, "is_named": True, "server": self.server_of(one)}
+                update={"name": one.short, "is_named": True, "server": self._built(one)}
             )
             for one in (baseline, commit)
         )
@@ -462,6 +462,12 @@ class Bisection:
                 "seed": seed_of(template.seed, f"{baseline.sha} {commit.sha}"),
             }
         )
+
+    def _built(self, commit: Commit) -> str:
+        """Return the server of a commit. Raises BuildError."""
+        if self.record.script:
+            self.view(PreparationStep(f"building {commit.short}"))
+        return self.server_of(commit)
 
     def _measure(self, name: str, study: Study, rule: Decided) -> Found:
         """Measure until the rule is met or the time of the search is spent."""

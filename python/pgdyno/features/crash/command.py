@@ -13,6 +13,7 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.console import require_writable, say
+from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import ModelOptions, complete_arm, option_name
 from pgdyno.cli.report import print_report
 from pgdyno.errors import EvidenceError, UsageError
@@ -114,7 +115,8 @@ def crash(
     with Interruption() as stop:
         words = [*sys.argv[2:], *([] if seed is not None else ["--seed", str(plan.seed)])]
         command = shlex.join(["pgdyno", "crash", *words])
-        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, stop)
+        with LiveView((), quiet, stop, "crash test") as view:
+            run_crash_test(path, plan, command, view, stop)
     print_report(read_crash_report(path), "json" if as_json else "terminal", [path])
     if not quiet:
         say(f"results file: {path}")

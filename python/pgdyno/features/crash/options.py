@@ -12,7 +12,6 @@ from typing import Annotated, ClassVar
 
 import typer
 
-from pgdyno.cli.console import say
 from pgdyno.cli.options import StudyOptions
 from pgdyno.errors import UsageError
 from pgdyno.features.crash_disk.plan import CUTS, CUTS_MAX, CrashKind, CrashPlan
@@ -78,6 +77,7 @@ class DurabilityOptions(StudyOptions):
         """Run or continue the crash test of the study in a results file, with the builds and settings that
         were measured. Raises PgdynoError.
         """
+        from pgdyno.cli.live_view import LiveView  # noqa: PLC0415
         from pgdyno.features.crash.run import run_crash_test  # noqa: PLC0415
         from pgdyno.features.crash_disk.records import read_crash_test  # noqa: PLC0415
         from pgdyno.results.reader import Evidence  # noqa: PLC0415
@@ -111,7 +111,8 @@ class DurabilityOptions(StudyOptions):
         )
 
         command = shlex.join(["pgdyno", *sys.argv[1:]])
-        run_crash_test(path, plan, command, (lambda _: None) if quiet else say, interruption)
+        with LiveView((), quiet, interruption, "crash test") as view:
+            run_crash_test(path, plan, command, view, interruption)
 
     def on_resume(self) -> list[str]:
         """Return the options with which a resumed study continues the test."""

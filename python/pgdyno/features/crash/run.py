@@ -68,6 +68,7 @@ from pgdyno.features.crash_disk.sites import (
 from pgdyno.features.running_server.remote import Remote
 from pgdyno.interruption import Interruption, stopping
 from pgdyno.measure.machine import describe_host, machine_resources
+from pgdyno.measure.progress import Noted, PreparationStep, Warned, Watch
 from pgdyno.results.records import Guarantee, Kept
 from pgdyno.server.build_store import resolve_all
 from pgdyno.server.builds import Build
@@ -78,7 +79,7 @@ from pgdyno.server.engine import build_info
 from pgdyno.server.processes import Cluster, Connection, Server, keep_idle
 from pgdyno.server.settings import ProfileInput, request, safety
 from pgdyno.server.settings_catalogue import Catalogue, catalogue, empty_cluster
-from pgdyno.units import format_size, parse_duration_s
+from pgdyno.units import format_duration, format_size, parse_duration_s
 from pgdyno.workloads.server_log import DISK_FULL
 
 # ----------------------------------------------------------------------
@@ -206,6 +207,8 @@ class CrashRun:
     standby_site: CrashSite | None = None
     """Place of the standby, with the templates of ``site``."""
     acknowledge: Acknowledge = "answer"
+    show: Callable[[str], None] = lambda _: None
+    """Called with each step."""
 
     def __post_init__(self) -> None:
         self._ledger = self.site.run.path / "ledger"
@@ -214,6 +217,7 @@ class CrashRun:
         """Let the arm crash once and examine what is left. Raises PgdynoError if the crash is void."""
         started_unix_s, begun_s = time.time(), time.monotonic()
         self._ledger.unlink(missing_ok=True)
+        self.show("restoring the data")
         self.site.restore(self.subject.build)
         if self.standby_site is not None:
             self.standby_site.restore(self.subject.build)
@@ -265,8 +269,8 @@ class CrashRun:
                 life = stack.enter_context(self.site.live(self.subject.build))
             except ServerError as error:
                 return Aftermath(corruption=[Corruption("mount", in_one_line(error))])
-            optional = self.subject.optional
-            return recover(life.cluster, self.subject.settings, optional, self._audit_input(happened))
+            of, optional = self._audit_input(happened), self.subject.optional
+            return recover(life.cluster, self.subject.settings, optional, of, self.show)
 
     def _crash_with_standby(self, standby_site: CrashSite) -> tuple[_Happened, Aftermath]:
         """Let the primary, its standby or both crash. The audit is of the standby, which is then promoted."""
@@ -322,6 +326,7 @@ class CrashRun:
     def _standby_again(self, cluster: Cluster, primary: Server, happened: _Happened) -> Aftermath:
         """Start the standby after its crash, let it catch up if its primary runs, and promote it."""
         begun_s = time.monotonic()
+        self.show("recovery of the standby")
         try:
             standby = start_standby(cluster, primary, self.subject.settings, self.subject.optional)
         except (StartError, ServerError, OSError) as error:
@@ -340,8 +345,11 @@ class CrashRun:
         """Promote the standby, after it has caught up with a ``primary`` that runs, and examine it."""
         try:
             if primary is not None:
+                self.show("the standby catches up")
                 catch_up(standby, primary)
+            self.show("promoting the standby")
             promote(cluster)
+            self.show("checking commits, tables and indexes")
             found = examine(cluster, standby, time.monotonic() - begun_s, self._audit_input(happened))
         except BaseException:
             kill_server(standby, forget_memory=True)
@@ -382,11 +390,13 @@ class CrashRun:
                         killed_s = time.monotonic()
                     _wait_ended(idle, server, killed_s)
                 happened = _Happened(time.monotonic_ns(), killed_s - load.began_s)
+                self.show("recovery")
                 try:
                     recovery_s = _back_again(server, killed_s)
                 except ServerError as error:
                     kill_server(server)
                     return happened, Aftermath(corruption=[Corruption("start", in_one_line(error))])
+                self.show("checking commits, tables and indexes")
                 return happened, examine(life.cluster, server, recovery_s, self._audit_input(happened))
             except BaseException:
                 kill_server(server, forget_memory=True)
@@ -413,11 +423,13 @@ class CrashRun:
         forced.join()
 
     def _start(self, life: Life, more: Mapping[str, str] | None = None) -> Server:
+        self.show("starting the server")
         settings = {**(more or {}), **self.subject.settings}
         return life.cluster.start(settings, optional=self.subject.optional)
 
     def _load(self, server: Server) -> contextlib.AbstractContextManager[CrashLoad]:
         conninfo, ledger = server.conninfo(), self._ledger
+        self.show(f"load for {format_duration(round(self.planned.active_s))}, then the crash")
         return crash_load(self.plan, self.planned, conninfo, ledger, self.interruption, self.acknowledge)
 
     def _audit_input(self, happened: _Happened) -> AuditInput:
@@ -474,21 +486,21 @@ def _require_coming_back(server: Server, killed_s: float) -> None:
 # A crash test: the crashes of all arms in turn, stored one by one.
 # ----------------------------------------------------------------------
 
-Say = Callable[[str], None]
-
 
 @dataclass(frozen=True)
 class _Crashes:
-    """The arms of a test, the function that crashes one of them, and one that is called after each crash is
-    stored.
+    """The arms of a test, the function that crashes one of them and shows its steps, and one that is called
+    after each crash is stored.
     """
 
     arms: Sequence[CrashArm]
-    crash: Callable[[int, int], Crash]
+    crash: Callable[[int, int, Callable[[str], None]], Crash]
     forget: Callable[[], None] = lambda: None
 
 
-def run_crash_test(path: Path, plan: CrashPlan, command: str, say: Say, interruption: Interruption) -> None:
+def run_crash_test(
+    path: Path, plan: CrashPlan, command: str, watch: Watch, interruption: Interruption
+) -> None:
     """Run a crash test; continue it if the file has one with the same plan. Completed crashes are kept.
 
     A file with a study gets the test in addition; ``plan`` is then one of its arms.
@@ -500,31 +512,36 @@ def run_crash_test(path: Path, plan: CrashPlan, command: str, say: Say, interrup
     cache = Cache.open()
     with contextlib.ExitStack() as stack:
         if plan.real:
-            crashes = _real(path, plan, say, interruption)
+            crashes = _real(path, plan, watch, interruption)
         else:
-            crashes = _simulated(stack, plan, cache, say, interruption)
+            crashes = _simulated(stack, plan, cache, watch, interruption)
         writer = stack.enter_context(_writer(path, plan, command, crashes.arms, cache))
         for number in range(plan.cuts):
             for arm in crashes.arms:
                 interruption.check()
                 if (number, arm.arm) in done:
                     continue
-                crash = crashes.crash(number, arm.arm)
+                place = f"crash {number + 1} of {plan.cuts} of {arm.name}"
+
+                def show(step: str, place: str = place) -> None:
+                    watch(PreparationStep(f"{place}: {step}"))
+
+                crash = crashes.crash(number, arm.arm, show)
                 if crash.corruption:
                     # Ctrl-C ends the start of a server, too: that is no corruption.
                     interruption.check()
                 writer.add_crash(crash)
                 crashes.forget()
-                say(progress_line(crash, arm.name, plan))
+                watch(Noted(progress_line(crash, arm.name, plan)))
         writer.finish_test(time.time())
 
 
 def _simulated(
-    stack: contextlib.ExitStack, plan: CrashPlan, cache: Cache, say: Say, interruption: Interruption
+    stack: contextlib.ExitStack, plan: CrashPlan, cache: Cache, watch: Watch, interruption: Interruption
 ) -> _Crashes:
     """Return the crashes of servers that pgdyno starts, after the preparation of their templates."""
     cache.sweep()
-    subjects, arms = _subjects(plan, cache, say)
+    subjects, arms = _subjects(plan, cache, watch)
     site, standby_site = (
         CrashSite(stack.enter_context(cache.live_runs().open("crash")), cache.account, plan),
         None,
@@ -534,26 +551,32 @@ def _simulated(
         standby_site = CrashSite(other, cache.account, plan, site.templates)
     for build in dict.fromkeys(subject.build for subject in subjects):
         interruption.check()
-        say(f"preparing {build.label}")
+        watch(PreparationStep(f"preparing {build.label}", may_last=True))
         site.prepare(build, interruption)
 
-    def crash(number: int, arm: int) -> Crash:
+    def crash(number: int, arm: int, show: Callable[[str], None]) -> Crash:
         planned = planned_crash(plan, number, arm)
-        return CrashRun(plan, site, interruption, subjects[arm], planned, standby_site).crash()
+        return CrashRun(plan, site, interruption, subjects[arm], planned, standby_site, show=show).crash()
 
     return _Crashes(arms, crash)
 
 
-def _real(path: Path, plan: CrashPlan, say: Say, interruption: Interruption) -> _Crashes:
+def _real(path: Path, plan: CrashPlan, watch: Watch, interruption: Interruption) -> _Crashes:
     """Return the crashes of a running server that the user causes."""
     spec = plan.arms[0]
-    crashes = RealCrashes(plan, Remote(Dsn(spec.server)), path, say, interruption)
+    remote = Remote(Dsn(spec.server))
+    crashes = RealCrashes(plan, remote, path, lambda text: watch(Noted(text)), interruption)
     description = crashes.remote.check()
     if description.is_local:
-        say(f"! {spec.name} runs on this machine: a power cut also ends pgdyno and its ledger")
+        watch(Warned(f"{spec.name} runs on this machine: a power cut also ends pgdyno and its ledger"))
     server = {"version": str(description.version), "provider": "dsn"}
     arm = _arm(0, spec.name, server, {}, description.effective)
-    return _Crashes([arm], lambda number, _: crashes.crash(number), crashes.forget)
+
+    def crash(number: int, _: int, show: Callable[[str], None]) -> Crash:
+        crashes.show = show
+        return crashes.crash(number)
+
+    return _Crashes([arm], crash, crashes.forget)
 
 
 def _crashes_so_far(path: Path, plan: CrashPlan) -> set[tuple[int, int]]:
@@ -585,17 +608,20 @@ def _writer(path: Path, plan: CrashPlan, command: str, arms: Sequence[CrashArm],
     return CrashWriter.begin(path, record, arms)
 
 
-def _subjects(plan: CrashPlan, cache: Cache, say: Say) -> tuple[list[CrashSubject], list[CrashArm]]:
+def _subjects(plan: CrashPlan, cache: Cache, watch: Watch) -> tuple[list[CrashSubject], list[CrashArm]]:
     """Return the arms with their builds and validated settings. Raises UsageError, FetchError."""
     machine = machine_resources(cache.root)
-    builds = resolve_all([arm.build for arm in plan.arms], store=cache.store(progress=say)).builds
+    store = cache.store(progress=lambda text: watch(PreparationStep(text, may_last=True)))
+    watch(PreparationStep("finding the servers"))
+    builds = resolve_all([arm.build for arm in plan.arms], store=store).builds
     subjects, arms = [], []
     for index, (spec, build) in enumerate(zip(plan.arms, builds, strict=True)):
+        watch(PreparationStep(f"testing the settings of {spec.name}"))
         known = catalogue(build, cache)
         fit = ProfileInput(machine, build.version, known.definitions, library_dir=known.library_dir)
         requested = request(spec.profiles, spec.settings, fit, spec.optional, spec.files)
         for note in requested.notes:
-            say(f"{spec.name}: {note}")
+            watch(Noted(f"{spec.name}: {note}"))
         subject = CrashSubject(index, spec.name, build, requested.settings, requested.optional)
         subjects.append(subject)
         server = {"version": str(build.version), "provider": build.provider}

@@ -19,7 +19,7 @@ import signal
 import threading
 import time
 from array import array
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -545,13 +545,22 @@ class AuditInput:
 
 
 def recover(
-    cluster: Cluster, settings: Mapping[str, str], optional: Collection[str], of: AuditInput
+    cluster: Cluster,
+    settings: Mapping[str, str],
+    optional: Collection[str],
+    of: AuditInput,
+    show: Callable[[str], None] = lambda _: None,
 ) -> Aftermath:
-    """Start a server after a crash, audit it and stop it. Its data directory is then checked, too."""
+    """Start a server after a crash, audit it and stop it. Its data directory is then checked, too.
+
+    ``show`` is called with each step.
+    """
+    show("recovery")
     try:
         server = cluster.start(settings, optional=optional, ready_timeout_s=RECOVERY_TIMEOUT_S)
     except (StartError, ServerError, OSError) as error:
         return Aftermath(corruption=[Corruption("start", in_one_line(error))])
+    show("checking commits, tables and indexes")
     return examine(cluster, server, server.ready_s, of)
 
 

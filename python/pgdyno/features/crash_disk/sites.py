@@ -188,6 +188,8 @@ class RealCrashes:
     results: Path
     say: Callable[[str], None]
     interruption: Interruption
+    show: Callable[[str], None] = lambda _: None
+    """Called with each step."""
 
     def __post_init__(self) -> None:
         self._database = database_name("crash", self.plan.workload, f"{self.plan.seed:012x}")
@@ -202,13 +204,17 @@ class RealCrashes:
         begun_unix_s, begun_s = time.time(), time.monotonic()
         started_at = self._started_before(number)
         if started_at is None:
+            self.show("loading the data")
             started_at = self._prepare(number)
             conninfo = self.remote.dsn.with_database(self._database).conninfo
             with crash_load(self.plan, planned, conninfo, self._ledger, self.interruption) as load:
                 self.say(f"clients are writing to {self.remote.dsn}: cut the power of its machine now")
+                self.show("waiting for the crash")
                 load.wait_for_silence(self._ledger, SILENCE_S)
         self.say("the server is gone; waiting until it accepts connections: start its machine and the server")
+        self.show("waiting for the server")
         self._wait_for_restart(started_at)
+        self.show("checking commits, tables and indexes")
         records = read_ledger(self._ledger)
         acknowledged = records[records["event"] == ACKNOWLEDGED]
         # Every recorded answer was sent before the crash.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.cli.console import require_writable, require_writable_page, say
+from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import Added, RunCall
 from pgdyno.cli.report import publish, status_of
 from pgdyno.cli.run import requested_study
@@ -22,6 +24,7 @@ from pgdyno.features.hosts.fleet_record import SUFFIX, FleetRecord, HostState, S
 from pgdyno.features.hosts.sections import read_fleet_report
 from pgdyno.features.own_data.options import OtherData
 from pgdyno.interruption import Interruption
+from pgdyno.measure.progress import PreparationStep
 from pgdyno.study.cases import Case, has_password
 from pgdyno.units import counted
 
@@ -121,9 +124,13 @@ def _run(
     html = output.html or path.with_name(f"{path.name.removesuffix(SUFFIX)}.html")
     require_writable_page(html, path, force=output.force)
     call.added.check_judging(path)
-    with RayCluster(address) as cluster:
-        nodes = cluster.nodes()
-        hosts = hosts_of(nodes, cluster.check(nodes), share_machines=share_machines)
+    with ExitStack() as stack:
+        with LiveView((), output.quiet, heading="preparing the fleet") as starting:
+            starting(PreparationStep("connecting to the cluster"))
+            cluster = stack.enter_context(RayCluster(address))
+            nodes = cluster.nodes()
+            starting(PreparationStep(f"checking {counted(len(nodes), 'node')}"))
+            hosts = hosts_of(nodes, cluster.check(nodes), share_machines=share_machines)
         for sentence in hosts.unused:
             say(f"! {sentence}; --share-machines uses it, too", wrap=True)
         record = record_on(list(hosts.nodes))

@@ -20,6 +20,7 @@ from pgdyno.features.cluster.ray import NodeFacts, RayCluster, RayNode
 from pgdyno.features.fleet.host import (
     ActorLinks,
     Answer,
+    Chunk,
     HostEnd,
     HostLinks,
     HostMessage,
@@ -91,6 +92,7 @@ class _Active:
     failures: int = 0
     has_begun: bool = False
     is_stopped: bool = False
+    is_copying: bool = False
 
 
 class Coordinator:
@@ -170,6 +172,7 @@ class Coordinator:
     def _receive(self, host: str, active: _Active, message: HostMessage) -> bool:
         """Store the content of a message. Return True if it was the last one of the host."""
         active.number, active.status = message.number, message.status
+        active.is_copying = isinstance(message.part, Chunk)
         for warning in message.warnings:
             self._watch.warn(f"{host}: {warning}")
         try:
@@ -242,8 +245,9 @@ class Coordinator:
 
     def _show(self, host: str) -> None:
         active = self._active[host]
-        status = active.status.model_copy(update={"step": "stopping"}) if active.is_stopped else active.status
-        self._watch.show(self._record.works[active.place], status)
+        step = "copying the results file" if active.is_copying else active.status.step
+        step = "stopping" if active.is_stopped else step
+        self._watch.show(self._record.works[active.place], active.status.model_copy(update={"step": step}))
 
     def _change(self, place: int, **fields: object) -> HostWork:
         works = list(self._record.works)

@@ -17,6 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pgdyno.cli.console import err, say
+from pgdyno.cli.live_view import SILENT_S
 from pgdyno.features.fleet.host import HostStatus
 from pgdyno.features.hosts.fleet_record import HostState, HostWork
 from pgdyno.units import counted, format_duration
@@ -37,6 +38,7 @@ class FleetView:
         self._heading, self._quiet, self._now_s = heading, quiet, now_s
         self._works: dict[str, HostWork] = {}
         self._status: dict[str, HostStatus] = {}
+        self._begun_s: dict[str, float] = {}  # of the step of each host
         self._summed_s = now_s()
         self._live = (
             Live(console=err, get_renderable=self._draw, refresh_per_second=2, transient=True)
@@ -62,6 +64,8 @@ class FleetView:
     def show(self, work: HostWork, status: HostStatus) -> None:
         """Record the state of a host. In a log, print a new step or state of it."""
         before, was = self._status.get(work.host), self._works.get(work.host)
+        if before is None or was is None or (was.state, _step(before)) != (work.state, _step(status)):
+            self._begun_s[work.host] = self._now_s()
         self._works[work.host], self._status[work.host] = work, status
         if self._live or self._quiet:
             return
@@ -84,6 +88,12 @@ class FleetView:
         blocks = sum(status.blocks for status in self._status.values())
         return f"{counted(len(self._works), 'host')}: {counts}; {counted(blocks, 'block')}"
 
+    def _lasted(self, work: HostWork, status: HostStatus) -> str:
+        """Return the duration of a long step without a rate."""
+        lasted_s = self._now_s() - self._begun_s[work.host]
+        is_shown = work.state is HostState.MEASURING and status.rate is None and lasted_s >= SILENT_S
+        return f", {format_duration(int(lasted_s))}" if is_shown else ""
+
     def _draw(self) -> RenderableType:
         """Draw one line per host; unfinished hosts first if the screen has too few lines."""
         width = min(err.width, 120)
@@ -96,11 +106,17 @@ class FleetView:
         name_width = min(24, max(map(len, hosts), default=0))
         for host in hosts[:room]:
             work, status = self._works[host], self._status[host]
-            line = f"{host[:name_width]:<{name_width}}  {_activity(work, status)}{_progress(work, status)}"
+            activity = f"{_activity(work, status)}{self._lasted(work, status)}"
+            line = f"{host[:name_width]:<{name_width}}  {activity}{_progress(work, status)}"
             rows.add_row(Text(line[:width], no_wrap=True, overflow="ellipsis"))
         if len(hosts) > room:
             rows.add_row(Text(f"and {counted(len(hosts) - room, 'more host')}", style="dim"))
         return rows
+
+
+def _step(status: HostStatus) -> str:
+    """Return the step without its percentage: a change restarts its duration."""
+    return f"{status.block} {status.step.rsplit(' ', 1)[0] if status.step.endswith('%') else status.step}"
 
 
 def _phase(status: HostStatus | None) -> str:

@@ -1,4 +1,4 @@
-"""History of measurement noise: A/A blocks of studies, in one file of JSON Lines.
+"""History of measurement noise: A/A blocks and between-block SDs of studies, in one file of JSON Lines.
 
 It is in the state directory of the user and not in the cache, because it cannot be recreated. An entry is one
 line, appended under a lock. A line truncated by a power loss is ignored. The last entry with the same ``id``
@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import json
 import os
+import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, aa_log_ratios
+from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, aa_log_ratios, interim_result
+from pgdyno.features.noise_history.resolution import BlockNoise, expected, noise_of, notes, turns_of
 from pgdyno.measure.aa_blocks import Described, NoiseHistory
 from pgdyno.measure.arms import Prepared
-from pgdyno.measure.progress import Warned, Watch
+from pgdyno.measure.progress import Noted, Warned, Watch
 from pgdyno.results.reader import Evidence
 from pgdyno.server.directories import locked, state_directory
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 
 Entry = Mapping[str, Any]
 
@@ -34,6 +36,13 @@ MACHINE_FACTS = ("machine", "processor", "cores", "memory_bytes", "kernel", "arc
 BLOCKS_BEFORE_MAX = 40
 """Maximum number of A/A blocks of earlier studies to pool with, the latest ones. The SD of 40 blocks is known
 to within about 22%, and the machine may have changed since older ones."""
+
+
+BLOCKS = "blocks"
+"""Kind of an entry with the SD between the blocks of a study."""
+
+STUDIES_MAX = 5
+"""Number of the latest studies whose noise is used: the machine may have changed since older ones."""
 
 
 def history_path(environ: Mapping[str, str] = os.environ) -> Path:
@@ -102,6 +111,44 @@ class HistoryFile:
         ]
         return [float(d) for d in found[-BLOCKS_BEFORE_MAX:]]
 
+    def block_noise(self, host: Mapping[str, Any], study: Study) -> tuple[BlockNoise, int] | None:
+        """Return the median between-block noise of the latest studies of this machine with that load, and
+        their number; None if there is none. One study beside other programs does not change it much.
+        """
+        machine, load = machine_of(host), load_of_any_layout(study)
+        own = [
+            BlockNoise(entry["sd"], entry["block_s"], entry["within"], entry["window_s"])
+            for entry in self.entries()
+            if entry["kind"] == BLOCKS and (entry.get("machine"), entry.get("load")) == (machine, load)
+        ]
+        scaled = (of.in_window(study.window_s, turns_of(study)) for of in reversed(own))
+        found = [of for of in scaled if of is not None][:STUDIES_MAX]
+        if not found:
+            return None
+        sds, lengths = [of.sd for of in found], [of.block_s for of in found]
+        return BlockNoise(statistics.median(sds), statistics.median(lengths)), len(found)
+
+    def forecast(self, cases: Sequence[tuple[Mapping[str, Any], Study]]) -> str:
+        """Return what a study is likely to resolve, by its case with the largest noise, as one sentence."""
+        found = []
+        for host, study in cases:
+            known = self.block_noise(host, study)
+            if known and (resolution := expected(study, known[0])):
+                found.append((resolution.log_ratio, resolution.text(study), known[1]))
+        if not found:
+            study = cases[0][1]
+            after = (
+                f"after block {VERDICT_BLOCKS_MIN}" if study.can_have_interim_analyses else "in the report"
+            )
+            return f"smallest detectable effect: not known for this load on this machine; stated {after}"
+        _, text, studies = max(found)
+        of = f", in the case with the largest noise of {len(found)}" if len(cases) > 1 else ""
+        return f"smallest detectable effect, from {_earlier(studies)}: {text}{of}"
+
+
+def _earlier(studies: int) -> str:
+    return "an earlier study" if studies == 1 else f"{studies} earlier studies"
+
 
 def machine_of(host: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a machine for an entry."""
@@ -141,13 +188,17 @@ def load_of(study: Study) -> dict[str, Any]:
     return {**{name: dumped[name] for name in fields}, **further}
 
 
-def with_earlier_noise(described: Described, ready: Sequence[Prepared]) -> tuple[Described, list[Prepared]]:
-    """Add A/A results of earlier studies to each case, because reports use the results file alone.
+def with_earlier_noise(
+    described: Described, ready: Sequence[Prepared], watch: Watch
+) -> tuple[Described, list[Prepared]]:
+    """Add A/A results of earlier studies to each case, because reports use the results file alone. Tell what
+    the study is likely to resolve.
 
     A case has the latest results for each of its loads. Loads differ if settings or clients of its arms do.
     If enough are known for each, the case needs no A/A blocks of its own.
     """
     history = HistoryFile(history_path())
+    watch(Noted(history.forecast([(study.host, study.plan) for study, _ in described])))
     found, needed = [], []
     for (study, arms), prepared in zip(described, ready, strict=True):
         loads: list[dict[str, Any]] = []
@@ -170,13 +221,39 @@ def store_noise(path: Path, watch: Watch) -> None:
     """Store the results of this study's A/A blocks for later studies. A resumed study replaces its entry."""
     with Evidence(path, verify=False) as evidence:  # this process has written it
         entries = [_entry(evidence, number) for number in evidence.aa_cases() if evidence.blocks(number)]
+        of_blocks = [one for case in evidence.cases() if (one := _entry_of_blocks(evidence, case))]
     history = HistoryFile(history_path())
     try:
         for entry in entries:
             if entry["log_ratios"]:
                 history.append(entry)
+        for entry in of_blocks:
+            history.append(entry)
     except OSError as error:
         watch(Warned(f"cannot store the measurement noise in {history.path}: {error.strerror}"))
+
+
+def load_of_any_layout(study: Study) -> dict[str, Any]:
+    """Return the parameters of a load without the lengths in a block, which follow from ``--minutes``."""
+    lengths = {"slice_s", "rounds", "warmup_s", "warmup_min_s"}
+    return {name: of for name, of in load_of(study).items() if name not in lengths}
+
+
+def _entry_of_blocks(evidence: Evidence, case: int) -> dict[str, Any] | None:
+    """Return the noise of the blocks of a case; None with too few blocks."""
+    lengths = [(of.ended_unix_s or of.started_unix_s) - of.started_unix_s for of in evidence.blocks(case)]
+    block_s = statistics.median(lengths or [0.0])
+    if (found := noise_of(evidence, case, interim_result(evidence, case), block_s)) is None:
+        return None
+    study = evidence.study(case)
+    return {
+        "kind": BLOCKS,
+        "id": f"{BLOCKS} {study.created_unix_s} {case}",
+        "at_unix_s": study.created_unix_s,
+        "machine": machine_of(study.host),
+        "load": load_of_any_layout(study.plan),
+        **asdict(found[0]),
+    }
 
 
 def _entry(evidence: Evidence, number: int) -> dict[str, Any]:
@@ -191,4 +268,4 @@ def _entry(evidence: Evidence, number: int) -> dict[str, Any]:
     }
 
 
-NOISE_HISTORY = NoiseHistory(with_earlier_noise, store_noise)
+NOISE_HISTORY = NoiseHistory(with_earlier_noise, store_noise, notes)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from rich.console import Console
 from synthetic_study import Synthetic, study_of, write_study
 
 from pgdyno.analysis.statistics.intervals import Method, summarize
 from pgdyno.errors import BuildError, DiskFullError, Interrupted
 from pgdyno.features.bisect import run as bisect_run
-from pgdyno.features.bisect.command import bisect_json, is_conclusive, sentences
+from pgdyno.features.bisect.command import BisectView, bisect_json, is_conclusive, sentences
 from pgdyno.features.bisect.run import Bisection, Decided, Found, Measurement, StepEnded, StepStarted
 from pgdyno.features.bisect.search import (
     Commit,
@@ -27,6 +29,7 @@ from pgdyno.features.bisect.search import (
     read_search,
 )
 from pgdyno.interruption import Interruption
+from pgdyno.measure.progress import BlockEnded, BlockStarted, Noted, PreparationStep, Running
 from pgdyno.results.records import StudyEnd, TrialStatus
 from pgdyno.study.plan import Study
 
@@ -251,3 +254,38 @@ def test_ctrl_c_during_a_study_ends_the_search(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(bisect_run, "start_study", lambda *_: StudyEnd.INTERRUPTED)
     with pytest.raises(Interrupted):
         measured(tmp_path / "s.sqlite", lambda _: False, 60.0)
+
+
+def test_the_view_shows_the_step_its_blocks_and_what_takes_long(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for module in ("console", "live_view"):
+        monkeypatch.setattr(f"pgdyno.cli.{module}.err", Console(stderr=True, width=200, force_terminal=False))
+    now_s = 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    view = BisectView(new_record(), quiet=False)
+    screen = Console(file=io.StringIO(), width=80)
+
+    def drawn() -> str:
+        screen.print(view._draw())
+        return "\n".join(map(str.rstrip, cast(io.StringIO, screen.file).getvalue().splitlines()))
+
+    view(StepStarted(2, 5, "commit abc"))
+    view(PreparationStep("building abc"))
+    now_s += 8
+    assert "step 2 of about 5: commit abc\npreparing" in drawn() and "building abc, 8 s" in drawn()
+    view(BlockStarted(0, None, 0.0, 240.0, "tx/s", arms=("good", "abc")))
+    view(Running(1, "measure", 90.0, None, rate=90.0))
+    view(BlockEnded(0, (600.0, 590.0)))
+    assert "step 2 of about 5: commit abc\nblock 1" in drawn() and "590" in drawn()
+    view(Noted("smallest detectable effect"))
+    view(StepEnded("like GOOD", None))
+    view(StepStarted(3, 5, "commit def"))
+    screen.file = io.StringIO()
+    assert "commit def\npreparing" in drawn() and "590" not in drawn()
+    now_s += 60
+    view.log_if_silent()
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        "step 2 of about 5: commit abc … like GOOD",
+        "  preparing, 1 min",
+    ]

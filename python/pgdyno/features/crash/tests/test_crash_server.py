@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
 from typing import Any
@@ -86,6 +86,8 @@ class Place:
     site: CrashSite
     plan: CrashPlan
     standby_site: CrashSite | None = None
+    steps: list[str] = field(default_factory=list)
+    """Steps of all crashes as shown."""
 
     def crash(
         self,
@@ -104,7 +106,8 @@ class Place:
         planned = planned_crash(plan, number, 0).model_copy(update=moments)
         with Interruption() as stop:
             subject = CrashSubject(0, "x", self.build, {**SHARED, **settings})
-            return CrashRun(plan, self.site, stop, subject, planned, self.standby_site, acknowledge).crash()
+            more = (self.standby_site, acknowledge, self.steps.append)
+            return CrashRun(plan, self.site, stop, subject, planned, *more).crash()
 
 
 @contextmanager
@@ -273,6 +276,16 @@ def test_the_kill_of_a_backend_loses_nothing_even_without_fsync(
     assert crash.acknowledged > 0
     assert sound(crash)
     assert crash.recovery_s is not None and crash.recovery_s > delay_s
+    assert place.steps == STEPS
+
+
+STEPS = [
+    "restoring the data",
+    "starting the server",
+    "load for 0 s, then the crash",
+    "recovery",
+    "checking commits, tables and indexes",
+]
 
 
 @pytest.mark.parametrize(
@@ -286,6 +299,7 @@ def test_the_kill_of_a_server_keeps_the_transactions_of_a_workload_with_the_chan
         assert crash.acknowledged > 0
         assert sound(crash)
         assert crash.recovery_s is not None
+        assert place.steps == STEPS
         # An early acknowledgement counts New-Orders that roll back, and what was in flight.
         early = place.crash({"synchronous_commit": "off", "wal_writer_delay": "10s"}, 5, acknowledge="send")
         assert audit_of(early).lost > 0

@@ -71,8 +71,10 @@ def run(
 
 def test_results_of_all_hosts_are_collected(tmp_path: Path, evidence: Path) -> None:
     steps = {"a": [collects(evidence), ends()], "b": [collects(evidence), ends("budget")]}
-    works, links = run(tmp_path, record_of(["a", "b"]), **steps)
+    watch = Watch()
+    works, links = run(tmp_path, record_of(["a", "b"]), watch, **steps)
     assert {work.state for work in works.values()} == {HostState.DONE}
+    assert ("a", f"{HostState.MEASURING} copying the results file") in watch.shown
     for name in "ab":
         assert (tmp_path / f"s-{name}.sqlite").read_bytes() == evidence.read_bytes()
         assert links.hosts[name].removed == [True]

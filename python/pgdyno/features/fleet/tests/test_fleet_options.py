@@ -186,6 +186,29 @@ def test_a_terminal_has_a_line_per_host_and_counts_the_rest(monkeypatch: pytest.
     assert "and 5 more hosts" in last
 
 
+def test_a_step_that_lasts_shows_its_duration_until_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s, terminal = 100.0, Console(file=io.StringIO(), width=100, height=8)
+    monkeypatch.setattr(fleet_view, "err", terminal)
+    view = FleetView("t", quiet=True, now_s=lambda: now_s)
+
+    def line(status: HostStatus, state: HostState = HostState.MEASURING) -> str:
+        terminal.file = io.StringIO()
+        view.show(work(state), status)
+        terminal.print(view._draw())
+        return terminal.file.getvalue().splitlines()[1].rstrip()
+
+    assert line(HostStatus()) == "a  starting"
+    now_s += 8
+    assert line(HostStatus()) == "a  starting, 8 s"
+    assert line(HostStatus(step="loading tpcc: copy 10%")) == "a  loading tpcc: copy 10%"
+    now_s += 7
+    assert line(HostStatus(step="loading tpcc: copy 30%")) == "a  loading tpcc: copy 30%, 7 s"
+    assert line(HostStatus(step="measuring 18", block=0, rate=90.0)) == "a  block 1, measuring 18  90 tx/s"
+    now_s += 9
+    assert line(HostStatus(step="measuring 18", block=0, rate=90.0)) == "a  block 1, measuring 18  90 tx/s"
+    assert line(HostStatus(blocks=1), HostState.DONE) == "a  done, 1 block"
+
+
 @pytest.mark.parametrize(("is_terminal", "lines"), [(True, ["! a: some long", "words here"]), (False, None)])
 def test_warnings_break_between_words_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, is_terminal: bool, lines: list[str] | None
