@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from psycopg.pq import DiagnosticField
 from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
-from pgdyno.measure.host_counters import ServerCpu
+from pgdyno.measure.host_counters import Scheduled, ServerCpu
 from pgdyno.measure.sampler import (
     CHUNK_S,
     POINTS_MAX,
@@ -27,6 +27,7 @@ from pgdyno.measure.sampler import (
     Sampler,
     SeriesEnd,
     Target,
+    WorkerTimes,
     monotonic_of,
     step_for,
     waits_per_tick,
@@ -405,3 +406,20 @@ def test_a_higher_rate_begins_at_a_tick_and_keeps_the_ticks(monkeypatch: pytest.
     assert looks == [*first, *(2 + n / 8 for n in range(9))]
     assert column(chunk, "at_s") == [0, 1, 2, 3]
     assert column(chunk, "samples") == [1, WAITS_PER_TICK, WAITS_PER_TICK, 8]
+
+
+def test_times_of_workers_grow_from_the_start_of_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = {7: Scheduled(1.0, 0.5), 8: Scheduled(2.0, 0.0)}
+
+    def read(pids: Sequence[int]) -> Scheduled | None:
+        return now.get(pids[0])
+
+    monkeypatch.setattr("pgdyno.measure.sampler.scheduled", read)
+    workers = WorkerTimes()
+    assert workers.growth([7, 8]) == Scheduled(3.0, 0.5)
+    now[7] = Scheduled(1.5, 0.75)
+    assert workers.growth([7, 8, 9]) == Scheduled(0.5, 0.25)  # 9 has ended
+    now[7] = Scheduled(0.25, 0.0)  # another process with this number
+    assert workers.growth([7]) == Scheduled(0.25, 0.0)
+    assert workers.growth([8]) == Scheduled(2.0, 0.0)  # not followed for a while
+    assert workers.growth([]) is None

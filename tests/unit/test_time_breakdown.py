@@ -18,6 +18,7 @@ from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.metrics import NEWEST, newest_name
 from pgdyno.analysis.telemetry.trial_telemetry import (
+    WORKER_RUNNING,
     ClientTime,
     Clocked,
     WaitSamples,
@@ -173,6 +174,35 @@ def test_a_woken_process_that_waits_for_a_cpu_is_counted_once() -> None:
     assert parts["lock"][0] == pytest.approx(2000.0)
     assert parts["client"][0] == pytest.approx(2000.0)
     assert parts[UNEXPLAINED] == (0.0, 0.0)
+
+
+def test_the_time_of_parallel_workers_is_that_of_the_backend_that_waits_for_them() -> None:
+    """One backend is 1000 µs. Workers of one have no wait, a third of the time without a CPU."""
+    seen = WaitSamples({"running": 1.0, WORKER_RUNNING: 1.0, "io": 2.0}, 100, worker_cpu_share=2 / 3)
+    a = ClientTime(on_cpu_us=600.0, runnable_us=400.0, driver_us=0.0, wait_samples=seen)
+    expected = {CPU: 600.0 + 2000 / 3, RUNNABLE: 400.0 + 1000 / 3, "io": 2000.0, "client": 4000.0}
+    assert _of_one(a) == pytest.approx({**expected, UNEXPLAINED: 0.0})
+    # The scale of the waits applies to waits for workers, too: 3500 of 7000 µs.
+    scaled = {CPU: 3100.0 + 1000 / 3, RUNNABLE: 1400.0 + 500 / 3, "io": 1000.0, "client": 2000.0}
+    assert _of_one(replace(a, on_cpu_us=3100.0, runnable_us=1400.0)) == pytest.approx(
+        {**scaled, UNEXPLAINED: 0.0}
+    )
+    # Without runnable time, a worker is on CPU.
+    assert _of_one(replace(a, runnable_us=None))[CPU] == pytest.approx(1600.0)
+    assert _of_one(replace(a, on_cpu_us=None, runnable_us=None))["executing"] == pytest.approx(2000.0)
+
+
+def test_cpu_time_of_all_processes_has_that_of_parallel_workers() -> None:
+    seen = WaitSamples({WORKER_RUNNING: 1.0, "running": 1.0}, 100)
+    a = ClientTime(on_cpu_us=1900.0, cpu_is_of_all=True, driver_us=0.0, wait_samples=seen)
+    parts = _of_one(a)
+    assert parts[CPU] == 1900.0
+    assert parts[UNEXPLAINED] == pytest.approx(100.0)
+
+
+def _of_one(time: ClientTime) -> dict[str, float]:
+    found = us(explained([(1000.0, 1000.0)], [(time, time)]).by_resource)
+    return {key: a for key, (a, _) in found.items()}
 
 
 def test_samples_alone_add_up_to_the_total_for_a_remote_server() -> None:
@@ -482,6 +512,23 @@ def test_samples_count_within_the_slices_of_the_arm() -> None:
     at = [0.1, 0.3, 0.6, 0.8, 1.1, 1.3]
     found = wait_samples(waits(at, 1, [4, 2, 7, 7, 0, 2]), [piece(0.0, 0.5), piece(1.0, 1.5)])
     assert found == WaitSamples({"lock": 2.0}, 4, {"lock/tuple": 2.0})
+
+
+def test_samples_of_parallel_workers_are_those_of_their_backend() -> None:
+    """In each of two samples a backend waits for workers, half of which read while the others run."""
+    names = (
+        "worker IO/DataFileRead",
+        WORKER_RUNNING,
+        "worker on_cpu_s",
+        "worker ready_s",
+        "worker Lock/tuple",
+    )
+    points = [[0.1, 0.0, 1.0, 0.5, 0.5, 0.03, 0.01, 0.0], [0.3, 0.0, 1.0, 0.5, 0.5, 0.06, 0.02, 0.0]]
+    series = SampleSeries("waits", ("at_s", "late_s", "samples", *names), np.array(points))
+    found = wait_samples(series, [piece(0.0, 0.5)])
+    assert found.backends == {"io": 0.5, WORKER_RUNNING: 0.5}
+    assert found.worker_cpu_share == pytest.approx(0.75)
+    assert found.active == 1.0
 
 
 def test_sums_of_samples_over_more_than_a_slice_are_not_assigned() -> None:

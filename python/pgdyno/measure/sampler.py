@@ -24,8 +24,17 @@ import numpy.typing as npt
 import psycopg
 from psycopg import sql
 
+from pgdyno.analysis.telemetry.samples import (
+    HOST,
+    SAMPLES,
+    SERVER,
+    WAITS,
+    WORKER,
+    WORKER_ON_CPU,
+    WORKER_READY,
+)
 from pgdyno.errors import PgdynoError, in_one_line
-from pgdyno.measure.host_counters import process_cpu_s, server_cpu
+from pgdyno.measure.host_counters import Scheduled, process_cpu_s, scheduled, server_cpu
 from pgdyno.measure.server_probes import fetch, prepare_probe_session, statement
 from pgdyno.server.processes import Connection
 
@@ -123,9 +132,6 @@ GAUGES = frozenset(
 
 SERIES = tuple(sorted(COUNTERS | GAUGES))
 
-RUNNING = "running"
-"""Name for no wait event: on CPU, runnable, or in code without a wait event."""
-
 
 def sample(connection: Connection) -> Mapping[str, float]:
     """Return one sample of SERIES, without columns that this version lacks or hides.
@@ -137,20 +143,41 @@ def sample(connection: Connection) -> Mapping[str, float]:
     return {name: float(value) for name, value in row.items() if value is not None}
 
 
-def sample_waits(connection: Connection) -> Mapping[str, float]:
+WORKER_PID = f"{WORKER}pid"
+
+
+def sample_waits(connection: Connection, workers: WorkerTimes | None = None) -> Mapping[str, float]:
     """Return the number of active backends of this database by wait event (``TYPE/EVENT``), or RUNNING.
 
-    Backends of other users need pg_read_all_stats. Raises psycopg.Error.
+    See ``sample_waits.sql``. ``workers``: for a local server, times of its parallel workers. Backends of
+    other users need pg_read_all_stats. Raises psycopg.Error.
     """
     prepare_probe_session(connection)
     rows = fetch(connection, sql.SQL(statement("sample_waits", connection.info.server_version // 10000)))
-    return {str(row["wait"]): float(row["backends"] or 0) for row in rows}
+    found = {str(row["wait"]): float(row["backends"] or 0) for row in rows if row["wait"] != WORKER_PID}
+    pids = [int(row["backends"] or 0) for row in rows if row["wait"] == WORKER_PID]
+    if workers is not None and (of := workers.growth(pids)) is not None:
+        found |= {WORKER_ON_CPU: of.on_cpu_s, WORKER_READY: of.ready_s}
+    return found
 
 
-SERVER, WAITS, HOST = "server", "waits", "host"
+@dataclass
+class WorkerTimes:
+    """CPU and runnable time of parallel workers. The time of a worker after its last sample is missing."""
 
-SAMPLES = "samples"
-"""Column of the waits: number of wait-event samples in this step. Other columns are sums over these."""
+    _last: dict[int, Scheduled] = field(default_factory=dict)
+
+    def growth(self, pids: Iterable[int]) -> Scheduled | None:
+        """Return the times of these processes since the last call, or their start. None if unknown."""
+        last, self._last = self._last, {pid: of for pid in pids if (of := scheduled([pid])) is not None}
+        on_cpu_s = ready_s = 0.0
+        for pid, now in self._last.items():
+            before = last.get(pid, now)
+            is_same = pid in last and now.on_cpu_s >= before.on_cpu_s  # else a number is used again
+            on_cpu_s += now.on_cpu_s - before.on_cpu_s * is_same
+            ready_s += now.ready_s - before.ready_s * is_same
+        return Scheduled(on_cpu_s, ready_s) if self._last else None
+
 
 Sample = Callable[[Connection], Mapping[str, float]]
 Now = Callable[[], float]

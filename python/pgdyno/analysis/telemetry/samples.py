@@ -45,6 +45,12 @@ BACKGROUND = "background "
 RUNNING = "running"
 """State of a backend that does not wait."""
 
+WORKER = "worker "
+"""Start of the columns with states of parallel workers: as numbers of backends that wait for them."""
+
+WORKER_ON_CPU, WORKER_READY = f"{WORKER}on_cpu_s", f"{WORKER}ready_s"
+"""Columns of the waits: CPU and runnable time of the workers by the kernel."""
+
 STEPS_RESOLVED = 3
 """Minimum length of a resolved span, in samples."""
 
@@ -118,7 +124,7 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
     samples = float(np.nansum(weight * series.column(SAMPLES)))
     seen: dict[str, float] = {}
     for name in client_waits(series):
-        event = newest_name(name)
+        event = newest_name(name.removeprefix(WORKER))
         seen[event] = seen.get(event, 0.0) + float(np.nansum(weight * series.column(name)))
     active = sum(seen.values())
     if not samples or not active:
@@ -128,8 +134,9 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
 
 
 def client_waits(series: SampleSeries) -> list[str]:
-    """Return the columns with states of client backends."""
-    return [name for name in series.columns[2:] if name != SAMPLES and not name.startswith(BACKGROUND)]
+    """Return the columns with states of client backends, and of their parallel workers."""
+    others = (SAMPLES, WORKER_ON_CPU, WORKER_READY)
+    return [name for name in series.columns[2:] if name not in others and not name.startswith(BACKGROUND)]
 
 
 def cpu(series: SampleSeries, spans: Sequence[Span]) -> dict[str, float]:

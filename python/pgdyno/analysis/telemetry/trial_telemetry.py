@@ -51,6 +51,9 @@ from pgdyno.analysis.telemetry.samples import (
     SAMPLES,
     STEPS_RESOLVED,
     WAITS,
+    WORKER,
+    WORKER_ON_CPU,
+    WORKER_READY,
     client_waits,
     of_samples,
     overlap,
@@ -200,6 +203,9 @@ RESOURCES: Mapping[str, Sequence[str]] = tomllib.loads(
 
 CLIENT, OTHER = "client", "other"
 
+WORKER_RUNNING = f"{WORKER}{RUNNING}"
+"""State of a backend that waits for its parallel workers while these do not wait."""
+
 
 @cache
 def resource_of(event: str) -> str:
@@ -241,14 +247,17 @@ ON_CPU, RUNNABLE = "clients_on_cpu_s", "clients_ready_s"
 
 @dataclass(frozen=True)
 class WaitSamples:
-    """Wait-event samples. ``backends``: mean number by resource and RUNNING; ``n``: number of samples.
+    """Wait-event samples. ``backends``: mean number by resource, RUNNING and WORKER_RUNNING; ``n``: number of
+    samples.
 
     ``events``: the same by wait event in lower case, and by BACKGROUND and a resource.
+    ``worker_cpu_share``: CPU time of parallel workers as a share of that and their runnable time.
     """
 
     backends: Mapping[str, float]
     n: float
     events: Mapping[str, float] = field(default_factory=dict)
+    worker_cpu_share: float = 1.0
 
     @property
     def active(self) -> float:
@@ -361,9 +370,12 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
     events = {name: float(np.nansum(weight * series.column(name))) / n for name in known}
     seen: dict[str, float] = {}
     for name in client_waits(series):
-        seen[resource_of(name)] = seen.get(resource_of(name), 0.0) + events[name]
+        of = name if name == WORKER_RUNNING else resource_of(name.removeprefix(WORKER))
+        seen[of] = seen.get(of, 0.0) + events[name]
     of_resources = {resource: backends for resource, backends in seen.items() if backends > 0}
-    return WaitSamples(of_resources, n, {name.lower(): backends for name, backends in events.items()})
+    by_event = {name.lower(): backends for name, backends in events.items()}
+    on_cpu, ready = events.get(WORKER_ON_CPU, 0.0), events.get(WORKER_READY, 0.0)
+    return WaitSamples(of_resources, n, by_event, on_cpu / (on_cpu + ready) if on_cpu else 1.0)
 
 
 def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
