@@ -12,8 +12,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
-from pgdyno.analysis.telemetry.samples import BACKGROUND, WORKER, WORKER_ON_CPU, WORKER_READY
-from pgdyno.analysis.telemetry.trial_telemetry import WORKER_RUNNING
+from pgdyno.analysis.telemetry.samples import BACKGROUND, WORKER, WORKER_ON_CPU, WORKER_TIMES
 from pgdyno.measure import server_probes as probe_server
 from pgdyno.measure.host_counters import scheduled
 from pgdyno.measure.sampler import COUNTERS, GAUGES, SERIES, WorkerTimes, sample, sample_waits
@@ -443,7 +442,7 @@ PARALLEL = [
 
 @pytest.mark.parametrize(
     ("condition", "state"),
-    [("pg_sleep({}) is not null", "worker Timeout/PgSleep"), ("burn({}) > 0", WORKER_RUNNING)],
+    [("pg_sleep({}) is not null", "worker Timeout/PgSleep"), ("burn({}) > 0", "worker running")],
 )
 def test_a_backend_that_waits_for_parallel_workers_is_sampled_in_their_states(
     probe: Connection, work: Connection, major: int, condition: str, state: str
@@ -462,11 +461,11 @@ def test_a_backend_that_waits_for_parallel_workers_is_sampled_in_their_states(
     workers, seen = WorkerTimes(), dict[str, float]()
     running.start()
     try:
-        while state not in seen or (state == WORKER_RUNNING and seen.get(WORKER_ON_CPU) == 0):
+        while state not in seen or (state == "worker running" and seen.get(WORKER_ON_CPU) == 0):
             assert running.is_alive()
             seen = of_clients(sample_waits(probe, workers))
         # Two workers have the time of one backend.
-        states = {name: n for name, n in seen.items() if name not in (WORKER_ON_CPU, WORKER_READY)}
+        states = {name: n for name, n in seen.items() if name not in WORKER_TIMES}
         assert all(name.startswith(WORKER) for name in states)
         assert sum(states.values()) == pytest.approx(1.0)
         if WORKER_ON_CPU not in seen:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,7 +16,7 @@ from psycopg.pq import DiagnosticField
 from psycopg.sql import Composed
 
 from pgdyno.errors import ConnectError
-from pgdyno.measure.host_counters import Scheduled, ServerCpu
+from pgdyno.measure.host_counters import ServerCpu
 from pgdyno.measure.sampler import (
     CHUNK_S,
     POINTS_MAX,
@@ -409,17 +409,17 @@ def test_a_higher_rate_begins_at_a_tick_and_keeps_the_ticks(monkeypatch: pytest.
 
 
 def test_times_of_workers_grow_from_the_start_of_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = {7: Scheduled(1.0, 0.5), 8: Scheduled(2.0, 0.0)}
-
-    def read(pids: Sequence[int]) -> Scheduled | None:
-        return now.get(pids[0])
-
-    monkeypatch.setattr("pgdyno.measure.sampler.scheduled", read)
+    now = {7: (1.0, 0.5, 2.0), 8: (2.0, 0.0, 4.0)}
+    monkeypatch.setattr("pgdyno.measure.sampler.lifetime", now.get)
     workers = WorkerTimes()
-    assert workers.growth([7, 8]) == Scheduled(3.0, 0.5)
-    now[7] = Scheduled(1.5, 0.75)
-    assert workers.growth([7, 8, 9]) == Scheduled(0.5, 0.25)  # 9 has ended
-    now[7] = Scheduled(0.25, 0.0)  # another process with this number
-    assert workers.growth([7]) == Scheduled(0.25, 0.0)
-    assert workers.growth([8]) == Scheduled(2.0, 0.0)  # not followed for a while
-    assert workers.growth([]) is None
+
+    def grown(*pids: int) -> tuple[float, ...]:
+        return tuple(workers.growth(pids).values())
+
+    assert grown(7, 8) == (3.0, 0.5, 6.0)
+    now[7] = (1.5, 0.75, 3.0)
+    assert grown(7, 8, 9) == (0.5, 0.25, 1.0)  # 9 has ended
+    now[7] = (0.25, 0.0, 0.5)  # another process with this number
+    assert grown(7) == (0.25, 0.0, 0.5)
+    assert grown(8) == (2.0, 0.0, 4.0)  # not followed for a while
+    assert grown() == ()

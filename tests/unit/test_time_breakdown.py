@@ -17,8 +17,10 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.metrics import NEWEST, newest_name
+from pgdyno.analysis.telemetry.samples import WORKER_TIMES
 from pgdyno.analysis.telemetry.trial_telemetry import (
-    WORKER_RUNNING,
+    WORKER_CPU,
+    WORKER_RUNNABLE,
     ClientTime,
     Clocked,
     WaitSamples,
@@ -178,7 +180,7 @@ def test_a_woken_process_that_waits_for_a_cpu_is_counted_once() -> None:
 
 def test_the_time_of_parallel_workers_is_that_of_the_backend_that_waits_for_them() -> None:
     """One backend is 1000 µs. Workers of one have no wait, a third of the time without a CPU."""
-    seen = WaitSamples({"running": 1.0, WORKER_RUNNING: 1.0, "io": 2.0}, 100, worker_cpu_share=2 / 3)
+    seen = WaitSamples({"running": 1.0, WORKER_CPU: 2 / 3, WORKER_RUNNABLE: 1 / 3, "io": 2.0}, 100)
     a = ClientTime(on_cpu_us=600.0, runnable_us=400.0, driver_us=0.0, wait_samples=seen)
     expected = {CPU: 600.0 + 2000 / 3, RUNNABLE: 400.0 + 1000 / 3, "io": 2000.0, "client": 4000.0}
     assert _of_one(a) == pytest.approx({**expected, UNEXPLAINED: 0.0})
@@ -193,7 +195,7 @@ def test_the_time_of_parallel_workers_is_that_of_the_backend_that_waits_for_them
 
 
 def test_cpu_time_of_all_processes_has_that_of_parallel_workers() -> None:
-    seen = WaitSamples({WORKER_RUNNING: 1.0, "running": 1.0}, 100)
+    seen = WaitSamples({WORKER_CPU: 1.0, "running": 1.0}, 100)
     a = ClientTime(on_cpu_us=1900.0, cpu_is_of_all=True, driver_us=0.0, wait_samples=seen)
     parts = _of_one(a)
     assert parts[CPU] == 1900.0
@@ -514,21 +516,32 @@ def test_samples_count_within_the_slices_of_the_arm() -> None:
     assert found == WaitSamples({"lock": 2.0}, 4, {"lock/tuple": 2.0})
 
 
-def test_samples_of_parallel_workers_are_those_of_their_backend() -> None:
-    """In each of two samples a backend waits for workers, half of which read while the others run."""
-    names = (
-        "worker IO/DataFileRead",
-        WORKER_RUNNING,
-        "worker on_cpu_s",
-        "worker ready_s",
-        "worker Lock/tuple",
-    )
-    points = [[0.1, 0.0, 1.0, 0.5, 0.5, 0.03, 0.01, 0.0], [0.3, 0.0, 1.0, 0.5, 0.5, 0.06, 0.02, 0.0]]
-    series = SampleSeries("waits", ("at_s", "late_s", "samples", *names), np.array(points))
+@pytest.mark.parametrize(
+    ("kernel_s", "expected"),
+    [
+        # On CPU for 30% and runnable for 10%: blocked for 60% although 80% of the samples have a wait.
+        (
+            (0.03, 0.01, 0.1),
+            {WORKER_CPU: 0.3, WORKER_RUNNABLE: 0.1, "io": 0.45, "lock": 0.15, "running": 0.0},
+        ),
+        # Blocked for 90%: 10% of it without a wait event.
+        ((0.01, 0.0, 0.1), {WORKER_CPU: 0.1, "io": 0.6, "lock": 0.2, "running": 0.1}),
+        # A remote server.
+        ((0.0, 0.0, 0.0), {"io": 0.6, "lock": 0.2, "running": 0.2}),
+    ],
+)
+def test_kernel_times_of_parallel_workers_divide_the_time_of_their_backend(
+    kernel_s: tuple[float, ...], expected: Mapping[str, float]
+) -> None:
+    waits = ("worker IO/DataFileRead", "worker running", "worker Lock/tuple")
+    row = [1.0, 0.6, 0.2, 0.2, *kernel_s]
+    columns = ("at_s", "late_s", "samples", *waits, *WORKER_TIMES)
+    series = SampleSeries("waits", columns, np.array([[0.1, 0.0, *row], [0.3, 0.0, *row]]))
     found = wait_samples(series, [piece(0.0, 0.5)])
-    assert found.backends == {"io": 0.5, WORKER_RUNNING: 0.5}
-    assert found.worker_cpu_share == pytest.approx(0.75)
-    assert found.active == 1.0
+    assert found.active == pytest.approx(1.0)
+    assert found.backends == pytest.approx(
+        {of: number for of, number in expected.items() if number}, abs=1e-9
+    )
 
 
 def test_sums_of_samples_over_more_than_a_slice_are_not_assigned() -> None:

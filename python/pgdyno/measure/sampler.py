@@ -30,11 +30,10 @@ from pgdyno.analysis.telemetry.samples import (
     SERVER,
     WAITS,
     WORKER,
-    WORKER_ON_CPU,
-    WORKER_READY,
+    WORKER_TIMES,
 )
 from pgdyno.errors import PgdynoError, in_one_line
-from pgdyno.measure.host_counters import Scheduled, process_cpu_s, scheduled, server_cpu
+from pgdyno.measure.host_counters import lifetime, process_cpu_s, server_cpu
 from pgdyno.measure.server_probes import fetch, prepare_probe_session, statement
 from pgdyno.server.processes import Connection
 
@@ -156,27 +155,26 @@ def sample_waits(connection: Connection, workers: WorkerTimes | None = None) -> 
     rows = fetch(connection, sql.SQL(statement("sample_waits", connection.info.server_version // 10000)))
     found = {str(row["wait"]): float(row["backends"] or 0) for row in rows if row["wait"] != WORKER_PID}
     pids = [int(row["backends"] or 0) for row in rows if row["wait"] == WORKER_PID]
-    if workers is not None and (of := workers.growth(pids)) is not None:
-        found |= {WORKER_ON_CPU: of.on_cpu_s, WORKER_READY: of.ready_s}
-    return found
+    return {**found, **workers.growth(pids)} if workers is not None else found
 
 
 @dataclass
 class WorkerTimes:
-    """CPU and runnable time of parallel workers. The time of a worker after its last sample is missing."""
+    """Times of parallel workers. Those of a worker after its last sample are missing."""
 
-    _last: dict[int, Scheduled] = field(default_factory=dict)
+    _last: dict[int, tuple[float, ...]] = field(default_factory=dict)
 
-    def growth(self, pids: Iterable[int]) -> Scheduled | None:
-        """Return the times of these processes since the last call, or their start. None if unknown."""
-        last, self._last = self._last, {pid: of for pid in pids if (of := scheduled([pid])) is not None}
-        on_cpu_s = ready_s = 0.0
-        for pid, now in self._last.items():
-            before = last.get(pid, now)
-            is_same = pid in last and now.on_cpu_s >= before.on_cpu_s  # else a number is used again
-            on_cpu_s += now.on_cpu_s - before.on_cpu_s * is_same
-            ready_s += now.ready_s - before.ready_s * is_same
-        return Scheduled(on_cpu_s, ready_s) if self._last else None
+    def growth(self, pids: Iterable[int]) -> Mapping[str, float]:
+        """Return the times since the last call, or the start of each process, by column. Empty if unknown."""
+        last, self._last = self._last, {pid: of for pid in pids if (of := lifetime(pid)) is not None}
+        grown = dict.fromkeys(WORKER_TIMES, 0.0) if self._last else {}
+        for pid, times in self._last.items():
+            before = last.get(pid, (0.0,) * len(times))
+            if before[-1] > times[-1]:
+                before = (0.0,) * len(times)  # another process with this number
+            for column, now_s, before_s in zip(WORKER_TIMES, times, before, strict=True):
+                grown[column] += now_s - before_s
+        return grown
 
 
 Sample = Callable[[Connection], Mapping[str, float]]

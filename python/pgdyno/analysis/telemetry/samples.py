@@ -48,8 +48,10 @@ RUNNING = "running"
 WORKER = "worker "
 """Start of the columns with states of parallel workers: as numbers of backends that wait for them."""
 
-WORKER_ON_CPU, WORKER_READY = f"{WORKER}on_cpu_s", f"{WORKER}ready_s"
-"""Columns of the waits: CPU and runnable time of the workers by the kernel."""
+WORKER_TIMES = WORKER_ON_CPU, WORKER_READY, _ = tuple(
+    f"{WORKER}{of}_s" for of in ("on_cpu", "ready", "alive")
+)
+"""Columns of the waits: times of the workers by the kernel: on CPU, runnable, and all."""
 
 STEPS_RESOLVED = 3
 """Minimum length of a resolved span, in samples."""
@@ -135,7 +137,7 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
 
 def client_waits(series: SampleSeries) -> list[str]:
     """Return the columns with states of client backends, and of their parallel workers."""
-    others = (SAMPLES, WORKER_ON_CPU, WORKER_READY)
+    others = (SAMPLES, *WORKER_TIMES)
     return [name for name in series.columns[2:] if name not in others and not name.startswith(BACKGROUND)]
 
 

@@ -52,8 +52,7 @@ from pgdyno.analysis.telemetry.samples import (
     STEPS_RESOLVED,
     WAITS,
     WORKER,
-    WORKER_ON_CPU,
-    WORKER_READY,
+    WORKER_TIMES,
     client_waits,
     of_samples,
     overlap,
@@ -203,8 +202,8 @@ RESOURCES: Mapping[str, Sequence[str]] = tomllib.loads(
 
 CLIENT, OTHER = "client", "other"
 
-WORKER_RUNNING = f"{WORKER}{RUNNING}"
-"""State of a backend that waits for its parallel workers while these do not wait."""
+WORKER_CPU, WORKER_RUNNABLE = "worker cpu", "worker runnable"
+"""States of a backend that waits for its parallel workers, by the kernel's times of these."""
 
 
 @cache
@@ -247,17 +246,14 @@ ON_CPU, RUNNABLE = "clients_on_cpu_s", "clients_ready_s"
 
 @dataclass(frozen=True)
 class WaitSamples:
-    """Wait-event samples. ``backends``: mean number by resource, RUNNING and WORKER_RUNNING; ``n``: number of
-    samples.
+    """Wait-event samples. ``backends``: mean number by resource, RUNNING, WORKER_CPU and WORKER_RUNNABLE.
 
-    ``events``: the same by wait event in lower case, and by BACKGROUND and a resource.
-    ``worker_cpu_share``: CPU time of parallel workers as a share of that and their runnable time.
+    ``n``: number of samples. ``events``: by wait event in lower case, and by BACKGROUND and a resource.
     """
 
     backends: Mapping[str, float]
     n: float
     events: Mapping[str, float] = field(default_factory=dict)
-    worker_cpu_share: float = 1.0
 
     @property
     def active(self) -> float:
@@ -370,12 +366,34 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
     events = {name: float(np.nansum(weight * series.column(name))) / n for name in known}
     seen: dict[str, float] = {}
     for name in client_waits(series):
-        of = name if name == WORKER_RUNNING else resource_of(name.removeprefix(WORKER))
-        seen[of] = seen.get(of, 0.0) + events[name]
+        if not name.startswith(WORKER):
+            seen[resource_of(name)] = seen.get(resource_of(name), 0.0) + events[name]
+    for of, number in _of_workers(events).items():
+        seen[of] = seen.get(of, 0.0) + number
     of_resources = {resource: backends for resource, backends in seen.items() if backends > 0}
-    by_event = {name.lower(): backends for name, backends in events.items()}
-    on_cpu, ready = events.get(WORKER_ON_CPU, 0.0), events.get(WORKER_READY, 0.0)
-    return WaitSamples(of_resources, n, by_event, on_cpu / (on_cpu + ready) if on_cpu else 1.0)
+    return WaitSamples(of_resources, n, {name.lower(): backends for name, backends in events.items()})
+
+
+def _of_workers(events: Mapping[str, float]) -> dict[str, float]:
+    """Return the number of backends that wait for parallel workers, by state of these.
+
+    The kernel's times of the workers divide it, and samples only the time in which they are blocked.
+    """
+    on_cpu_s, ready_s, alive_s = (events.get(column, 0.0) for column in WORKER_TIMES)
+    alive_s = max(alive_s, on_cpu_s + ready_s)  # which are read later
+    states: dict[str, float] = {}
+    for name, number in events.items():
+        if name.startswith(WORKER) and name not in WORKER_TIMES:
+            of = resource_of(name.removeprefix(WORKER))
+            states[of] = states.get(of, 0.0) + number
+    every, running = sum(states.values()), states.get(RUNNING, 0.0)
+    if not alive_s or not every:
+        return states
+    by_kernel = {WORKER_CPU: every * on_cpu_s / alive_s, WORKER_RUNNABLE: every * ready_s / alive_s}
+    blocked, waiting = every - sum(by_kernel.values()), every - running
+    factor = min(1.0, blocked / waiting) if waiting else 0.0
+    found = {of: factor * number for of, number in states.items() if of != RUNNING}
+    return {**found, **by_kernel, RUNNING: blocked - factor * waiting}
 
 
 def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
