@@ -563,6 +563,17 @@ def test_the_clock_replaces_the_samples_of_its_calls_in_all_arms_or_none() -> No
     assert us(one.by_resource)["wal"] == pytest.approx((3.0 * each_us, 3.0 * each_us))
 
 
+def test_the_time_of_reads_from_the_page_cache_is_not_counted_twice() -> None:
+    """Clients are idle for 3000 of 8000 µs. The server is on CPU for the rest, 1000 µs of it in reads.
+
+    Without a scale for the clock, reads would keep 1000 µs, and the client only 2000 µs.
+    """
+    seen = WaitSamples({"running": 4.0, "io": 1.0}, 100)
+    a = ClientTime(on_cpu_us=5000.0, driver_us=0.0, wait_samples=seen, clocked={"io": Clocked(1000.0, 1.0)})
+    parts = _of_one(a)
+    assert (parts["io"], parts["client"]) == (pytest.approx(750.0), pytest.approx(2250.0))
+
+
 @pytest.mark.parametrize(
     ("event", "resource"),
     [
