@@ -309,7 +309,7 @@ EXTENSIONS: Mapping[str, str] = {probe.name: probe.extension for probe in _ALL i
 NEEDS_PRELOAD = frozenset(probe.name for probe in _ALL if probe.preloaded)
 """Probes whose extension must be in shared_preload_libraries as well."""
 
-_STATEMENTS_MAJORS = (("1.12", 18), ("1.11", 17), ("1.10", 15), ("1.9", 14), ("1.8", 13))
+_STATEMENTS_MAJORS = (("1.13", 19), ("1.12", 18), ("1.11", 17), ("1.10", 15), ("1.9", 14), ("1.8", 13))
 """Versions of pg_stat_statements, and the server versions with the same columns."""
 
 
