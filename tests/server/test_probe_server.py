@@ -476,6 +476,23 @@ def test_a_backend_that_waits_for_parallel_workers_is_sampled_in_their_states(
     assert of_clients(sample_waits(probe, workers)) == {}
 
 
+@on_one_version
+def test_errors_of_a_prepared_sample_are_those_of_psycopg(
+    server: Server, database: str, probe: Connection
+) -> None:
+    assert of_clients(sample_waits(probe)) == {}
+    with server.connect(database) as other:
+        other.execute("select pg_terminate_backend(%s)", [probe.info.backend_pid])
+    with pytest.raises(psycopg.Error):
+        until(lambda: len(sample_waits(probe)), 10**6)
+    assert probe.closed
+    with server.connect(database) as another:
+        another.execute("prepare sample_waits as select 1")
+        with pytest.raises(psycopg.errors.DuplicatePreparedStatement):
+            sample_waits(another)
+        assert scalar(another, "select 1") == 1  # the connection can still be used
+
+
 def of_clients(seen: Mapping[str, float]) -> dict[str, float]:
     return {wait: n for wait, n in seen.items() if not wait.startswith(BACKGROUND)}
 
