@@ -20,8 +20,9 @@ import numpy as np
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, compared, limited
 from bench.measure import run
+from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.measure.host_counters import HostCounters
-from pgdyno.measure.sampler import CHUNK_S, RUNNING, SERIES
+from pgdyno.measure.sampler import CHUNK_S, SERIES
 from pgdyno.results import results_file
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import (

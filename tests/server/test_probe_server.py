@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -12,10 +12,10 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
-from pgdyno.analysis.telemetry.samples import BACKGROUND
+from pgdyno.analysis.telemetry.samples import BACKGROUND, WORKER, WORKER_ON_CPU, WORKER_TIMES
 from pgdyno.measure import server_probes as probe_server
 from pgdyno.measure.host_counters import scheduled
-from pgdyno.measure.sampler import COUNTERS, GAUGES, SERIES, sample, sample_waits
+from pgdyno.measure.sampler import COUNTERS, GAUGES, SERIES, WorkerTimes, sample, sample_waits
 from pgdyno.measure.server_probes import PROBES, STATTUPLE_TIMEOUT_S, ProbeReading, find_clients, read_probe
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
@@ -422,6 +422,75 @@ def test_a_backend_that_waits_for_a_lock_is_sampled(
             holder.execute("rollback")
             waiting.join()
     assert of_clients(sample_waits(probe)) == {}
+
+
+PARALLEL = [
+    "set parallel_setup_cost = 0",
+    "set parallel_tuple_cost = 0",
+    "set min_parallel_table_scan_size = 0",
+    "set max_parallel_workers_per_gather = 2",
+    # In 10, the first page has one row, which takes longer than the start of workers, which read the others.
+    "create table parts (a text)",
+    "alter table parts alter a set storage plain",
+    "alter table parts set (parallel_workers = 2)",
+    "insert into parts values (repeat('x', 8000))",
+    "insert into parts select 'x' from generate_series(1, 400)",
+    "create function burn(n float) returns int parallel safe cost 10000 language plpgsql as"
+    " 'begin for i in 1..1e7 * n loop null; end loop; return 1; end'",
+]
+
+
+@pytest.mark.parametrize(
+    ("condition", "state"),
+    [("pg_sleep({}) is not null", "worker Timeout/PgSleep"), ("burn({}) > 0", "worker running")],
+)
+def test_a_backend_that_waits_for_parallel_workers_is_sampled_in_their_states(
+    probe: Connection, work: Connection, major: int, condition: str, state: str
+) -> None:
+    for statement in PARALLEL:
+        work.execute(statement)
+    if major > 10:
+        work.execute("set parallel_leader_participation = off")
+
+    def run() -> None:
+        with suppress(psycopg.errors.QueryCanceled):
+            slower_first = condition.format("case when length(a) > 1 then 0.5 else 0.1 end")
+            work.execute(f"select count(*) from parts where {slower_first}")
+
+    running = threading.Thread(target=run)
+    workers, seen = WorkerTimes(), dict[str, float]()
+    running.start()
+    try:
+        while state not in seen or (state == "worker running" and seen.get(WORKER_ON_CPU) == 0):
+            assert running.is_alive()
+            seen = of_clients(sample_waits(probe, workers))
+        # Two workers have the time of one backend.
+        states = {name: n for name, n in seen.items() if name not in WORKER_TIMES}
+        assert all(name.startswith(WORKER) for name in states)
+        assert sum(states.values()) == pytest.approx(1.0)
+        if WORKER_ON_CPU not in seen:
+            assert scheduled([work.info.backend_pid]) is None  # a kernel without CONFIG_SCHED_INFO
+    finally:
+        work.cancel()
+        running.join()
+    assert of_clients(sample_waits(probe, workers)) == {}
+
+
+@on_one_version
+def test_errors_of_a_prepared_sample_are_those_of_psycopg(
+    server: Server, database: str, probe: Connection
+) -> None:
+    assert of_clients(sample_waits(probe)) == {}
+    with server.connect(database) as other:
+        other.execute("select pg_terminate_backend(%s)", [probe.info.backend_pid])
+    with pytest.raises(psycopg.Error):
+        until(lambda: len(sample_waits(probe)), 10**6)
+    assert probe.closed
+    with server.connect(database) as another:
+        another.execute("prepare sample_waits as select 1")
+        with pytest.raises(psycopg.errors.DuplicatePreparedStatement):
+            sample_waits(another)
+        assert scalar(another, "select 1") == 1  # the connection can still be used
 
 
 def of_clients(seen: Mapping[str, float]) -> dict[str, float]:

@@ -27,6 +27,7 @@ from pgdyno.measure.sampler import (
     Sampler,
     SeriesEnd,
     Target,
+    WorkerTimes,
     monotonic_of,
     step_for,
     waits_per_tick,
@@ -229,7 +230,8 @@ def test_a_lost_server_ends_its_series_with_a_reason_and_is_connected_to_each_ti
         (chunk.ending, chunk.reason) for chunk in server
     ]
     looks = sum(sum(column(chunk, "samples")) for chunk in waits if len(chunk.points))
-    in_three_s, in_two_and_a_half_s = 3 * WAITS_PER_TICK, math.floor(2.5 * WAITS_PER_TICK) + 1
+    of_each = math.ceil(WAITS_PER_TICK / 2)
+    in_three_s, in_two_and_a_half_s = 3 * of_each, math.floor(2.5 * of_each) + 1
     assert looks == in_three_s + in_two_and_a_half_s
     (other,) = of(chunks, "server", 1)
     assert column(other, "at_s") == list(range(9))
@@ -377,22 +379,23 @@ def test_the_cost_of_a_target_is_its_backend_and_its_share_of_the_thread() -> No
     ("cpu_s", "thread_s", "step_s", "expected"),
     [
         ([0.03], 0.03, 1.0, 8),  # 0.6 ms each: 8 cost 4.8 ms per second
-        ([0.03, 0.03], 0.06, 1.0, 8),  # two servers, each with its own share
+        ([0.03, 0.03], 0.04, 1.0, 5),  # two servers share it: 5 of each cost 5 ms per second
+        ([0.3, 0.3], 0.3, 1.0, 3),  # and the minimum
         ([0.03], 0.03, 0.1, WAITS_PER_TICK),
         ([0.3], 0.3, 1.0, WAITS_PER_TICK),
         ([0.003], 0.003, 1.0, WAITS_PER_TICK_MAX),
-        ([0.003, None], 0.003, 1.0, WAITS_PER_TICK),  # remote
+        ([0.003, None], 0.003, 1.0, 3),  # remote
     ],
 )
 def test_there_are_as_many_samples_as_their_share_of_a_core_pays_for(
     cpu_s: list[float | None], thread_s: float, step_s: float, expected: int
 ) -> None:
     assert waits_per_tick(cpu_s, thread_s, 100, step_s) == expected
-    assert waits_per_tick(cpu_s, thread_s, 0, step_s) == WAITS_PER_TICK
+    assert waits_per_tick(cpu_s, thread_s, 0, step_s) == math.ceil(WAITS_PER_TICK / len(cpu_s))
 
 
 def test_a_higher_rate_begins_at_a_tick_and_keeps_the_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = iter([WAITS_PER_TICK, WAITS_PER_TICK, 8, 8])
+    rates = iter([WAITS_PER_TICK] * 3 + [8, 8])
     monkeypatch.setattr("pgdyno.measure.sampler.waits_per_tick", lambda *_: next(rates))
     time, looks = Time(3.05), []
 
@@ -405,3 +408,20 @@ def test_a_higher_rate_begins_at_a_tick_and_keeps_the_ticks(monkeypatch: pytest.
     assert looks == [*first, *(2 + n / 8 for n in range(9))]
     assert column(chunk, "at_s") == [0, 1, 2, 3]
     assert column(chunk, "samples") == [1, WAITS_PER_TICK, WAITS_PER_TICK, 8]
+
+
+def test_times_of_workers_grow_from_the_start_of_each_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = {7: (1.0, 0.5, 2.0), 8: (2.0, 0.0, 4.0)}
+    monkeypatch.setattr("pgdyno.measure.sampler.lifetime", now.get)
+    workers = WorkerTimes()
+
+    def grown(*pids: int) -> tuple[float, ...]:
+        return tuple(workers.growth(pids).values())
+
+    assert grown(7, 8) == (3.0, 0.5, 6.0)
+    now[7] = (1.5, 0.75, 3.0)
+    assert grown(7, 8, 9) == (0.5, 0.25, 1.0)  # 9 has ended
+    now[7] = (0.25, 0.0, 0.5)  # another process with this number
+    assert grown(7) == (0.25, 0.0, 0.5)
+    assert grown(8) == (2.0, 0.0, 4.0)  # not followed for a while
+    assert grown() == ()

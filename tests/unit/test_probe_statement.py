@@ -6,13 +6,16 @@ from typing import get_args
 
 import pytest
 
+from pgdyno.analysis.telemetry.counters import COUNTERS as COLUMNS
 from pgdyno.measure.sampler import COUNTERS, GAUGES, SERIES
 from pgdyno.measure.server_probes import PROBES, for_major, statement, statements_major
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR
 from pgdyno.study.defaults import ProbeName
 
 FILES = sorted((Path(__file__).parents[2] / "python" / "pgdyno" / "measure" / "sql").glob("*.sql"))
-MAJORS = range(OLDEST_MAJOR, NEWEST_MAJOR + 1)
+IN_DEVELOPMENT = NEWEST_MAJOR + 1
+"""No server of it is tested: the columns are those of its documentation."""
+MAJORS = range(OLDEST_MAJOR, IN_DEVELOPMENT + 1)
 EXAMPLE = """-- What it is, from 14 on.
 SELECT /* pgdyno probe */
     a,  -- from 14
@@ -32,7 +35,7 @@ def test_a_version_gets_its_lines(major: int, columns: str) -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_a_server_newer_than_all_that_is_tested_gets_the_lines_of_the_newest(file: Path) -> None:
-    assert statement(file.stem, NEWEST_MAJOR + 1) == statement(file.stem, NEWEST_MAJOR)
+    assert statement(file.stem, IN_DEVELOPMENT + 1) == statement(file.stem, IN_DEVELOPMENT)
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -67,10 +70,23 @@ def test_the_series_are_the_columns_of_the_newest_version() -> None:
 
 
 @pytest.mark.parametrize(
-    ("version", "major"), [("1.6", 10), ("1.8", 13), ("1.9", 14), ("1.10", 15), ("1.12", 18), ("1.13", 18)]
+    ("version", "major"),
+    [("1.6", 10), ("1.8", 13), ("1.9", 14), ("1.10", 15), ("1.12", 18), ("1.13", 19), ("1.14", 19)],
 )
 def test_the_columns_of_statements_depend_on_the_extensions_version(version: str, major: int) -> None:
     assert statements_major(version) == major
+
+
+@pytest.mark.parametrize(
+    ("file", "columns"),
+    [("wal", {"wal_fpi_bytes"}), ("statements", {"generic_plan_calls", "custom_plan_calls"})],
+)
+def test_19_adds_counters(file: str, columns: set[str]) -> None:
+    """Names of 19 beta: monitoring.sgml, and pg_stat_statements--1.12--1.13.sql."""
+    added = set(statement(file, 19).splitlines()) - set(statement(file, 18).splitlines())
+    assert {line.strip(" ,").rpartition(" AS ")[2] for line in added} == columns
+    assert columns <= COLUMNS[file]
+    assert set(statement(file, 18).splitlines()) <= set(statement(file, 19).splitlines())
 
 
 def test_a_study_may_ask_for_every_probe() -> None:

@@ -17,7 +17,10 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.metrics import NEWEST, newest_name
+from pgdyno.analysis.telemetry.samples import WORKER_TIMES
 from pgdyno.analysis.telemetry.trial_telemetry import (
+    WORKER_CPU,
+    WORKER_RUNNABLE,
     ClientTime,
     Clocked,
     WaitSamples,
@@ -174,6 +177,35 @@ def test_a_woken_process_that_waits_for_a_cpu_is_counted_once() -> None:
     assert parts["lock"][0] == pytest.approx(2000.0)
     assert parts["client"][0] == pytest.approx(2000.0)
     assert parts[UNEXPLAINED] == (0.0, 0.0)
+
+
+def test_the_time_of_parallel_workers_is_that_of_the_backend_that_waits_for_them() -> None:
+    """One backend is 1000 µs. Workers of one have no wait, a third of the time without a CPU."""
+    seen = WaitSamples({"running": 1.0, WORKER_CPU: 2 / 3, WORKER_RUNNABLE: 1 / 3, "io": 2.0}, 100)
+    a = ClientTime(on_cpu_us=600.0, runnable_us=400.0, driver_us=0.0, wait_samples=seen)
+    expected = {CPU: 600.0 + 2000 / 3, RUNNABLE: 400.0 + 1000 / 3, "io": 2000.0, "client": 4000.0}
+    assert _of_one(a) == pytest.approx({**expected, UNEXPLAINED: 0.0})
+    # The scale of the waits applies to waits for workers, too: 3500 of 7000 µs.
+    scaled = {CPU: 3100.0 + 1000 / 3, RUNNABLE: 1400.0 + 500 / 3, "io": 1000.0, "client": 2000.0}
+    assert _of_one(replace(a, on_cpu_us=3100.0, runnable_us=1400.0)) == pytest.approx(
+        {**scaled, UNEXPLAINED: 0.0}
+    )
+    # Without runnable time, a worker is on CPU.
+    assert _of_one(replace(a, runnable_us=None))[CPU] == pytest.approx(1600.0)
+    assert _of_one(replace(a, on_cpu_us=None, runnable_us=None))["executing"] == pytest.approx(2000.0)
+
+
+def test_cpu_time_of_all_processes_has_that_of_parallel_workers() -> None:
+    seen = WaitSamples({WORKER_CPU: 1.0, "running": 1.0}, 100)
+    a = ClientTime(on_cpu_us=1900.0, cpu_is_of_all=True, driver_us=0.0, wait_samples=seen)
+    parts = _of_one(a)
+    assert parts[CPU] == 1900.0
+    assert parts[UNEXPLAINED] == pytest.approx(100.0)
+
+
+def _of_one(time: ClientTime) -> dict[str, float]:
+    found = us(explained([(1000.0, 1000.0)], [(time, time)]).by_resource)
+    return {key: a for key, (a, _) in found.items()}
 
 
 def test_samples_alone_add_up_to_the_total_for_a_remote_server() -> None:
@@ -503,6 +535,34 @@ def test_samples_count_within_the_slices_of_the_arm() -> None:
     assert found == WaitSamples({"lock": 2.0}, 4, {"lock/tuple": 2.0})
 
 
+@pytest.mark.parametrize(
+    ("kernel_s", "expected"),
+    [
+        # On CPU for 30% and runnable for 10%: blocked for 60% although 80% of the samples have a wait.
+        (
+            (0.03, 0.01, 0.1),
+            {WORKER_CPU: 0.3, WORKER_RUNNABLE: 0.1, "io": 0.45, "lock": 0.15, "running": 0.0},
+        ),
+        # Blocked for 90%: 10% of it without a wait event.
+        ((0.01, 0.0, 0.1), {WORKER_CPU: 0.1, "io": 0.6, "lock": 0.2, "running": 0.1}),
+        # A remote server.
+        ((0.0, 0.0, 0.0), {"io": 0.6, "lock": 0.2, "running": 0.2}),
+    ],
+)
+def test_kernel_times_of_parallel_workers_divide_the_time_of_their_backend(
+    kernel_s: tuple[float, ...], expected: Mapping[str, float]
+) -> None:
+    waits = ("worker IO/DataFileRead", "worker running", "worker Lock/tuple")
+    row = [1.0, 0.6, 0.2, 0.2, *kernel_s]
+    columns = ("at_s", "late_s", "samples", *waits, *WORKER_TIMES)
+    series = SampleSeries("waits", columns, np.array([[0.1, 0.0, *row], [0.3, 0.0, *row]]))
+    found = wait_samples(series, [piece(0.0, 0.5)])
+    assert found.active == pytest.approx(1.0)
+    assert found.backends == pytest.approx(
+        {of: number for of, number in expected.items() if number}, abs=1e-9
+    )
+
+
 def test_sums_of_samples_over_more_than_a_slice_are_not_assigned() -> None:
     at = [float(i) for i in range(8)]
     assert wait_samples(waits(at, 5, [1.0] * 8), [piece(0.0, 0.5), piece(1.0, 1.5)]) is None
@@ -520,6 +580,17 @@ def test_the_clock_replaces_the_samples_of_its_calls_in_all_arms_or_none() -> No
     one = explained([(1000, 1000)], [(timed, replace(timed, clocked={}))])
     assert one.clocks == []
     assert us(one.by_resource)["wal"] == pytest.approx((3.0 * each_us, 3.0 * each_us))
+
+
+def test_the_time_of_reads_from_the_page_cache_is_not_counted_twice() -> None:
+    """Clients are idle for 3000 of 8000 µs. The server is on CPU for the rest, 1000 µs of it in reads.
+
+    Without a scale for the clock, reads would keep 1000 µs, and the client only 2000 µs.
+    """
+    seen = WaitSamples({"running": 4.0, "io": 1.0}, 100)
+    a = ClientTime(on_cpu_us=5000.0, driver_us=0.0, wait_samples=seen, clocked={"io": Clocked(1000.0, 1.0)})
+    parts = _of_one(a)
+    assert (parts["io"], parts["client"]) == (pytest.approx(750.0), pytest.approx(2250.0))
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,14 @@ import numpy as np
 from pgdyno.analysis.finding_fields import ArmName, about, in_json
 from pgdyno.analysis.statistics.intervals import Method, simultaneous, summarize, with_error
 from pgdyno.analysis.telemetry.samples import RUNNING
-from pgdyno.analysis.telemetry.trial_telemetry import CLIENT, OTHER, RESOURCES, ClientTime
+from pgdyno.analysis.telemetry.trial_telemetry import (
+    CLIENT,
+    OTHER,
+    RESOURCES,
+    WORKER_CPU,
+    WORKER_RUNNABLE,
+    ClientTime,
+)
 from pgdyno.results.records import Arm, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import US_PER_S, Better, Estimate
@@ -120,6 +127,8 @@ def by_resource(every: Sequence[Timed]) -> tuple[Split, float | None]:
     wholes = {one.trial.trial: one.whole_us for one in every}
     if has_samples and has_cpu and every[0].lag_us is None:
         scaled = _scale(found, wholes)
+    for parts in found.values():
+        _add_workers(parts)
     rest = UNKNOWN if not has_samples else REMAINDER if every[0].lag_us is not None else UNEXPLAINED
     _subtract_driver(found, every)
     for trial, parts in found.items():
@@ -156,21 +165,33 @@ def _sampled_waits(one: Timed, clocks: Sequence[str], *, executing: bool) -> Par
         # An idle server process waits for its client, because the loop is closed.
         idle = one.clients - samples.active + samples.backends.get(CLIENT, 0.0)
         parts[CLIENT] = each_us * idle
+    for kind in (WORKER_CPU, WORKER_RUNNABLE):  # CPU time of all processes has that of workers
+        parts[kind] = 0.0 if one.time.cpu_is_of_all else each_us * samples.backends.get(kind, 0.0)
     if executing:
         parts[EXECUTING] = each_us * samples.backends.get(RUNNING, 0.0)
     return parts
 
 
+def _add_workers(parts: Parts) -> None:
+    """Add the time in which backends wait for parallel workers to what these do."""
+    for kind, of in ((WORKER_CPU, CPU), (WORKER_RUNNABLE, RUNNABLE)):
+        us = parts.pop(kind, 0.0)
+        target = EXECUTING if EXECUTING in parts else of if of in parts else CPU
+        if us:
+            parts[target] += us
+
+
 def _scale(found: Split, wholes: Mapping[int, float]) -> float | None:
     """Scale the waits of each trial to fill its whole, if they exceed it. Return the mean factor, or None."""
-    waited = {trial: sum(parts[kind] for kind in (*WAITS, CLIENT)) for trial, parts in found.items()}
+    kinds = (*WAITS, CLIENT, WORKER_CPU, WORKER_RUNNABLE)
+    waited = {trial: sum(parts[kind] for kind in kinds) for trial, parts in found.items()}
     available = {
         trial: wholes[trial] - parts[CPU] - parts.get(RUNNABLE, 0.0) for trial, parts in found.items()
     }
     if sum(waited.values()) <= sum(available.values()):
         return None
     for trial, parts in found.items():
-        for kind in (*WAITS, CLIENT):
+        for kind in kinds:
             parts[kind] *= available[trial] / waited[trial] if waited[trial] else 0.0
     return sum(available.values()) / sum(waited.values())
 

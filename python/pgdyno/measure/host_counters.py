@@ -211,6 +211,17 @@ def scheduled(pids: Iterable[int]) -> Scheduled | None:
     return Scheduled(on_cpu_ns / NS_PER_S, ready_ns / NS_PER_S)
 
 
+def lifetime(pid: int) -> tuple[float, float, float] | None:
+    """Return seconds on CPU, runnable, and since the start of a process; None if it has ended or unknown."""
+    try:
+        started = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return None
+    lived_s = time.clock_gettime(time.CLOCK_BOOTTIME) - int(started) * TICK_S
+    of = scheduled([pid])
+    return None if of is None else (of.on_cpu_s, of.ready_s, max(lived_s, of.on_cpu_s + of.ready_s))
+
+
 def child_pids(pid: int) -> list[int]:
     """Return the children of a single-threaded process such as the postmaster. A search in /proc, as in
     psutil, takes a hundred times as long.

@@ -24,9 +24,17 @@ import numpy.typing as npt
 import psycopg
 from psycopg import sql
 
+from pgdyno.analysis.telemetry.samples import (
+    HOST,
+    SAMPLES,
+    SERVER,
+    WAITS,
+    WORKER,
+    WORKER_TIMES,
+)
 from pgdyno.errors import PgdynoError, in_one_line
-from pgdyno.measure.host_counters import process_cpu_s, server_cpu
-from pgdyno.measure.server_probes import fetch, prepare_probe_session, statement
+from pgdyno.measure.host_counters import lifetime, process_cpu_s, server_cpu
+from pgdyno.measure.server_probes import fetch, fetch_prepared, prepare_probe_session, statement
 from pgdyno.server.processes import Connection
 
 # ----------------------------------------------------------------------
@@ -123,9 +131,6 @@ GAUGES = frozenset(
 
 SERIES = tuple(sorted(COUNTERS | GAUGES))
 
-RUNNING = "running"
-"""Name for no wait event: on CPU, runnable, or in code without a wait event."""
-
 
 def sample(connection: Connection) -> Mapping[str, float]:
     """Return one sample of SERIES, without columns that this version lacks or hides.
@@ -137,20 +142,39 @@ def sample(connection: Connection) -> Mapping[str, float]:
     return {name: float(value) for name, value in row.items() if value is not None}
 
 
-def sample_waits(connection: Connection) -> Mapping[str, float]:
+WORKER_PID = f"{WORKER}pid"
+
+
+def sample_waits(connection: Connection, workers: WorkerTimes | None = None) -> Mapping[str, float]:
     """Return the number of active backends of this database by wait event (``TYPE/EVENT``), or RUNNING.
 
-    Backends of other users need pg_read_all_stats. Raises psycopg.Error.
+    See ``sample_waits.sql``. ``workers``: for a local server, times of its parallel workers. Backends of
+    other users need pg_read_all_stats. Raises psycopg.Error.
     """
-    prepare_probe_session(connection)
-    rows = fetch(connection, sql.SQL(statement("sample_waits", connection.info.server_version // 10000)))
-    return {str(row["wait"]): float(row["backends"] or 0) for row in rows}
+    rows = fetch_prepared(connection, "sample_waits")
+    found = {name: number for name, number in rows if name != WORKER_PID}
+    pids = [int(number) for name, number in rows if name == WORKER_PID]
+    return {**found, **workers.growth(pids)} if workers is not None else found
 
 
-SERVER, WAITS, HOST = "server", "waits", "host"
+@dataclass
+class WorkerTimes:
+    """Times of parallel workers. Those of a worker after its last sample are missing."""
 
-SAMPLES = "samples"
-"""Column of the waits: number of wait-event samples in this step. Other columns are sums over these."""
+    _last: dict[int, tuple[float, ...]] = field(default_factory=dict)
+
+    def growth(self, pids: Iterable[int]) -> Mapping[str, float]:
+        """Return the times since the last call, or the start of each process, by column. Empty if unknown."""
+        last, self._last = self._last, {pid: of for pid in pids if (of := lifetime(pid)) is not None}
+        grown = dict.fromkeys(WORKER_TIMES, 0.0) if self._last else {}
+        for pid, times in self._last.items():
+            before = last.get(pid, (0.0,) * len(times))
+            if before[-1] > times[-1]:
+                before = (0.0,) * len(times)  # another process with this number
+            for column, now_s, before_s in zip(WORKER_TIMES, times, before, strict=True):
+                grown[column] += now_s - before_s
+        return grown
+
 
 Sample = Callable[[Connection], Mapping[str, float]]
 Now = Callable[[], float]
@@ -338,11 +362,11 @@ POINTS_MAX = 21_600
 compression, and no chart shows more."""
 
 WAITS_PER_TICK, WAITS_PER_TICK_MAX = 5, 10
-"""Wait-event samples per tick: the first number at least, even if they cost more than CPU_SHARE_MAX. A sample
-costs 0.5 to 1 ms of CPU, two thirds of it for the wake-up (``python -m bench readings``)."""
+"""Wait-event samples per tick: of all servers at least, even if they cost more than CPU_SHARE_MAX, and of
+each at most. A sample costs about 0.5 ms of CPU (``python -m bench readings``)."""
 
 CPU_SHARE_MAX = 0.005
-"""CPU time that more samples of a server may cost, as a share of a core."""
+"""CPU time that more samples may cost, as a share of a core."""
 
 CHUNK_S = 600.0
 """Duration of a chunk: ten minutes. A power loss loses one, of a trial that is repeated anyway. Chunks of a
@@ -389,11 +413,12 @@ def waits_per_tick(cpu_s: Sequence[float | None], thread_s: float, looks: int, s
     ``cpu_s`` is that of the sampler's backends, by server, and ``thread_s`` that of its thread, for so many
     samples of each server. The cost on a remote server is unknown.
     """
+    least = math.ceil(WAITS_PER_TICK / max(1, len(cpu_s)))
     known = [each_s for each_s in cpu_s if each_s is not None]
     if not looks or len(known) < len(cpu_s):
-        return WAITS_PER_TICK
-    cost_s = (thread_s + sum(known)) / (looks * len(known))
-    return min(max(int(CPU_SHARE_MAX * step_s / cost_s), WAITS_PER_TICK), WAITS_PER_TICK_MAX)
+        return least
+    cost_s = (thread_s + sum(known)) / looks
+    return min(max(int(CPU_SHARE_MAX * step_s / cost_s), least), WAITS_PER_TICK_MAX)
 
 
 def monotonic_of(unix_s: float) -> float:
@@ -418,7 +443,7 @@ class Sampler:
         self._host = host
         self._zero_s = zero_s
         self._step_s = step_s
-        self._per_tick = WAITS_PER_TICK
+        self._per_tick = waits_per_tick([None] * len(targets), 0.0, 0, step_s)
         self._looks = 0
         self._clock = clock
         self._wait = wait or self._stopping.wait

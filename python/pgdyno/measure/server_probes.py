@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import re
+import select
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +18,8 @@ from typing import Any, Literal, LiteralString
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
 from psycopg.rows import dict_row
 
 from pgdyno.server.builds import OLDEST_MAJOR
@@ -121,6 +125,40 @@ def fetch(connection: Connection, text: sql.SQL | sql.Composed) -> list[Row]:
     with connection.cursor(row_factory=dict_row) as cursor:
         found = cursor.execute(text).fetchall()
     return [{name: value for name, value in row.items() if value is not None} for row in found]
+
+
+_PREPARED: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def fetch_prepared(connection: Connection, name: str) -> list[tuple[str, float]]:
+    """Return the rows of ``sql/NAME.sql``, a text and a number each, in half of the CPU time of ``fetch``.
+
+    Prepares the connection for probes, and for one such statement. Raises psycopg.Error.
+    """
+    pgconn, key = connection.pgconn, name.encode()
+    if connection not in _PREPARED:
+        prepare_probe_session(connection)
+        pgconn.send_prepare(key, statement(name, connection.info.server_version // 10000).encode())
+        _answer(pgconn)
+        _PREPARED.add(connection)
+    pgconn.send_query_prepared(key, [])
+    found = _answer(pgconn)
+    values = ((found.get_value(row, 0), found.get_value(row, 1)) for row in range(found.ntuples))
+    return [((text or b"").decode(), float(number or 0)) for text, number in values]
+
+
+def _answer(pgconn: PGconn) -> PGresult:
+    until_s = time.monotonic() + STATEMENT_TIMEOUT_S + NETWORK_S
+    pgconn.flush()
+    while pgconn.is_busy():
+        if not select.select([pgconn.socket], [], [], max(0.0, until_s - time.monotonic()))[0]:
+            pgconn.finish()
+            raise psycopg.OperationalError("the server did not answer")
+        pgconn.consume_input()
+    first, *_ = iter(pgconn.get_result, None)
+    if first.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        raise psycopg.errors.error_from_result(first)
+    return first
 
 
 def for_major(text: str, major: int) -> LiteralString:
@@ -271,7 +309,7 @@ EXTENSIONS: Mapping[str, str] = {probe.name: probe.extension for probe in _ALL i
 NEEDS_PRELOAD = frozenset(probe.name for probe in _ALL if probe.preloaded)
 """Probes whose extension must be in shared_preload_libraries as well."""
 
-_STATEMENTS_MAJORS = (("1.12", 18), ("1.11", 17), ("1.10", 15), ("1.9", 14), ("1.8", 13))
+_STATEMENTS_MAJORS = (("1.13", 19), ("1.12", 18), ("1.11", 17), ("1.10", 15), ("1.9", 14), ("1.8", 13))
 """Versions of pg_stat_statements, and the server versions with the same columns."""
 
 

@@ -24,9 +24,11 @@ from pgdyno.measure.host_counters import HostCounters, ServerCpu, scheduled, ser
 from pgdyno.measure.sampler import (
     Chunk,
     Cost,
+    Sample,
     Sampler,
     SeriesEnd,
     Target,
+    WorkerTimes,
     monotonic_of,
     sample,
     sample_waits,
@@ -162,7 +164,7 @@ class TelemetryCollection:
                 number,
                 trial.arm.connect,
                 sample if asked & SAMPLED else None,
-                sample_waits if "waits" in asked else None,
+                _wait_sampler(trial.arm) if "waits" in asked else None,
                 trial.arm.postmaster_pid,
                 each_look=self.lab.study.window_likely_s() <= SEPARATE_SAMPLES_S_MAX,
             )
@@ -350,6 +352,10 @@ class TelemetryCollection:
     def _add_unavailable(self, trial: RunningTrial, probes: str, reason: str) -> None:
         caveat = Caveat.of("probe-unavailable", trial.id, arm=trial.arm.name, probes=probes, reason=reason)
         self.lab.writer.add_caveat(caveat, self.lab.case)
+
+
+def _wait_sampler(arm: LabArm) -> Sample:
+    return sample_waits if arm.postmaster_pid() is None else partial(sample_waits, workers=WorkerTimes())
 
 
 def _reason_text(ending: SeriesEnd, reason: str) -> str:

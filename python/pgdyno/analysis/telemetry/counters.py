@@ -49,11 +49,11 @@ COUNTERS: Mapping[str, frozenset[str]] = {
         "local_blks_read local_blks_dirtied local_blks_written temp_blks_read temp_blks_written "
         "shared_blk_read_time shared_blk_write_time local_blk_read_time local_blk_write_time "
         "temp_blk_read_time temp_blk_write_time jit_time parallel_workers_to_launch "
-        "parallel_workers_launched"
+        "parallel_workers_launched generic_plan_calls custom_plan_calls"
     ),
     "wal": _words(
         "lsn_bytes wal_records wal_fpi wal_bytes wal_buffers_full wal_write wal_sync wal_write_time "
-        "wal_sync_time"
+        "wal_sync_time wal_fpi_bytes"
     ),
     "checkpoints": _words(
         "num_timed num_requested num_done restartpoints_timed restartpoints_req restartpoints_done "

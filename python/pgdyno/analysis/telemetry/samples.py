@@ -45,6 +45,14 @@ BACKGROUND = "background "
 RUNNING = "running"
 """State of a backend that does not wait."""
 
+WORKER = "worker "
+"""Start of the columns with states of parallel workers: as numbers of backends that wait for them."""
+
+WORKER_TIMES = WORKER_ON_CPU, WORKER_READY, _ = tuple(
+    f"{WORKER}{of}_s" for of in ("on_cpu", "ready", "alive")
+)
+"""Columns of the waits: times of the workers by the kernel: on CPU, runnable, and all."""
+
 STEPS_RESOLVED = 3
 """Minimum length of a resolved span, in samples."""
 
@@ -118,7 +126,7 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
     samples = float(np.nansum(weight * series.column(SAMPLES)))
     seen: dict[str, float] = {}
     for name in client_waits(series):
-        event = newest_name(name)
+        event = newest_name(name.removeprefix(WORKER))
         seen[event] = seen.get(event, 0.0) + float(np.nansum(weight * series.column(name)))
     active = sum(seen.values())
     if not samples or not active:
@@ -128,8 +136,9 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
 
 
 def client_waits(series: SampleSeries) -> list[str]:
-    """Return the columns with states of client backends."""
-    return [name for name in series.columns[2:] if name != SAMPLES and not name.startswith(BACKGROUND)]
+    """Return the columns with states of client backends, and of their parallel workers."""
+    others = (SAMPLES, *WORKER_TIMES)
+    return [name for name in series.columns[2:] if name not in others and not name.startswith(BACKGROUND)]
 
 
 def cpu(series: SampleSeries, spans: Sequence[Span]) -> dict[str, float]:

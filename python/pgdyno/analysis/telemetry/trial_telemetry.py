@@ -51,6 +51,8 @@ from pgdyno.analysis.telemetry.samples import (
     SAMPLES,
     STEPS_RESOLVED,
     WAITS,
+    WORKER,
+    WORKER_TIMES,
     client_waits,
     of_samples,
     overlap,
@@ -204,6 +206,9 @@ RESOURCES: Mapping[str, Sequence[str]] = tomllib.loads(
 
 CLIENT, OTHER = "client", "other"
 
+WORKER_CPU, WORKER_RUNNABLE = "worker cpu", "worker runnable"
+"""States of a backend that waits for its parallel workers, by the kernel's times of these."""
+
 
 @cache
 def resource_of(event: str) -> str:
@@ -245,9 +250,9 @@ ON_CPU, RUNNABLE = "clients_on_cpu_s", "clients_ready_s"
 
 @dataclass(frozen=True)
 class WaitSamples:
-    """Wait-event samples. ``backends``: mean number by resource and RUNNING; ``n``: number of samples.
+    """Wait-event samples. ``backends``: mean number by resource, RUNNING, WORKER_CPU and WORKER_RUNNABLE.
 
-    ``events``: the same by wait event in lower case, and by BACKGROUND and a resource.
+    ``n``: number of samples. ``events``: by wait event in lower case, and by BACKGROUND and a resource.
     """
 
     backends: Mapping[str, float]
@@ -365,9 +370,34 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
     events = {name: float(np.nansum(weight * series.column(name))) / n for name in known}
     seen: dict[str, float] = {}
     for name in client_waits(series):
-        seen[resource_of(name)] = seen.get(resource_of(name), 0.0) + events[name]
+        if not name.startswith(WORKER):
+            seen[resource_of(name)] = seen.get(resource_of(name), 0.0) + events[name]
+    for of, number in _of_workers(events).items():
+        seen[of] = seen.get(of, 0.0) + number
     of_resources = {resource: backends for resource, backends in seen.items() if backends > 0}
     return WaitSamples(of_resources, n, {name.lower(): backends for name, backends in events.items()})
+
+
+def _of_workers(events: Mapping[str, float]) -> dict[str, float]:
+    """Return the number of backends that wait for parallel workers, by state of these.
+
+    The kernel's times of the workers divide it, and samples only the time in which they are blocked.
+    """
+    on_cpu_s, ready_s, alive_s = (events.get(column, 0.0) for column in WORKER_TIMES)
+    alive_s = max(alive_s, on_cpu_s + ready_s)  # which are read later
+    states: dict[str, float] = {}
+    for name, number in events.items():
+        if name.startswith(WORKER) and name not in WORKER_TIMES:
+            of = resource_of(name.removeprefix(WORKER))
+            states[of] = states.get(of, 0.0) + number
+    every, running = sum(states.values()), states.get(RUNNING, 0.0)
+    if not alive_s or not every:
+        return states
+    by_kernel = {WORKER_CPU: every * on_cpu_s / alive_s, WORKER_RUNNABLE: every * ready_s / alive_s}
+    blocked, waiting = every - sum(by_kernel.values()), every - running
+    factor = min(1.0, blocked / waiting) if waiting else 0.0
+    found = {of: factor * number for of, number in states.items() if of != RUNNING}
+    return {**found, **by_kernel, RUNNING: blocked - factor * waiting}
 
 
 def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:

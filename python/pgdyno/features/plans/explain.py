@@ -33,10 +33,12 @@ from pgdyno.study.plan import Study
 STATEMENTS_MAX = 40
 """Maximum number of statements per trial: those with the most time, or the first ones of the scripts."""
 
-WINDOW_SHARE_MAX = 0.005
-BUDGET_S_MIN = 0.1
-"""Time limit of the capture as a share of the window, and its minimum. The last statement may take as long
-again, so that the whole is at most 1% of a window of 20 s or more."""
+BLOCK_SHARE_MAX = 0.005
+"""Time limit of the captures of a block, as a share of its measured time. The last statement of each may take
+as long again: the whole is at most 1%."""
+
+BLOCK_S_MIN = 2.0
+"""Minimum measured time of a block with plans. In a shorter one, connecting takes more than its share."""
 
 TEXT_MAX = 1000
 """Length of the texts in ``measure/sql/statements.sql``, which identify statements."""
@@ -156,13 +158,16 @@ def digest(lines: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(shape_of(lines)).encode()).hexdigest()[:16]
 
 
-def capture(connection: Connection, scripts: Iterable[str], budget_s: float) -> list[Row]:
+def capture(
+    connection: Connection, scripts: Iterable[str], budget_s: float, begun_s: float | None = None
+) -> list[Row]:
     """Return a row for each statement: its plan and the hash, or the reason for which it has none.
 
-    The statements are those of pg_stat_statements, else of the scripts. Raises psycopg.Error if the
-    connection is lost.
+    The statements are those of pg_stat_statements, else of the scripts. ``begun_s``: time before connecting.
+    Raises psycopg.Error if the connection is lost, MissingObject if errors would be written to the log of
+    the server.
     """
-    until_s = time.monotonic() + budget_s
+    until_s = (begun_s or time.monotonic()) + budget_s
     _prepare_session(connection, budget_s)
     found = _recorded(connection)
     source = "pg_stat_statements" if found else "script"
@@ -198,11 +203,27 @@ def _prepare_session(connection: Connection, budget_s: float) -> None:
     }
     if connection.info.server_version >= 12_00_00:
         settings["plan_cache_mode"] = "force_generic_plan"
+    # Statements that cannot be explained must leave no errors in the log of the server.
     if connection.info.parameter_status("is_superuser") == "on":
-        # Statements that cannot be explained must not count as errors of the workload in the server log.
         settings |= {"pg_stat_statements.track": "none", "log_min_messages": "panic"}
+    elif _may_change_log(connection):
+        settings["log_min_messages"] = "panic"
+    else:
+        raise MissingObject(
+            "requires a superuser, or from 15 on GRANT SET ON PARAMETER log_min_messages: a statement that "
+            "cannot be explained leaves an error in the log of the server"
+        )
     calls = [sql.SQL("set_config({}, {}, false)").format(*one) for one in settings.items()]
     connection.execute(sql.SQL("SELECT /* pgdyno probe */ {}").format(sql.SQL(", ").join(calls)))
+
+
+def _may_change_log(connection: Connection) -> bool:
+    if connection.info.server_version < 15_00_00:
+        return False
+    row = connection.execute(
+        "SELECT /* pgdyno probe */ pg_catalog.has_parameter_privilege('log_min_messages', 'SET')"
+    ).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _explained(connection: Connection, text: str) -> Mapping[str, Any]:
@@ -251,12 +272,22 @@ def read_plans(arm: LabArm, study: Study) -> Sequence[Row]:
     scripts = [
         one.text for one in getattr(workload, "scripts", ()) if getattr(one, "text", None) and one.weight
     ]
+    begun_s, budget_s = time.monotonic(), budget_s_of(study)
     try:
         with brief_session(arm) as connection:
-            budget_s = max(BUDGET_S_MIN, WINDOW_SHARE_MAX * study.window_likely_s())
-            return capture(connection, scripts, budget_s)
+            return capture(connection, scripts, budget_s, begun_s)
     except (psycopg.Error, ServerError) as error:
         raise ProbeError(in_one_line(error)) from None
+    except MissingObject as missing:
+        raise ProbeError(str(missing)) from None
+
+
+def budget_s_of(study: Study) -> float:
+    """Return the time limit of one trial. Raises ProbeError if the blocks are too short."""
+    block_s = study.window_likely_s() * (1 if study.is_together else len(study.arms))
+    if block_s < BLOCK_S_MIN:
+        raise ProbeError(f"a block measures {block_s:.2g} s: plans require {BLOCK_S_MIN:.2g} s")
+    return BLOCK_SHARE_MAX * block_s / len(study.arms)
 
 
 PROBE = ProbeKind("plans", after=read_plans)

@@ -75,6 +75,8 @@ SELECT
     sum(jit_generation_time + jit_inlining_time + jit_optimization_time + jit_emission_time) AS jit_time,  -- from 15
     sum(parallel_workers_to_launch)::bigint AS parallel_workers_to_launch,  -- from 18
     sum(parallel_workers_launched)::bigint AS parallel_workers_launched,  -- from 18
+    sum(generic_plan_calls)::bigint AS generic_plan_calls,  -- from 19
+    sum(custom_plan_calls)::bigint AS custom_plan_calls,  -- from 19
     extract(epoch FROM max(stats_since))::float8 AS stats_since,  -- from 17: of this statement
     extract(epoch FROM max(minmax_stats_since))::float8 AS minmax_stats_since,  -- from 17
     (SELECT dealloc FROM {extension}.pg_stat_statements_info) AS dealloc,  -- from 14: number of evictions, for all databases

@@ -5,6 +5,7 @@ SELECT /* pgdyno probe */
     w.wal_fpi,  -- from 14
     w.wal_bytes::bigint AS wal_bytes,  -- from 14
     w.wal_buffers_full,  -- from 14
+    w.wal_fpi_bytes::bigint AS wal_fpi_bytes,  -- from 19
     w.wal_write,  -- 14 to 17
     w.wal_sync,  -- 14 to 17
     w.wal_write_time,  -- 14 to 17

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from synthetic_study import Synthetic, write_study
 
+from example_studies import make_study
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import find_study
-from pgdyno.features.plans.explain import digest, node_name, plan_lines, statements_of_script
+from pgdyno.features.plans.explain import budget_s_of, digest, node_name, plan_lines, statements_of_script
 from pgdyno.features.plans.findings import compare_plans
 from pgdyno.features.plans.section import sections
+from pgdyno.measure.telemetry_collection import ProbeError
 from pgdyno.results.reader import Evidence
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.defaults import Schedule
 
 
@@ -32,6 +35,20 @@ END;
         "UPDATE t SET a = E'\\';' WHERE b = $1",
         "SELECT 1",
     ]
+
+
+@pytest.mark.parametrize(("schedule", "budget_s"), [("slices", 0.01), ("blocks", 0.01), ("duet", 0.005)])
+def test_both_captures_of_a_block_take_at_most_a_hundredth_of_it(schedule: Schedule, budget_s: float) -> None:
+    """A block has four slices of a second, in a duet two at a time. A capture may take its limit twice."""
+    arms = parse_arms(["17", "18"])
+    study = make_study(arms=arms, schedule=schedule, slice_s=1.0, rounds=2, clients=2)
+    assert budget_s_of(study) == pytest.approx(budget_s)
+
+
+def test_short_blocks_have_no_plans() -> None:
+    study = make_study(arms=parse_arms(["17", "18"]), slice_s=0.4, rounds=2, clients=2)
+    with pytest.raises(ProbeError, match="plans require 2 s"):
+        budget_s_of(study)
 
 
 @pytest.mark.parametrize(

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
+from server_of_major import build_of
 from small_study import run_small, small_study
 
 from pgdyno.cli.report import read_report
 from pgdyno.features.plans.explain import capture
 from pgdyno.features.plans.findings import plans_of
+from pgdyno.measure.server_probes import MissingObject
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.results.records import StudyEnd, TrialStatus
-from pgdyno.server.builds import Build
-from pgdyno.server.processes import Server
+from pgdyno.server.builds import NEWEST_MAJOR, Build
+from pgdyno.server.cache_directory import Cache
+from pgdyno.server.processes import Cluster, Server
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 pytestmark = pytest.mark.server
 
 
-def test_statements_are_explained_without_execution(running_server: Server) -> None:
-    with running_server.connect() as owner:
+@pytest.fixture(scope="module", params=[15, NEWEST_MAJOR])
+def planned(
+    request: pytest.FixtureRequest, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Iterator[Server]:
+    """A server before and after GENERIC_PLAN (16)."""
+    with new_cluster(build_of(Cache.open(), request.param)) as cluster, cluster.start() as server:
+        yield server
+
+
+def test_statements_are_explained_without_execution(planned: Server) -> None:
+    with planned.connect() as owner:
         owner.execute("CREATE TABLE planned (a int PRIMARY KEY, b text)")
         owner.execute("INSERT INTO planned SELECT i, 'x' FROM generate_series(1, 1000) AS i")
         owner.execute("ANALYZE planned")
@@ -30,9 +47,9 @@ def test_statements_are_explained_without_execution(running_server: Server) -> N
             "WITH gone AS (DELETE FROM planned RETURNING a) SELECT count(*) FROM gone;",
             "DROP TABLE planned;",
         ]
-        with running_server.connect() as connection:
+        with planned.connect() as connection:
             found = {str(row["statement"]): row for row in capture(connection, scripts, 10.0)}
-        with running_server.connect() as connection:
+        with planned.connect() as connection:
             (two,) = capture(connection, ["SELECT 1 \\; DELETE FROM planned"[:8]], 10.0)
         assert list(found) == [
             "SELECT b FROM planned WHERE a = $1",
@@ -52,6 +69,53 @@ def test_statements_are_explained_without_execution(running_server: Server) -> N
         owner.execute("DROP TABLE planned")
 
 
+PARTITIONED = """
+CREATE TABLE orders (day int, id int) PARTITION BY RANGE (day);
+CREATE TABLE orders_1 PARTITION OF orders FOR VALUES FROM (1) TO (2);
+CREATE TABLE orders_2 PARTITION OF orders FOR VALUES FROM (2) TO (3)"""
+BY_DAY = "SELECT count(*) FROM orders WHERE day = :day;"
+
+
+def test_a_generic_plan_has_its_partitions_from_16_on(planned: Server) -> None:
+    with planned.connect() as owner:
+        for statement in PARTITIONED.split(";"):
+            owner.execute(statement.encode())
+        with planned.connect() as connection:
+            (row,) = capture(connection, [BY_DAY], 10.0)
+        if planned.build.version.major >= 16:
+            assert "Seq Scan on orders_1" in str(row["plan"]) and "Seq Scan on orders_2" in str(row["plan"])
+        else:
+            assert "no partition in a generic plan" in str(row["reason"])
+        owner.execute("DROP TABLE orders")
+
+
+def test_without_the_privilege_to_keep_errors_out_of_the_log_no_plan_is_captured(planned: Server) -> None:
+    """A superuser, and from 15 on a user that may set log_min_messages, leave no error in the log."""
+    missing = ["SELECT nothing FROM nowhere;"]
+    with planned.connect() as owner:
+        owner.execute("CREATE ROLE humble LOGIN")
+        before = planned.log()
+        with connected(planned, "humble") as connection:
+            with pytest.raises(MissingObject, match="requires a superuser"):
+                capture(connection, missing, 10.0)
+            assert connection.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        owner.execute("GRANT SET ON PARAMETER log_min_messages TO humble")
+        for user in ("humble", owner.info.user):
+            with connected(planned, user) as connection:
+                (row,) = capture(connection, missing, 10.0)
+                assert row["reason"] == 'relation "nowhere" does not exist'
+        assert "ERROR" not in planned.log()[len(before) :]
+        with connected(planned, "humble") as connection, pytest.raises(psycopg.errors.UndefinedTable):
+            connection.execute("SELECT nothing FROM nowhere")
+        assert "nowhere" in planned.log()[len(before) :]  # the log is the one that is read
+        owner.execute("REVOKE SET ON PARAMETER log_min_messages FROM humble")
+        owner.execute("DROP ROLE humble")
+
+
+def connected(server: Server, user: str) -> psycopg.Connection[tuple[Any, ...]]:
+    return psycopg.connect(make_conninfo(server.conninfo(), user=user), autocommit=True)
+
+
 def test_a_second_statement_in_a_text_is_refused(
     running_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +128,12 @@ def test_a_second_statement_in_a_text_is_refused(
         assert found == (None,)
 
 
-def test_a_study_reports_the_statement_whose_plan_differs(build: Build, tmp_path: Path) -> None:
+def test_a_study_reports_the_statement_whose_plan_differs(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its blocks are shorter than those of a real study."""
+    monkeypatch.setattr("pgdyno.features.plans.explain.BLOCK_S_MIN", 0.0)
+    monkeypatch.setattr("pgdyno.features.plans.explain.BLOCK_SHARE_MAX", 100.0)
     text = "\\set aid random(1, 100000)\nSELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n"
 
     scripts = (
