@@ -128,3 +128,8 @@ def test_no_heading_of_a_report_is_empty(name: str) -> None:
     assert re.search(HTML_HEADING, page) and re.search(MARKDOWN_HEADING, markdown, flags=re.MULTILINE)
     assert empty_headings(markdown, MARKDOWN_HEADING) == []
     assert empty_headings(page, HTML_HEADING) == []
+
+
+def test_a_number_in_a_table_is_not_broken_at_its_commas() -> None:
+    page = to_html(built("verdict"))
+    assert "103,052" in page and re.findall(r"\d,<wbr>\d{3}\b", page) == []

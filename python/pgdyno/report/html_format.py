@@ -51,7 +51,7 @@ def _text(name: str) -> str:
 
 def breakable(cell: str) -> Markup:
     """Return the text of a cell that a narrow page may break within names of settings and intervals."""
-    return Markup("<wbr>").join(re.split(r"(?<=[_=,])(?=[^ ])", cell))
+    return Markup("<wbr>").join(re.split(r"(?<=[_=,])(?=[^ ])(?!(?<=\d,)\d{3})", cell))
 
 
 def source_hash(script: str) -> str:
