@@ -143,3 +143,42 @@ def test_every_readable_format_contains_every_sentence_and_cell(name: str) -> No
         said = " ".join(plain(text).split())
         missing = [fact for fact in facts if fact not in said]
         assert not missing, missing
+
+
+def empty_headings(text: str, heading: str) -> list[str]:
+    """Return the headings without text before the next heading of the same or a higher level.
+
+    The pattern has two groups: the level and the title.
+    """
+    found = list(re.finditer(heading, text, flags=re.MULTILINE | re.DOTALL))
+    ends = [*(one.start() for one in found[1:]), len(text)]
+    levels = [len(one[1]) if one[1].startswith("#") else int(one[1]) for one in found] + [0]
+    return [
+        one[2]
+        for number, (one, end) in enumerate(zip(found, ends, strict=True))
+        if levels[number + 1] <= levels[number]
+        and not re.sub(r"<(?!svg)[^>]*>", "", text[one.end() : end]).strip()
+    ]
+
+
+MARKDOWN_HEADING = r"^(#+) ([^\n]*)$"
+HTML_HEADING = r"<h([1-6])\b[^>]*>(.*?)</h\1>"
+
+
+def test_an_empty_heading_is_found() -> None:
+    assert empty_headings("# a\n\n## b\n\n## c\n\ntext\n\n### d\n", MARKDOWN_HEADING) == ["b", "d"]
+    assert empty_headings("<h2>a</h2><p></p><h2>b</h2><svg></svg>", HTML_HEADING) == ["a"]
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_no_heading_of_a_report_is_empty(name: str) -> None:
+    of = built(name)
+    page, markdown = to_html(of), to_markdown(of)
+    assert re.search(HTML_HEADING, page) and re.search(MARKDOWN_HEADING, markdown, flags=re.MULTILINE)
+    assert empty_headings(markdown, MARKDOWN_HEADING) == []
+    assert empty_headings(page, HTML_HEADING) == []
+
+
+def test_a_number_in_a_table_is_not_broken_at_its_commas() -> None:
+    page = to_html(built("verdict"))
+    assert "103,052" in page and re.findall(r"\d,<wbr>\d{3}\b", page) == []
