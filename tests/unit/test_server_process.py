@@ -115,10 +115,17 @@ def test_a_program_ends_with_a_killed_pgdyno_and_so_does_all_that_it_has_started
 
 def test_a_program_runs_where_and_with_what_it_is_told(tmp_path: Path) -> None:
     shown = ["/bin/sh", "-c", 'echo "$PWD $WORD"; cat']
-    done = run_tool(shown, OURSELVES, END_S, feed=[b"x"], directory=tmp_path, environment={"WORD": "w"})
+
+    def feed(process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        with process.stdin as pipe:
+            pipe.write(b"x")
+
+    done = run_tool(shown, OURSELVES, END_S, feed=feed, directory=tmp_path, environment={"WORD": "w"})
     assert done.stdout == f"{tmp_path} w\nx"
     with pytest.raises(subprocess.TimeoutExpired):
         run_tool(["/bin/sleep", "600"], OURSELVES, 0.0)
+    assert run_tool(["/bin/cat"], OURSELVES, END_S).stdout == ""  # no input
 
 
 @pytest.fixture

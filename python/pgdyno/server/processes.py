@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -126,7 +126,7 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def _running(
+def running_tool(
     command: Sequence[str], account: Account, timeout_s: float, check: Callable[[], None], **how: Any
 ) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[], None]]]:
     """Start a tool, and provide it with a check for the time limit and an interrupt. After an error in the
@@ -152,7 +152,7 @@ def run_tool(
     account: Account,
     timeout_s: float,
     *,
-    feed: Iterable[bytes] = (),
+    feed: Callable[[subprocess.Popen[bytes]], None] | None = None,
     check: Callable[[], None] = lambda: None,
     directory: Path = Path("/"),
     environment: Mapping[str, str] | None = None,
@@ -160,104 +160,34 @@ def run_tool(
     """Run a tool of a build (initdb, psql …) as that user, wait for its end and capture its output.
 
     Like a server it ends when pgdyno is killed: otherwise initdb would write into a directory that the next
-    pgdyno removes. So do its children, such as shell commands in SQL files. ``feed`` is its standard input.
-    ``check`` is called every CHECK_S and may raise. ``environment``: instead of the clean one. Raises
+    pgdyno removes. So do its children, such as shell commands in SQL files. ``feed`` writes its standard
+    input. ``check`` is called every CHECK_S and may raise. ``environment``: instead of the clean one. Raises
     subprocess.TimeoutExpired.
     """
     # Files, not pipes: a tool that waits for a full pipe would not read its input.
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         how = {"output": out, "errors": err, "directory": directory, "environment": environment}
-        running = _running(command, account, timeout_s, check, stdin=subprocess.PIPE, **how)
-        with running as (process, check_all):
-            _feed(process, feed, check)
+        stdin = subprocess.DEVNULL if feed is None else subprocess.PIPE
+        with running_tool(command, account, timeout_s, check, stdin=stdin, **how) as (process, check_all):
+            if feed is not None:
+                feed(process)
             while process.poll() is None:
                 check_all()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(CHECK_S)
-        texts = [_first_bytes(file).decode(errors="replace") for file in (out, err)]
+        texts = [first_bytes(file).decode(errors="replace") for file in (out, err)]
     return subprocess.CompletedProcess(command, process.returncode, *texts)
-
-
-def tool_lines(
-    command: Sequence[str],
-    account: Account,
-    timeout_s: float,
-    *,
-    check: Callable[[], None] = lambda: None,
-    environment: Mapping[str, str] | None = None,
-) -> Generator[bytes, None, None]:
-    """Run a tool like ``run_tool`` and yield the lines of its output while it runs. The tool is killed if the
-    caller stops early. Raises subprocess.CalledProcessError with its messages, subprocess.TimeoutExpired.
-    """
-    with tempfile.TemporaryFile() as err:
-        how = {"output": subprocess.PIPE, "errors": err, "environment": environment}
-        with _running(command, account, timeout_s, check, **how) as (process, check_all):
-            assert process.stdout is not None
-            descriptor, pending = process.stdout.fileno(), [b""]
-            while True:
-                check_all()
-                if not select.select([descriptor], [], [], CHECK_S)[0]:
-                    continue
-                if not (piece := os.read(descriptor, READ_BYTES)):
-                    break
-                pending.append(piece)
-                if b"\n" in piece:
-                    *lines, rest = b"".join(pending).split(b"\n")
-                    pending = [rest]
-                    yield from (line + b"\n" for line in lines)
-            if rest := b"".join(pending):
-                yield rest
-        if process.returncode != 0:
-            messages = _first_bytes(err).decode(errors="replace")
-            raise subprocess.CalledProcessError(process.returncode, command, stderr=messages)
 
 
 CHECK_S = 0.2
 """Interval of the check for an interrupt while a tool runs."""
 
-READ_BYTES = 1 << 20
-"""Size of the pieces in which a tool's output is read."""
-
 OUTPUT_BYTES_MAX = 64 << 20
 """Maximum size of a tool's output that is read: that of a schema of thousands of tables."""
 
 
-FEED_BYTES = 1 << 16
-"""Size of the pieces in which a tool's input is written."""
-
-
-def _feed(process: subprocess.Popen[bytes], feed: Iterable[bytes], check: Callable[[], None]) -> None:
-    """Write the input of a tool. A tool that ends before it has read all of it is no error here.
-
-    The pipe does not block, so that a tool that reads nothing for hours can be interrupted.
-    """
-    assert process.stdin is not None
-    with process.stdin as pipe:
-        os.set_blocking(pipe.fileno(), False)
-        try:
-            for piece in _pieces(feed):
-                rest = memoryview(piece)
-                while rest:
-                    check()
-                    if select.select([], [pipe], [], CHECK_S)[1]:
-                        rest = rest[os.write(pipe.fileno(), rest) :]
-        except BrokenPipeError:
-            pass
-
-
-def _pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Join lines to pieces of at least FEED_BYTES, except the last one."""
-    joined = bytearray()
-    for line in lines:
-        joined += line
-        if len(joined) >= FEED_BYTES:
-            yield bytes(joined)
-            joined.clear()
-    if joined:
-        yield bytes(joined)
-
-
-def _first_bytes(file: IO[bytes]) -> bytes:
+def first_bytes(file: IO[bytes]) -> bytes:
+    """Return the beginning of a file of output, at most OUTPUT_BYTES_MAX."""
     file.seek(0)
     return file.read(OUTPUT_BYTES_MAX)
 

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from pgdyno.features.own_data.source import (
     unpacked_lines,
     value_of,
 )
+from pgdyno.features.own_data.tools import feed_lines, tool_lines
 from pgdyno.measure.dataset_loading import DATASET_SEED, DataKind, Maker, load_settings
 from pgdyno.server.builds import Build, create_extensions
 from pgdyno.server.connections import cancel
@@ -46,7 +48,6 @@ from pgdyno.server.processes import (
     Server,
     last_messages,
     run_tool,
-    tool_lines,
 )
 from pgdyno.server.snapshots import ClusterState, DatasetKey, Make, copy_bytes, state_of
 from pgdyno.study.workload_parameters import WorkloadParameters
@@ -151,7 +152,8 @@ def import_backup(
     # Single-user mode replays the WAL of a backup. It creates the superuser.
     command = [str(build.program("postgres")), "--single", "-D", str(data_dir), "template1"]
     statements = [f"{ROLE}\n".encode(), b"CREATE DATABASE postgres\n"]
-    done = run_tool(command, account, RECOVERY_TIMEOUT_S, feed=statements, check=check)
+    feed = partial(feed_lines, statements, check)
+    done = run_tool(command, account, RECOVERY_TIMEOUT_S, feed=feed, check=check)
     # A hint of the server would name files of our copy.
     lines = [line for line in done.stderr.splitlines() if "HINT:" not in line and str(data_dir) not in line]
     errors = [line for line in lines if "already exists" not in line]
@@ -540,7 +542,8 @@ class OwnDataMaker:
         command = [self._program("psql"), *options, *arguments]
         account, check = self.maker.cache.account, self.maker.interruption.check
         try:
-            done = run_tool(command, account, READ_TIMEOUT_S, feed=lines, check=check)
+            feed = partial(feed_lines, lines, check)
+            done = run_tool(command, account, READ_TIMEOUT_S, feed=feed, check=check)
         except subprocess.TimeoutExpired:
             raise DatasetError(
                 f"loading {self.data.label} took longer than 6 h: use a smaller part"

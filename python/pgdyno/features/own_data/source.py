@@ -44,12 +44,13 @@ from pgdyno.features.dumps.origin import (
     relations_to_count,
 )
 from pgdyno.features.own_data.plan import Form, OwnData, OwnDataParameters, is_connection_string
+from pgdyno.features.own_data.tools import tool_lines
 from pgdyno.server.build_store import Store, system_builds
 from pgdyno.server.builds import Build, output_of, reported_version, version_of
 from pgdyno.server.cache_directory import Cache, Leftovers
 from pgdyno.server.connections import Dsn, connect
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free
-from pgdyno.server.processes import Connection, tool_lines
+from pgdyno.server.processes import Connection
 from pgdyno.study.workload_parameters import WorkloadParameters
 
 # ----------------------------------------------------------------------
