@@ -11,17 +11,8 @@ from typing import Annotated, Any
 from pydantic import model_serializer
 
 from pgdyno.analysis import steady_state, time_breakdown
-from pgdyno.analysis.comparison import (
-    Comparison,
-    compare_arms,
-    with_tails,
-    without_unconfirmed,
-)
-from pgdyno.analysis.comparison_caveats import (
-    block_caveats,
-    comparison_caveats,
-    skips_arrivals,
-)
+from pgdyno.analysis.comparison import Comparison, compare_arms, with_tails, without_unconfirmed
+from pgdyno.analysis.comparison_caveats import block_caveats, comparison_caveats, skips_arrivals
 from pgdyno.analysis.finding_fields import ByArm, Hidden, Key, MetricKey, about, in_json, shown
 from pgdyno.analysis.measurement_noise import Noise, noise_caveats, with_noise
 from pgdyno.analysis.queries import CaseTelemetry, QueryChanges, find_query_changes, read_case

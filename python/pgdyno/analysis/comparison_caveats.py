@@ -10,15 +10,7 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.series import autocorrelation, is_autocorrelated, is_skewed, skewness, tested
 from pgdyno.caveats import Caveat
-from pgdyno.results.records import (
-    ENGINE,
-    Arm,
-    Counts,
-    Kept,
-    StudyRecord,
-    Trial,
-    TrialStatus,
-)
+from pgdyno.results.records import ENGINE, Arm, Counts, Kept, StudyRecord, Trial, TrialStatus
 from pgdyno.study.defaults import SLICE_SHARE_MAX, Schedule
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import counted, format_duration, given_number, share_text, signed

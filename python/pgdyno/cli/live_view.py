@@ -34,14 +34,7 @@ from pgdyno.measure.progress import (
     Warned,
 )
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.units import (
-    ci_text,
-    counted,
-    format_duration,
-    number_text,
-    percent_text,
-    time_of_blocks,
-)
+from pgdyno.units import ci_text, counted, format_duration, number_text, percent_text, time_of_blocks
 
 SPARKS = "▁▂▃▄▅▆▇█"
 SPARK_POINTS = 24

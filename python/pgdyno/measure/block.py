@@ -19,14 +19,7 @@ from typing import TypeVar
 import psycopg
 
 from pgdyno.caveats import Caveat
-from pgdyno.errors import (
-    DatasetError,
-    EngineError,
-    FleetError,
-    ServerError,
-    WorkloadError,
-    in_one_line,
-)
+from pgdyno.errors import DatasetError, EngineError, FleetError, ServerError, WorkloadError, in_one_line
 from pgdyno.measure.arms import BuildArm
 from pgdyno.measure.drive import Seen, drive_trials
 from pgdyno.measure.engine_runs import EngineRun

@@ -22,13 +22,7 @@ from pgdyno.measure.arms import (
     RunningArm,
     running_servers,
 )
-from pgdyno.measure.dataset_loading import (
-    WAL_RESERVE_BYTES,
-    Maker,
-    dataset_key,
-    init_options,
-    require_space,
-)
+from pgdyno.measure.dataset_loading import WAL_RESERVE_BYTES, Maker, dataset_key, init_options, require_space
 from pgdyno.measure.engine_runs import examine_scripts
 from pgdyno.measure.machine import machine_resources
 from pgdyno.measure.preflight import (

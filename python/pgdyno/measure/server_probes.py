@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import re
-import select
 import time
 import weakref
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,9 @@ from importlib import resources
 from typing import Any, Literal, LiteralString
 
 import psycopg
-from psycopg import sql
+from psycopg import generators, sql
 from psycopg.pq import ExecStatus
-from psycopg.pq.abc import PGconn, PGresult
+from psycopg.pq.abc import PGresult
 from psycopg.rows import dict_row
 
 from pgdyno.server.builds import OLDEST_MAJOR
@@ -139,26 +138,19 @@ def fetch_prepared(connection: Connection, name: str) -> list[tuple[str, float]]
     if connection not in _PREPARED:
         prepare_probe_session(connection)
         pgconn.send_prepare(key, statement(name, connection.info.server_version // 10000).encode())
-        _answer(pgconn)
+        _answer(connection)
         _PREPARED.add(connection)
     pgconn.send_query_prepared(key, [])
-    found = _answer(pgconn)
+    found = _answer(connection)
     values = ((found.get_value(row, 0), found.get_value(row, 1)) for row in range(found.ntuples))
     return [((text or b"").decode(), float(number or 0)) for text, number in values]
 
 
-def _answer(pgconn: PGconn) -> PGresult:
-    until_s = time.monotonic() + STATEMENT_TIMEOUT_S + NETWORK_S
-    pgconn.flush()
-    while pgconn.is_busy():
-        if not select.select([pgconn.socket], [], [], max(0.0, until_s - time.monotonic()))[0]:
-            pgconn.finish()
-            raise psycopg.OperationalError("the server did not answer")
-        pgconn.consume_input()
-    first, *_ = iter(pgconn.get_result, None)
-    if first.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
-        raise psycopg.errors.error_from_result(first)
-    return first
+def _answer(connection: Connection) -> PGresult:
+    last: PGresult = connection.wait(generators.execute(connection.pgconn))[-1]
+    if last.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        raise psycopg.errors.error_from_result(last)
+    return last
 
 
 def for_major(text: str, major: int) -> LiteralString:
@@ -264,13 +256,7 @@ _ALL = (
         extension="pg_stat_statements",
         preloaded=True,
     ),
-    Probe(
-        "wal",
-        "WAL position and pg_stat_wal",
-        "counters",
-        in_series=True,
-        of_server=True,
-    ),
+    Probe("wal", "WAL position and pg_stat_wal", "counters", in_series=True, of_server=True),
     Probe(
         "checkpoints",
         "checkpoints, their buffers and times; bgwriter",

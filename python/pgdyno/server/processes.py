@@ -38,13 +38,7 @@ from pgdyno.server import child
 from pgdyno.server.builds import Build
 from pgdyno.server.connections import NoAnswer, connect
 from pgdyno.server.directories import Account, locked, locked_if_free
-from pgdyno.server.settings import (
-    BASE,
-    base_settings,
-    config_text,
-    refuse_reserved,
-    verify,
-)
+from pgdyno.server.settings import BASE, base_settings, config_text, refuse_reserved, verify
 
 # ----------------------------------------------------------------------
 # Server processes: start that ties them to the life of pgdyno, and cleanup after a killed postmaster.

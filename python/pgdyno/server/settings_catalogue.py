@@ -15,12 +15,7 @@ from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import locked
 from pgdyno.server.processes import Cluster, Connection, InitOptions
-from pgdyno.server.settings import (
-    COLUMNS,
-    Definition,
-    definition,
-    parse_bool,
-)
+from pgdyno.server.settings import COLUMNS, Definition, definition, parse_bool
 from pgdyno.server.snapshots import DatasetKey, restore
 
 

@@ -19,14 +19,7 @@ from pydantic import BaseModel, ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.study.arm_spec import read_files
-from pgdyno.study.cases import (
-    COMBINATIONS_MAX,
-    cases_of,
-    files_of,
-    has_password,
-    own_settings_of,
-    setting_of,
-)
+from pgdyno.study.cases import COMBINATIONS_MAX, cases_of, files_of, has_password, own_settings_of, setting_of
 from pgdyno.study.plan import window_conflict
 from pgdyno.study.study_file import STUDY_ERRORS, Drive, StudyFile, excludes, level_names, table_model
 from pgdyno.study.values import Level, Scalar

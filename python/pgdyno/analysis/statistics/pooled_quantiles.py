@@ -23,13 +23,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.analysis.statistics.intervals import (
-    CONFIDENCE,
-    LogRatioSummary,
-    Method,
-    t_quantile,
-    with_error,
-)
+from pgdyno.analysis.statistics.intervals import CONFIDENCE, LogRatioSummary, Method, t_quantile, with_error
 
 Floats = npt.NDArray[np.float64]
 Indexes = npt.NDArray[np.intp]

@@ -7,9 +7,11 @@ number for a part of the window would be misleading.
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 
 from pgdyno.results.records import Moment, StoredReading
 from pgdyno.study.defaults import Absence
@@ -35,52 +37,13 @@ RESETS = ("stats_reset", "bgwriter_stats_reset", "stats_since")
 """Columns with the time of the last reset."""
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
 ENABLED, RUNNING = "_enabled_ns", "_running_ns"
 """Ends of the columns with the time for which an event was enabled, and for which a counter counted it."""
 
+_TABLE = tomllib.loads(Path(__file__).with_name("counters.toml").read_text("utf-8"))
+
 COUNTERS: Mapping[str, frozenset[str]] = {
-    "statements": _words(
-        "calls rows total_exec_time plans total_plan_time wal_records wal_fpi wal_bytes wal_buffers_full "
-        "shared_blks_hit shared_blks_read shared_blks_dirtied shared_blks_written local_blks_hit "
-        "local_blks_read local_blks_dirtied local_blks_written temp_blks_read temp_blks_written "
-        "shared_blk_read_time shared_blk_write_time local_blk_read_time local_blk_write_time "
-        "temp_blk_read_time temp_blk_write_time jit_time parallel_workers_to_launch "
-        "parallel_workers_launched generic_plan_calls custom_plan_calls"
-    ),
-    "wal": _words(
-        "lsn_bytes wal_records wal_fpi wal_bytes wal_buffers_full wal_write wal_sync wal_write_time "
-        "wal_sync_time wal_fpi_bytes"
-    ),
-    "checkpoints": _words(
-        "num_timed num_requested num_done restartpoints_timed restartpoints_req restartpoints_done "
-        "write_time sync_time buffers_written slru_written buffers_backend buffers_backend_fsync "
-        "buffers_clean maxwritten_clean buffers_alloc"
-    ),
-    "database": _words(
-        "xact_commit xact_rollback blks_read blks_hit blk_read_time blk_write_time tup_returned tup_fetched "
-        "tup_inserted tup_updated tup_deleted conflicts temp_files temp_bytes deadlocks checksum_failures "
-        "session_time active_time idle_in_transaction_time sessions sessions_abandoned sessions_fatal "
-        "sessions_killed parallel_workers_to_launch parallel_workers_launched"
-    ),
-    "blocks": _words(
-        "heap_blks_read heap_blks_hit idx_blks_read idx_blks_hit toast_blks_read toast_blks_hit "
-        "tidx_blks_read tidx_blks_hit"
-    ),
-    "io": _words(
-        "reads read_bytes read_time writes write_bytes write_time writebacks writeback_time extends "
-        "extend_bytes extend_time hits evictions reuses fsyncs fsync_time"
-    ),
-    "relations": _words(
-        "seq_scan seq_tup_read idx_scan idx_tup_read idx_tup_fetch n_tup_ins n_tup_upd n_tup_del "
-        "n_tup_hot_upd n_tup_newpage_upd vacuum_count autovacuum_count analyze_count autoanalyze_count "
-        "total_vacuum_time total_autovacuum_time total_analyze_time total_autoanalyze_time heap_blks_read "
-        "heap_blks_hit idx_blks_read idx_blks_hit"
-    ),
-    "wraparound": frozenset({"next_xid"}),
+    **{probe: frozenset(columns.split()) for probe, columns in _TABLE.items()},
     "hardware": frozenset(
         f"{event}_{mode}{part}"
         for event in ("instructions", "cycles")

@@ -59,13 +59,7 @@ from pgdyno.analysis.telemetry.samples import (
 )
 from pgdyno.caveats import Caveat
 from pgdyno.hooks import Hooks
-from pgdyno.results.records import (
-    Arm,
-    SampleSeries,
-    Slice,
-    StoredReading,
-    Trial,
-)
+from pgdyno.results.records import Arm, SampleSeries, Slice, StoredReading, Trial
 from pgdyno.study.defaults import Absence
 from pgdyno.units import US_PER_MS, US_PER_S, Estimate
 

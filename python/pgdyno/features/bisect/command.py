@@ -40,14 +40,7 @@ from pgdyno.features.bisect.search import (
     write_search,
 )
 from pgdyno.interruption import Interruption
-from pgdyno.measure.progress import (
-    InterimVerdicts,
-    Noted,
-    PreparationStep,
-    Progress,
-    Running,
-    Warned,
-)
+from pgdyno.measure.progress import InterimVerdicts, Noted, PreparationStep, Progress, Running, Warned
 from pgdyno.server.directories import locked_if_free
 from pgdyno.study.arm_spec import ArmSpec, parse_arm, with_own_files
 from pgdyno.study.study_file import Run

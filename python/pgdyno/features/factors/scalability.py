@@ -44,16 +44,7 @@ from pgdyno.report.plot import Axis, Mark, Panel, Point, arm_class, dotted, line
 from pgdyno.report.result_tables import enumeration, with_no_break_spaces
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
-from pgdyno.units import (
-    ABSENT,
-    Better,
-    Estimate,
-    bracketed,
-    given_percent,
-    group_digits,
-    signed,
-    significant,
-)
+from pgdyno.units import ABSENT, Better, Estimate, bracketed, given_percent, group_digits, signed, significant
 
 # ----------------------------------------------------------------------
 # Universal Scalability Law: throughput as a function of the number of clients, and its maximum.

@@ -48,20 +48,11 @@ from pgdyno.study.defaults import (
     MachineSize,
     Schedule,
 )
-from pgdyno.study.plan import (
-    BLOCKS_TARGET,
-    SAME_BLOCKS_MIN,
-    VERDICT_BLOCKS_MIN,
-    Study,
-)
+from pgdyno.study.plan import BLOCKS_TARGET, SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.study_file import Run, StudyFile
 from pgdyno.study.values import Level, Settings, level_name
 from pgdyno.study.workload_parameters import parameters_by_kind
-from pgdyno.units import (
-    format_duration,
-    format_setting_size,
-    format_size,
-)
+from pgdyno.units import format_duration, format_setting_size, format_size
 
 # ----------------------------------------------------------------------
 # Fit of settings that depend on the machine or the window of the source.

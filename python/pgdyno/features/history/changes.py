@@ -24,12 +24,7 @@ from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import holm_confidences, percent_of
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, StudyFindings
 from pgdyno.analysis.telemetry.metrics import METRICS, is_tail
-from pgdyno.features.hosts.identity import (
-    difference_of,
-    difference_of_plans,
-    is_copy,
-    is_same_machine,
-)
+from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_copy, is_same_machine
 from pgdyno.results.records import Json, StudyRecord
 from pgdyno.units import Better, Estimate
 

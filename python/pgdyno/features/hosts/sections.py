@@ -23,14 +23,7 @@ from pgdyno.analysis.telemetry.metrics import ALL_KINDS, MEAN_TIME, SERVER_CPU, 
 from pgdyno.cli.report import read_findings
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.sections import durability_by_host
-from pgdyno.features.hosts.findings import (
-    Host,
-    HostsFindings,
-    OverHosts,
-    PooledCell,
-    PooledTable,
-    find_hosts,
-)
+from pgdyno.features.hosts.findings import Host, HostsFindings, OverHosts, PooledCell, PooledTable, find_hosts
 from pgdyno.features.hosts.fleet_record import SUFFIX, HostWork, read_fleet
 from pgdyno.features.hosts.pooling import Pooled
 from pgdyno.features.published.section import as_printed

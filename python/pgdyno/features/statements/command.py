@@ -27,15 +27,7 @@ from pgdyno.report.visible_text import visible
 from pgdyno.server.connections import Dsn as ConnectionString
 from pgdyno.study.values import parse_percent
 from pgdyno.units import counted, group_digits, percent_text
-from pgdyno.workloads.pgbench.parameters import (
-    COVERAGE_MIN,
-    LIST,
-    MARK,
-    SCRIPTS_MAX,
-    STUB,
-    Script,
-    read_list,
-)
+from pgdyno.workloads.pgbench.parameters import COVERAGE_MIN, LIST, MARK, SCRIPTS_MAX, STUB, Script, read_list
 
 app = typer.Typer(help="Make scripts from the statements of a running database.", no_args_is_help=True)
 
