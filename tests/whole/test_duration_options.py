@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from example_studies import make_file, make_study
-from pgdyno.cli.options import require_time_for_block, shortage, window_text
+from pgdyno.cli.options import require_time_for_block, shortage, time_text, window_text
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.study.arm_spec import ArmSpec, parse_arms
@@ -29,6 +29,26 @@ def test_a_warm_up_too_short_to_tell_anything_takes_its_time() -> None:
     assert adaptive_warm_up(8.0, 8.0, 1.0) == WarmUpLimits(8.0, 2.0)
     assert adaptive_warm_up(4.0, 4.0, 1.0) == WarmUpLimits(4.0)
     assert adaptive_warm_up(4.0, 4.0, 0.5) == WarmUpLimits(4.0, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("study", "text"),
+    [
+        ({"budget_s": 300.0}, "5 min in all"),
+        ({"budget_s": 300.0, "blocks_max": 1000}, "5 min in all"),
+        (
+            {"budget_s": 300.0, "blocks_max": 2, "rounds": 6, "slice_s": 1.0, "warmup_s": 1.0},
+            "2 blocks, about",
+        ),
+        ({"budget_s": 5.0, "rounds": 60, "slice_s": 1.0}, "one block, "),
+    ],
+)
+def test_the_time_is_that_of_the_budget_or_of_the_blocks(study: dict[str, Any], text: str) -> None:
+    found = time_text(make_study(**study)).removeprefix("at most ")
+    assert found.startswith(text)
+    if "blocks" in text:
+        seconds = float(found.split()[3])
+        assert 2 * 2 * 7 < seconds < 60  # two arms, and what a block takes beside its load
 
 
 def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece() -> None:

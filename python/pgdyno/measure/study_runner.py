@@ -36,7 +36,7 @@ from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
 from pgdyno.server.engine import build_info
-from pgdyno.study.cases import UNLIMITED_S, Case, Request
+from pgdyno.study.cases import Case, Request
 from pgdyno.study.defaults import discard_s, longer_slice_s, whole_rounds
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.schedule import BLOCKS_PER_AA, aa_arm_after, block_of, blocks_of, share_of_time
@@ -148,7 +148,7 @@ class Budget:
         if self.block_s:
             needed_s = sum((blocks or 0) * self._likely_s(case) for case, blocks in left.items())
             return min(self.budget_s, self.spent_s + (1 + self.aa_share) * needed_s)
-        return self.budget_s if self.budget_s < UNLIMITED_S else None
+        return None
 
     def _likely_s(self, case: int) -> float:
         return self.block_s.get(case, sum(self.block_s.values()) / len(self.block_s))
