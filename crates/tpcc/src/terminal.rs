@@ -88,8 +88,8 @@ impl Terminal {
                 let run = format_with(of_data, sets);
                 let [dataset, run] = [format, &run].map(variant);
                 unusable(format!(
-                    "the dataset is {dataset}, and the run needs {run}; give the run the same deviations and sets \
-                     of tables, or load it again"
+                    "the dataset was loaded {dataset}, and the run is {run}; give the run the same deviations and \
+                     sets of tables, or load it again"
                 ))
             }
             _ => unusable("the dataset is of another version of pgdyno; load it again"),
