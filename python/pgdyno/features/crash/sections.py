@@ -240,17 +240,8 @@ def outcome(plan: CrashPlan, found: CrashFindings) -> str:
         limit = f"probability below {share_text(found.cuts_with_loss.limit)} with 95% confidence"
         lost = f"none of {crashes} lost an acknowledged commit ({limit})"
     else:
-        window = "" if (of := found.loss_window_s_max) is None else f", {format_duration(of)}"
-        most = f" (up to {group_digits(found.lost_max, 0)}{window})" if found.lost_max else ""
-        lost = f"{found.cuts_with_loss.count} of {crashes} lost acknowledged commits{most}"
-    irregular = {
-        "left the cluster corrupt": found.corruption.cuts.count,
-        "left it unreadable": found.cuts_unreadable,
-        "lost before a later commit that is present": found.holes,
-        "present and never sent": found.phantoms,
-        "damaged rows": found.damaged,
-    }
-    parts = [lost, *_counted(irregular)]
+        lost = f"{found.cuts_with_loss.count} of {crashes} lost acknowledged commits{_most(found)}"
+    parts = [lost, *_irregular(found)]
     if plan.disk.fails_before_cut:
         parts.append(f"{FAULT[plan.disk]} in {found.disk_faults} of {n}")
     if plan.at is not CrashMoment.ANY:
@@ -259,6 +250,24 @@ def outcome(plan: CrashPlan, found: CrashFindings) -> str:
     if found.breaks_promise:
         text += " The settings promise to lose nothing: PostgreSQL, the file system or the disk is at fault."
     return text
+
+
+def _most(found: CrashFindings) -> str:
+    """Return the largest loss as text, for example `` (up to 1,297, 52.0 ms)``; empty without one."""
+    window = "" if (of := found.loss_window_s_max) is None else f", {format_duration(of)}"
+    return f" (up to {group_digits(found.lost_max, 0)}{window})" if found.lost_max else ""
+
+
+def _irregular(found: CrashFindings) -> list[str]:
+    """Return what was found besides losses."""
+    counts = {
+        "left the cluster corrupt": found.corruption.cuts.count if found.corruption.cuts else 0,
+        "left it unreadable": found.cuts_unreadable,
+        "lost before a later commit that is present": found.holes,
+        "present and never sent": found.phantoms,
+        "damaged rows": found.damaged,
+    }
+    return _counted(counts)
 
 
 def _counted(counts: Mapping[str, int]) -> list[str]:
@@ -333,11 +342,24 @@ def durability_sections(study: StudyFindings) -> list[Section]:
             [_table(study, changes, test), *disk],
             plots=lambda: [Panel("Loss against speed", _picture(study, changes, test))],
             drawn=_drawn(study, changes, test),
-            brief=[f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
+            brief=_brief(test) or [f"{TITLE}: {sentence}" for sentence in sentences[:SENTENCES_MAX]],
             order=20,
             is_alarm=True,
         )
     ]
+
+
+def _brief(test: CrashTest) -> list[str]:
+    """Return the losses of all arms in a sentence; empty if more was found, or an arm has no crash."""
+    shares = [found.cuts_with_loss for found in test.arms]
+    if None in shares or any(of.breaks_promise or _irregular(of) for of in test.arms):
+        return []
+    parts = [
+        f"{found.arm.name} in {share.count} of {share.n}{_most(found)}"
+        for found, share in zip(test.arms, shares, strict=True)
+        if share is not None
+    ]
+    return [f"Acknowledged commits lost in {PLURAL[test.plan.kind][1]}: {'; '.join(parts[:SENTENCES_MAX])}."]
 
 
 def _untested(study: StudyFindings) -> list[Section]:
