@@ -136,7 +136,7 @@ class StudyKey:
 
     @property
     def remedy(self) -> str:
-        """What to do in place of the option, as the predicate of a sentence."""
+        """The place of the key in a study file, without a subject: ``is a key of study files: write …``."""
         arm = f", or add {self.key}={self.value} to each ARM" if self.key in LOAD_PARAMETERS else ""
         how = f"write {self.key} = {self.value} below [{self.table}]{arm}"
         return f"is a key of study files: {how}; see pgdyno docs write-a-study"

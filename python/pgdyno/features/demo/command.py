@@ -87,6 +87,10 @@ class ServerCrashes(DurabilityOptions):
 
     KIND: ClassVar = CrashKind.SERVER
 
+    def on_resume(self) -> list[str]:
+        """Return no option: --durability cuts the power, which this machine cannot."""
+        return []
+
 
 def crash_options(study: Study) -> tuple[DurabilityOptions, str]:
     """Return the crash test of the demo, and why it has no power cuts; empty if it has."""

@@ -114,7 +114,7 @@ def method_of(study: Study, blocks: int) -> Method:
 
 
 def turns_of(study: Study) -> int:
-    """Return the number of windows after another in a block."""
+    """Return the number of windows that a block has in sequence."""
     return 1 if study.schedule == "duet" else len(study.arms)
 
 
@@ -192,8 +192,8 @@ def notes(evidence: Evidence, case: int, found: InterimResult, further: int, blo
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured so far. ``clients``: the most of any arm. ``stolen``: the number of ``trials`` with a
-    caveat about steal. ``is_shared``: whether other programs used the machine before the first block.
+    """Noise, load and machine of the blocks so far. ``clients``: largest number of an arm. ``stolen``: number
+    of trials with steal. ``is_shared``: whether other programs used the machine before the first block.
     """
 
     noise: BlockNoise

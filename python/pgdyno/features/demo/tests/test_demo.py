@@ -22,3 +22,4 @@ def test_servers_are_killed_where_the_power_cannot_be_cut(
     crashes.check(lambda: [make_study()])
     assert (crashes.KIND, crashes.cuts, crashes.follow_up) == (kind, DEMO_CUTS, "crash test")
     assert missing in reason and bool(reason) == bool(missing)
+    assert crashes.on_resume() == ([] if missing else ["--durability", "--cuts", str(DEMO_CUTS)])

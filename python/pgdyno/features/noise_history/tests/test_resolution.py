@@ -1,4 +1,4 @@
-"""What a study resolves, as stated before and while it runs: it equals what the report states at the end."""
+"""The smallest detectable effect before and during a study: it equals that of the report."""
 
 from __future__ import annotations
 

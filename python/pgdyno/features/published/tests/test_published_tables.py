@@ -301,7 +301,7 @@ def test_a_total_is_the_mean_of_the_changes_of_its_rows_and_names_them() -> None
     assert (compared.what, compared.measured.value) == ("total, change", pytest.approx(20))
 
 
-def test_a_mean_of_changes_agrees_with_the_source_only_where_both_are_ratios() -> None:
+def test_an_undefined_change_is_in_neither_the_table_nor_the_agreement() -> None:
     of = case({"deadlocks": {0: blocks(0.0, 2.0), 1: blocks(1.0, 3.0)}})
     column = {"title": "change", "metric": "deadlocks", "levels": {"server": "15"}, "show": "change"}
     assert cell([of], **{k: v for k, v in column.items() if k != "title"}).missing_reason == NO_RATIO
