@@ -98,7 +98,7 @@ def crash_options(study: Study) -> tuple[DurabilityOptions, str]:
         power = DurabilityOptions(durability=True, cuts=DEMO_CUTS)
         power.check(lambda: [study])
     except UsageError as error:
-        return ServerCrashes(durability=True, cuts=DEMO_CUTS), f" ({error})"
+        return ServerCrashes(durability=True, cuts=DEMO_CUTS), f" ({str(error).partition(': ')[0]})"
     return power, ""
 
 
