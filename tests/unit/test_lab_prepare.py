@@ -250,6 +250,20 @@ def test_an_extended_study_has_anytime_valid_intervals(
     assert ("looked after" in text) is False
 
 
+def test_a_resumed_study_is_analyzed_with_the_blocks_that_its_time_allows() -> None:
+    lab = SimpleNamespace(
+        study=make_study(budget_s=600.0), case=0, aa={}, interruption=SimpleNamespace(requested=True)
+    )
+    left: list[int] = []
+
+    def analyze(_lab: Lab, budget: study_runner.Budget) -> Any:
+        left.append(budget.blocks_left_of(0))
+        return SimpleNamespace(is_decided=False)
+
+    ending = study_runner.run_study([cast(Lab, lab)], analyze, [12], spent_s=360.0)
+    assert (ending, left) == (StudyEnd.INTERRUPTED, [8])
+
+
 def test_results_of_warm_ups_are_reused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[Lab] = []
 

@@ -68,6 +68,17 @@ def play(view: LiveView) -> None:
             view(progress)
 
 
+def test_a_resumed_study_shows_its_earlier_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_terminal(monkeypatch, 80)
+    view = LiveView(["17", "18"])
+    kept = {(0, 0): 600.0, (0, 1): None, (1, 0): 500.0, (1, 1): 800.0, (2, 0): 999.0}
+    view(BlockStarted(2, 5, 30.0, 240.0, "NOPM", kept=kept))
+    assert re.findall(r" (\d) +(\d{3}) *$", drawn(view), re.M) == [("2", "550"), ("1", "800")]
+    view(BlockEnded(2, (700.0, 700.0)))
+    view(BlockStarted(3, 5, 60.0, 240.0, "NOPM", kept=kept))
+    assert re.findall(r" (\d) +(\d{3}) *$", drawn(view), re.M) == [("3", "600"), ("2", "750")]
+
+
 @pytest.mark.parametrize("width", [30, 80, 200])
 def test_it_draws_itself_on_a_terminal_of_any_width(monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     written = on_a_terminal(monkeypatch, width)

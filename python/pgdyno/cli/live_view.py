@@ -148,7 +148,11 @@ class LiveView:
             self._names, self._rates = names, [[] for _ in names]
             self._p99_s, self._seen_s = [None for _ in names], [0.0 for _ in names]
             self._running = None
-            self._results = self._results_of.setdefault(began.case, [[] for _ in names])
+            kept: list[list[float]] = [[] for _ in names]
+            for (block, arm), rate in sorted(began.kept.items()):
+                if block < began.block and rate is not None:
+                    kept[arm].append(rate)
+            self._results = self._results_of.setdefault(began.case, kept)
         self._block, self._block_begun_s = began, time.monotonic()
         self._failing.clear()
 

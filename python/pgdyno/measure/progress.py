@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from pgdyno.analysis.comparison import Verdict, VerdictForecast
 from pgdyno.study.schedule import Role
@@ -36,7 +36,8 @@ class BlockStarted:
 
     ``blocks_expected``: estimated number of blocks of its case within the budget. ``total_s``: estimated
     total time, None if unknown; with ``may_stop`` a verdict may end the study earlier. ``unit``: that of the
-    rates at the end of a block. ``case``: empty if the study has only one.
+    rates at the end of a block. ``case``: empty if the study has only one. ``kept``: rates of trials before a
+    resume by block and arm, None if a trial does not count.
     """
 
     block: int
@@ -47,6 +48,7 @@ class BlockStarted:
     case: str = ""
     arms: tuple[str, ...] = ()
     may_stop: bool = False
+    kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -49,33 +49,32 @@ from pgdyno.units import format_duration
 # ends early has measured all cases, and drift of the machine affects all of them equally.
 # ----------------------------------------------------------------------
 
-InterimAnalysis = Callable[[Lab, "Budget | None"], InterimResult]
-"""Analyzes the blocks of a case so far. With the budget, it also forecasts verdicts."""
+InterimAnalysis = Callable[[Lab, "Budget"], InterimResult]
+"""Analyzes the blocks of a case so far, and forecasts verdicts within the budget."""
 
 
 def interim_analysis_of(path: Path) -> InterimAnalysis:
     """Return the interim analysis of the results file that is being written."""
 
-    def analyze(lab: Lab, budget: Budget | None) -> InterimResult:
+    def analyze(lab: Lab, budget: Budget) -> InterimResult:
         notes: list[str] = []
         # Without verification: this process writes the file, and it grows with every block.
         with Evidence(path, verify=False) as evidence:
             found = interim_result(evidence, lab.case)
             for history in aa_blocks.NOISE_HISTORIES:
-                if budget:
-                    left = budget.blocks_left_of(lab.case), budget.block_s[lab.case]
-                    notes += history.notes(evidence, lab.case, found, *left)
+                left = budget.blocks_left_of(lab.case), budget.block_s[lab.case]
+                notes += history.notes(evidence, lab.case, found, *left)
         standings = tuple(_standing(comparison, lab, budget) for comparison in found.comparisons)
-        lab.watch(InterimVerdicts(standings, budget.block_s[lab.case] if budget else None, tuple(notes)))
+        lab.watch(InterimVerdicts(standings, budget.block_s[lab.case], tuple(notes)))
         return found
 
     return analyze
 
 
-def _standing(comparison: Comparison, lab: Lab, budget: Budget | None) -> ArmVerdict:
+def _standing(comparison: Comparison, lab: Lab, budget: Budget) -> ArmVerdict:
     decision, primary = comparison.decision, comparison.primary
     forecast = None
-    if decision and primary and budget and lab.study.stops_on_verdict:
+    if decision and primary and lab.study.stops_on_verdict:
         cores = len(os.sched_getaffinity(0))
         clients = max(comparison.baseline.clients, comparison.arm.clients)
         remaining = RemainingBudget(
@@ -209,9 +208,7 @@ def run_study(
         CaseProgress(lab, first) for lab, first in zip(labs, first_blocks or [0] * len(labs), strict=True)
     ]
     number = min(case.next_block for case in cases)
-    may_stop = labs[0].study.stops_on_verdict and not (
-        number > 0 and all(analyze(lab, None).is_decided for lab in labs)
-    )
+    may_stop = labs[0].study.stops_on_verdict and not (number and _was_decided(cases, analyze, budget))
     while active := [case for case in cases if not case.is_done]:
         # In a resumed study some cases may be a block ahead: they wait for the others.
         turn = [case for case in active if case.next_block <= number]
@@ -244,6 +241,14 @@ def run_study(
             return StudyEnd.VERDICT
         number += 1
     return StudyEnd.FAILED if any(case.given_up for case in cases) else StudyEnd.BLOCKS
+
+
+def _was_decided(cases: Sequence[CaseProgress], analyze: InterimAnalysis, budget: Budget) -> bool:
+    """Analyze all cases of a resumed study, so that their state is shown. Return whether all are decided."""
+    likely_s = max(1.0, budget.spent_s / sum(case.next_block for case in cases))
+    budget = replace(budget, block_s=dict.fromkeys(range(len(cases)), likely_s))
+    decided = [analyze(case.lab, budget).is_decided for case in cases]
+    return all(decided)
 
 
 def _repeats(case: CaseProgress, cases: Sequence[CaseProgress], block: str) -> bool:
@@ -394,6 +399,7 @@ def _run_next(
             case=lab.name,
             arms=tuple(arm.name for arm in lab.arms),
             may_stop=may_stop,
+            kept=lab.kept,
         )
     )
     begun_s = time.monotonic()
