@@ -50,6 +50,12 @@ class Checked:
 NOT_REPORTED = "not reported by this machine"
 
 
+def _settings(about: str, values: Mapping[str, object]) -> Checked:
+    """Return settings that are no finding with any value, so that a reader can compare machines."""
+    known = [f"{name} {value}" for name, value in values.items() if value is not None]
+    return Checked(about, "fine" if known else "unknown", ", ".join(known) or NOT_REPORTED)
+
+
 def _check(
     about: str,
     disturbs: bool | None,
@@ -159,6 +165,7 @@ def _standing(state: MachineState, servers: Sequence[Together]) -> Iterator[Chec
         limit=format_size(limit or 0),
         of="unknown size" if total is None else format_size(total),
     )
+    yield _settings("memory settings of the kernel", memory.settings)
     yield _check(
         "open files of a process",
         limits.files < FILES_MIN,
@@ -272,6 +279,12 @@ def passing(state: MachineState, when: str) -> Iterator[Checked]:
             limit_size=format_size(FREE_BYTES_MIN),
             limit=given_percent(FREE_SHARE_MIN),
         )
+        queue = {
+            "readahead": disk.read_ahead_kb and f"{disk.read_ahead_kb} kB",
+            "scheduler": disk.scheduler,
+            "write cache": disk.write_cache,
+        }
+        yield _settings("disk settings of the kernel", queue)
         yield _flush(disk)
 
 

@@ -135,6 +135,7 @@ class Memory:
     """``huge_pages``: mode of transparent huge pages (always, madvise, never).
 
     ``huge_pages_total`` and ``huge_pages_free``: reserved huge pages of ``huge_page_bytes`` each.
+    ``settings``: those of VM_SETTINGS that the kernel has.
     """
 
     total_bytes: int | None
@@ -142,12 +143,18 @@ class Memory:
     swap_bytes: int | None
     swap_used_bytes: int | None
     huge_pages: str | None
-    overcommit: int | None
     numa_balancing: int | None
     zone_reclaim: int | None
     huge_page_bytes: int | None = None
     huge_pages_total: int | None = None
     huge_pages_free: int | None = None
+    settings: Mapping[str, int] = field(default_factory=dict)
+
+
+VM_SETTINGS = (
+    *("swappiness", "overcommit_memory", "overcommit_ratio", "dirty_ratio", "dirty_background_ratio"),
+)
+"""Settings of the kernel, as files of /proc/sys/vm."""
 
 
 def read_memory(tree: Tree) -> Memory:
@@ -162,12 +169,12 @@ def read_memory(tree: Tree) -> Memory:
         swap_bytes=swap,
         swap_used_bytes=None if swap is None or free is None else swap - free,
         huge_pages=mode[1] if mode else None,
-        overcommit=tree.number("/proc/sys/vm/overcommit_memory"),
         numa_balancing=tree.number("/proc/sys/kernel/numa_balancing"),
         zone_reclaim=tree.number("/proc/sys/vm/zone_reclaim_mode"),
         huge_page_bytes=sizes.get("Hugepagesize"),
         huge_pages_total=sizes.get("HugePages_Total"),
         huge_pages_free=None if pages_free is None else max(0, pages_free - sizes.get("HugePages_Rsvd", 0)),
+        settings={name: n for name in VM_SETTINGS if (n := tree.number(f"/proc/sys/vm/{name}")) is not None},
     )
 
 
@@ -250,7 +257,7 @@ class FlushTimes:
 class Disk:
     """``device``: the kernel's name, None if no disk is visible. ``kind``: nvme, ssd or rotational, as
     reported by the kernel. ``write_cache``: type of the device's cache; ``write back`` requires flushes.
-    ``syncs``: None if not requested or not possible.
+    ``syncs``: None if not requested or not possible. ``scheduler``: its I/O scheduler.
     """
 
     file_system: str | None
@@ -260,21 +267,27 @@ class Disk:
     size_bytes: int
     free_bytes: int
     syncs: FlushTimes | None
+    read_ahead_kb: int | None = None
+    scheduler: str | None = None
 
 
 def read_disk(tree: Tree, path: Path, sync_s: float) -> Disk:
     """Read the disk of the directory ``path``. Measures flushes for ``sync_s``; none if it is 0."""
     device = disk_of(path)
     usage = shutil.disk_usage(path)
+    queue = f"/sys/block/{device}/queue"
+    scheduler = re.search(r"\[(\S+)\]", (tree.text(f"{queue}/scheduler") or "") if device else "")
     mount = mount_of(path, read_mounts())
     return Disk(
         file_system=mount.kind if mount else None,
         device=device,
         kind=disk_kind(path),
-        write_cache=tree.text(f"/sys/block/{device}/queue/write_cache") if device else None,
+        write_cache=tree.text(f"{queue}/write_cache") if device else None,
         size_bytes=usage.total,
         free_bytes=usage.free,
         syncs=measure_flushes(path, sync_s) if sync_s > 0 else None,
+        read_ahead_kb=tree.number(f"{queue}/read_ahead_kb") if device else None,
+        scheduler=scheduler[1] if scheduler else None,
     )
 
 

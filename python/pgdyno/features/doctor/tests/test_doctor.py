@@ -63,7 +63,7 @@ QUIET = MachineState(
     processor=Processor(
         2, ("performance",), boost=False, smt=False, hypervisor="", nodes=1, on_battery=False
     ),
-    memory=Memory(16 * GB, 12 * GB, 2 * GB, 0, "madvise", 0, 0, 0),
+    memory=Memory(16 * GB, 12 * GB, 2 * GB, 0, "madvise", 0, 0, settings={"swappiness": 60}),
     kernel=Kernel("6.1.0", "voluntary"),
     limits=Limits(cpu_cores=None, memory_bytes=None, files=1024),
     clock=Clock("tsc", 45.0),
@@ -264,14 +264,14 @@ def test_an_unreported_fact_is_unknown_and_neither_passed_nor_a_finding() -> Non
     load = dict.fromkeys(("swapped_bytes", "oom_kills", "throttled", "limited_s"))
     silent = like(
         processor={"governors": (), **processor},
-        memory={"huge_pages": None, "swap_used_bytes": None},
+        memory={"huge_pages": None, "swap_used_bytes": None, "settings": {}},
         kernel={"preemption": None},
         clock={"source": None},
         load={"pressure": {}, **load},
-        disk={"file_system": None, "syncs": None},
+        disk={"file_system": None, "syncs": None, "write_cache": None},
     )
     checked = check_machine(silent)
-    assert sum(one.found == "unknown" for one in checked) == 19
+    assert sum(one.found == "unknown" for one in checked) == 21
     assert {one.about for one in checked if one.found != "unknown"} == {
         *("limit of CPU time", "limit of memory", "open files of a process"),
         *("other load", "stolen CPU time", "free space for the data", "time of day"),
@@ -486,3 +486,17 @@ def test_debug_builds_are_reported_one_by_one_and_the_other_servers_together() -
 def test_the_guide_has_every_finding_with_its_remedy() -> None:
     page = (Path(checks.__file__).parent / "README.md").read_text("utf-8")
     assert not [code for code in TEXTS if f"caveats.md#{code})" not in page]
+
+
+def test_settings_of_the_kernel_are_recorded_whatever_they_are() -> None:
+    machine = like(
+        memory={"settings": {"swappiness": 1, "overcommit_memory": 2}},
+        disk={"read_ahead_kb": 4096, "scheduler": "none"},
+    )
+    found = {one.about: one for one in check_machine(machine)}
+    assert found["memory settings of the kernel"].text == "swappiness 1, overcommit_memory 2"
+    of_disk = found["disk settings of the kernel"]
+    assert (of_disk.found, of_disk.text) == (
+        "fine",
+        "readahead 4096 kB, scheduler none, write cache write back",
+    )
