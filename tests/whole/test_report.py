@@ -44,15 +44,15 @@ from typer.testing import CliRunner
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.caveats import Caveat
+from pgdyno.caveats import Caveat, Rank
 from pgdyno.cli.console import VisibleConsole, out
 from pgdyno.cli.options import expanded
 from pgdyno.cli.report import read_report, report
 from pgdyno.cli.streams import PLAIN
 from pgdyno.report import answer, background
-from pgdyno.report.answer import CAVEATS_PER_KIND_MAX
+from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, case_report
 from pgdyno.report.csv_format import COLUMNS
-from pgdyno.report.document import Section, placed
+from pgdyno.report.document import Section, ShownCaveat, placed
 from pgdyno.report.html_format import source_hash, to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
@@ -607,3 +607,10 @@ def test_a_file_of_several_cases_matches_the_schema() -> None:
     built = report_of(*(replace(CASE, levels={"clients": str(n)}) for n in (4, 8)))
     found = json.loads(checked_json(built))
     assert len(found["study"]["cases"]) == 2 and next(iter(found["sentences"]["clients 8"])) == "answer"
+
+
+def test_caveats_of_a_feature_join_those_of_the_core() -> None:
+    caveat = ShownCaveat("steal", Rank.CHANGES_ANSWER, "Some text.")
+    report = case_report(report_of(Synthetic()).findings.first, [Section("caveats", caveats=[caveat])])
+    assert [section.id for section in report.sections].count("caveats") == 1
+    assert caveat in report.caveats and len(report.caveats) > 1

@@ -277,8 +277,16 @@ class FileReport(Document, ABC):
 
 
 def placed(sections: Iterable[Section], further: Iterable[Section]) -> list[Section]:
-    """Insert further sections where they say; at the end without such a section."""
-    own, others = list(sections), list(further)
+    """Insert further sections where they say; at the end without such a section.
+
+    One with the ID of a section adds its caveats to it.
+    """
+    others = list(further)
+    own = [
+        replace(one, caveats=[*one.caveats, *(c for of in others if of.id == one.id for c in of.caveats)])
+        for one in sections
+    ]
+    others = [of for of in others if of.id not in {one.id for one in own}]
     found = [one for section in own for one in (section, *(of for of in others if of.after == section.id))]
     return [*found, *(of for of in others if of not in found)]
 
