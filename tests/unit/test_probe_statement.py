@@ -90,7 +90,9 @@ def test_19_adds_counters(file: str, columns: set[str]) -> None:
 
 
 def test_a_study_may_ask_for_every_probe() -> None:
-    assert set(get_args(ProbeName)) == {*PROBES, "hardware", "host", "plans", "profile", "programs"}
+    assert set(get_args(ProbeName)) == {
+        *(*PROBES, "hardware", "host", "plans", "profile", "programs", "wal_records")
+    }
 
 
 def test_the_page_describes_every_probe_and_every_column_of_the_series() -> None:

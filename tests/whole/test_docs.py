@@ -184,7 +184,8 @@ def test_the_link_of_a_caveat_leads_to_a_section(code: str) -> None:
 
 def test_every_page_of_the_guide_is_reached_from_its_contents() -> None:
     contents = (DOCS / "README.md").read_text()
-    named = {(DOCS / path).resolve() for path in re.findall(r"\]\(([^)\s]+\.md)\)", contents)}
+    links = [(DOCS / path).resolve() for path in re.findall(r"\]\(([^)\s]+(?:\.md|/))\)", contents)]
+    named = {page for link in links for page in (link.glob("*.md") if link.is_dir() else [link])}
     assert {*DOCS.rglob("*.md"), *OF_FEATURES} - {DOCS / "README.md"} <= named
 
 

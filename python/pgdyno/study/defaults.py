@@ -97,6 +97,7 @@ ProbeName = Literal[
     "statements",
     "waits",
     "wal",
+    "wal_records",
     "wraparound",
 ]
 
@@ -117,7 +118,7 @@ DEFAULT_PROBES: tuple[ProbeName, ...] = (
 )
 """All probes except expensive ones. statements requires a preloaded library, which slows every statement
 slightly; pgstattuple reads whole tables; profile requires perf and the permission to use it; hardware slows
-every context switch of the server."""
+every context switch of the server; wal_records reads up to 256 MB of WAL after each trial."""
 
 
 ALL_BY_DEFAULT = "default"

@@ -466,6 +466,10 @@ WAITS_MAX = 20
 """Maximum number of compared wait events, those with the largest share."""
 
 
+OF_FEATURES = ("plans", "wal_records")
+"""Probes whose rows a feature interprets."""
+
+
 @dataclass(frozen=True)
 class TrialTelemetry:
     """Telemetry of one trial. ``values`` are by key; objects have their name after a colon.
@@ -473,6 +477,7 @@ class TrialTelemetry:
     ``statements``, ``relations`` and ``waits`` are names, the one with the most time or bytes first.
     ``missing`` has the reasons by probe. ``elapsed_s`` is from the first reading to the last. ``machine`` has
     the differences of the machine's counters in that time. ``time`` is the breakdown of a transaction's time.
+    ``after`` has the last rows of the probes in OF_FEATURES.
     """
 
     values: Mapping[str, float]
@@ -484,7 +489,7 @@ class TrialTelemetry:
     machine: Mapping[str, float] = field(default_factory=dict)
     profile: CpuProfile | None = None
     time: ClientTime = field(default_factory=ClientTime)
-    plans: Sequence[Row] = ()
+    after: Mapping[str, Sequence[Row]] = field(default_factory=dict)
 
     @property
     def reset(self) -> list[str]:
@@ -513,6 +518,7 @@ def telemetry_of_trial(
         values |= {keyed(key, name): value for key, value in _values(OF_RELATIONS, of).items()}
     sampled, waits = of_samples(trial, series or {}, is_duet=is_duet)
     own = {"start_s": trial.start_s, "restart_s": trial.restart_s, "recovery_s": trial.recovery_s}
+    own["checkpoint_s"] = trial.driver.last_checkpoint_s
     values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
     if trial.probe_cpu_s is not None and trial.transactions:
         values["probes.us_per_tx"] = US_PER_S * trial.probe_cpu_s / trial.transactions
@@ -527,7 +533,7 @@ def telemetry_of_trial(
         _machine(w),
         profile_of(w.last.get(PROFILE, ()), trial.transactions),
         time,
-        w.last.get("plans", ()),
+        {name: w.last[name] for name in OF_FEATURES if name in w.last},
     )
 
 

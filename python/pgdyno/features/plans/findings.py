@@ -43,7 +43,7 @@ class PlanComparison:
 
 def plans_of(findings: Findings) -> list[PlanComparison]:
     """Compare the plans of a case; one per arm after the first that has any."""
-    rows = {trial: of.plans for trial, of in findings.telemetry.by_trial.items()}
+    rows = {trial: of.after.get("plans", ()) for trial, of in findings.telemetry.by_trial.items()}
     return compare_plans([of.arm for of in findings.arms], findings.trials, rows)
 
 

@@ -103,12 +103,12 @@ def findings_of(path: Path, plans: dict[int, list[dict[str, str]]], *, changed_i
     write_study(path, Synthetic(blocks=3, schedule=Schedule.SLICES))
     with Evidence(path) as evidence:
         findings = find_study(evidence).first
-    assert not any(of.plans for of in findings.telemetry.by_trial.values())  # as in an older file
+    assert not any(of.after for of in findings.telemetry.by_trial.values())  # as in an older file
     assert not compare_plans([of.arm for of in findings.arms], findings.trials, {})
     by_trial = {
         trial.trial: replace(
             findings.telemetry.by_trial[trial.trial],
-            plans=plans[trial.arm if trial.block < changed_in else 0],
+            after={"plans": plans[trial.arm if trial.block < changed_in else 0]},
         )
         for trial in findings.trials
     }

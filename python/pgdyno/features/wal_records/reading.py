@@ -1,0 +1,173 @@
+"""WAL of the measured part by type of record: the probe ``wal_records``.
+
+pg_waldump of the server's build reads the files. A build without it, or a server whose files are not here,
+needs the extension pg_walinspect (15). Both run after the measured part, and read its last READ_BYTES_MAX at
+most: a checkpoint may have removed what is older.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+
+from pgdyno.errors import ServerError, in_one_line
+from pgdyno.measure.arms import Connection, LabArm, brief_session
+from pgdyno.measure.server_probes import Row
+from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
+
+READ_BYTES_MAX = 256 << 20
+"""WAL that is read per trial at most. pg_waldump took 1.1 s of CPU for as much."""
+
+READ_S_MAX = 120.0
+
+_TYPE = re.compile(r"^(\S+)\s+(\d+)\s+\([^)]*\)\s+(\d+)\s+\([^)]*\)\s+(\d+)\s+\(")
+_SEGMENT = re.compile(r"^[0-9A-F]{24}$")
+
+
+@dataclass(frozen=True)
+class WalReader:
+    """The probe while it runs. ``begin``: WAL position at the start of the measured part, in bytes."""
+
+    arm: LabArm
+    begin: int
+
+    @classmethod
+    def start(cls, arm: LabArm, _window_s: float) -> WalReader:
+        """Note the position. Raises ProbeError."""
+        if arm.shares_server:
+            raise ProbeError("the server writes the WAL of several arms together")
+        try:
+            with brief_session(arm) as connection:
+                if _waldump(arm) is None:
+                    _require_walinspect(connection, may_create=arm.is_restored())
+                return cls(arm, _position(connection))
+        except (psycopg.Error, ServerError) as error:
+            raise ProbeError(in_one_line(error)) from None
+
+    def stop(self) -> Sequence[Row]:
+        """Return a row of facts, then one per type of record. Raises ProbeError."""
+        try:
+            with brief_session(self.arm) as connection:
+                end = _position(connection)
+                found = _waldump(self.arm)
+                segment = int(_value(connection, "SELECT pg_size_bytes(current_setting('wal_segment_size'))"))
+                if found is None:
+                    begin = max(self.begin, end - READ_BYTES_MAX)
+                    types = _by_walinspect(connection, begin, end)
+                else:
+                    program, folder = found
+                    begin = first_readable(folder, max(self.begin, end - READ_BYTES_MAX), end, segment)
+                    timeline = int(_value(connection, "SELECT timeline_id FROM pg_control_checkpoint()"))
+                    types = _by_waldump(program, folder, timeline, begin, end)
+        except (psycopg.Error, ServerError) as error:
+            raise ProbeError(in_one_line(error)) from None
+        return [{"wal_bytes": end - self.begin, "read_bytes": end - begin}, *types]
+
+    def give_up(self) -> None:
+        """Nothing runs in between."""
+
+
+def _value(connection: Connection, query: str) -> str:
+    row = connection.execute(f"/* pgdyno probe */ {query}".encode()).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _position(connection: Connection) -> int:
+    """Return the position up to which the WAL is in the files."""
+    return int(_value(connection, "SELECT pg_wal_lsn_diff(pg_current_wal_flush_lsn(), '0/0')::bigint"))
+
+
+def _waldump(arm: LabArm) -> tuple[Path, Path] | None:
+    """Return pg_waldump of the server's build and the directory of its WAL; None if one is missing."""
+    pid, data = arm.postmaster_pid(), arm.data_path()
+    if pid is None or data is None:
+        return None
+    program = Path(f"/proc/{pid}/exe").resolve().with_name("pg_waldump")
+    folder = data / "pg_wal"
+    return (program, folder) if program.is_file() and folder.is_dir() else None
+
+
+def _require_walinspect(connection: Connection, *, may_create: bool) -> None:
+    """Raise ProbeError unless the extension is there. It is created in restored data."""
+    version = connection.info.server_version // 10000
+    no_program = "the build has no pg_waldump, or its files are not on this machine"
+    if version < 15:
+        raise ProbeError(f"{no_program}: use a build with it (pgdyno servers), or PostgreSQL 15 or later")
+    if _value(connection, "SELECT 1 FROM pg_extension WHERE extname = 'pg_walinspect'"):
+        return
+    available = _value(connection, "SELECT 1 FROM pg_available_extensions WHERE name = 'pg_walinspect'")
+    if not (may_create and available):
+        raise ProbeError(f"{no_program}: install the extension pg_walinspect in the database")
+    connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+    connection.commit()
+
+
+def first_readable(folder: Path, begin: int, end: int, segment_bytes: int) -> int:
+    """Return the first position from ``begin`` on from which all segments up to ``end`` exist.
+
+    Raises ProbeError if the last one is missing.
+    """
+    per_file = (1 << 32) // segment_bytes
+    there = {
+        int(path.name[8:16], 16) * per_file + int(path.name[16:], 16)
+        for path in folder.iterdir()
+        if _SEGMENT.match(path.name)
+    }
+    number = max(begin, end - 1) // segment_bytes
+    if number not in there:
+        raise ProbeError("the WAL of the measured part is no longer in pg_wal: increase wal_keep_size")
+    while number - 1 in there and number * segment_bytes > begin:
+        number -= 1
+    return max(begin, number * segment_bytes)
+
+
+def _by_waldump(program: Path, folder: Path, timeline: int, begin: int, end: int) -> list[Row]:
+    if begin == end:
+        return []
+    command = [str(program), "--stats=record", "-p", str(folder), "-t", str(timeline)]
+    command += ["-s", lsn(begin), "-e", lsn(end)]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=READ_S_MAX, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise ProbeError(f"pg_waldump timed out after {READ_S_MAX:g} s") from None
+    found = types_of(done.stdout)
+    if not found:
+        words = " ".join(done.stderr.split())
+        raise ProbeError(f"pg_waldump failed: {words[:200] or 'no error message'}")
+    return found
+
+
+def types_of(text: str) -> list[Row]:
+    """Return a row per type in the output of ``pg_waldump --stats=record``."""
+    found = (_TYPE.match(line) for line in text.splitlines())
+    return [_row(one[1], *map(int, one.group(2, 3, 4))) for one in found if one and one[1] != "Total"]
+
+
+def _by_walinspect(connection: Connection, begin: int, end: int) -> list[Row]:
+    if begin == end:
+        return []
+    rows = connection.execute(
+        'SELECT /* pgdyno probe */ "resource_manager/record_type", count, record_size, fpi_size'
+        " FROM pg_get_wal_stats(%s::pg_lsn, %s::pg_lsn, true) WHERE count > 0",
+        (lsn(begin), lsn(end)),
+    ).fetchall()
+    return [_row(str(name), int(n), int(of_records), int(images)) for name, n, of_records, images in rows]
+
+
+def _row(name: str, n: int, record_bytes: int, image_bytes: int) -> Row:
+    return {"type": name, "n": n, "record_bytes": record_bytes, "image_bytes": image_bytes}
+
+
+def lsn(position: int) -> str:
+    """Return a position in bytes as PostgreSQL prints it: ``1/2A000028``."""
+    return f"{position >> 32:X}/{position & 0xFFFFFFFF:X}"
+
+
+PROBE = ProbeKind("wal_records", start=WalReader.start)

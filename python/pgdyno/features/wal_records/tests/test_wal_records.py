@@ -1,0 +1,111 @@
+"""WAL by type of record: output of pg_waldump, readable segments, parts per transaction, the table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.analysis.study_findings import find_study
+from pgdyno.features.wal_records.reading import first_readable, lsn, types_of
+from pgdyno.features.wal_records.section import parts_of_trial, sections, wal_of
+from pgdyno.measure.telemetry_collection import ProbeError
+from pgdyno.results.reader import Evidence
+from pgdyno.study.defaults import Schedule
+
+OUTPUT = """\
+WAL statistics between 0/5000028 and 0/5012345:
+Type                N   (%)      Record size   (%)       FPI size   (%)     Combined size   (%)
+----                -   ---      -----------   ---       --------   ---     -------------   ---
+XLOG/FPI_FOR_HINT   4 (  0.01)   204 (  0.01)   3444 (  0.30)   3648 (  0.13)
+Heap/INSERT+INIT   12 ( 10.00)   708 (  3.10)      0 (  0.00)    708 (  3.10)
+             --------          --------            --------            --------
+Total              16             912 [20.94%]    3444 [79.06%]         4356 [100%]
+"""
+
+
+def test_each_type_of_record_is_read_from_pg_waldump() -> None:
+    assert types_of(OUTPUT) == [
+        {"type": "XLOG/FPI_FOR_HINT", "n": 4, "record_bytes": 204, "image_bytes": 3444},
+        {"type": "Heap/INSERT+INIT", "n": 12, "record_bytes": 708, "image_bytes": 0},
+    ]
+    assert types_of("pg_waldump: error") == []
+
+
+def test_positions_are_those_of_postgres() -> None:
+    assert lsn((3 << 32) + 0x2A000028) == "3/2A000028"
+
+
+SEGMENT = 16 << 20
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "there", "first"),
+    [
+        (5 * SEGMENT + 40, 6 * SEGMENT + 9, (4, 5, 6, 7), 5 * SEGMENT + 40),
+        (2 * SEGMENT + 40, 6 * SEGMENT + 9, (2, 4, 5, 6), 4 * SEGMENT),  # the third was removed
+        (5 * SEGMENT + 40, 6 * SEGMENT, (5,), 5 * SEGMENT + 40),  # ends with its segment
+        (255 * SEGMENT + 8, 256 * SEGMENT + 9, (255, 256), 255 * SEGMENT + 8),  # the next file number
+        (6 * SEGMENT, 6 * SEGMENT, (6,), 6 * SEGMENT),
+    ],
+)
+def test_reading_begins_where_all_segments_exist(
+    tmp_path: Path, begin: int, end: int, there: tuple[int, ...], first: int
+) -> None:
+    for number in there:
+        (tmp_path / f"00000001{number // 256:08X}{number % 256:08X}").touch()
+    (tmp_path / "archive_status").touch()
+    assert first_readable(tmp_path, begin, end, SEGMENT) == first
+
+
+def test_removed_wal_is_a_reason(tmp_path: Path) -> None:
+    with pytest.raises(ProbeError, match="wal_keep_size"):
+        first_readable(tmp_path, SEGMENT, 2 * SEGMENT, SEGMENT)
+
+
+def rows(insert: int, images: int, written: int = 2000, read: int = 1000) -> list[dict[str, object]]:
+    return [
+        {"wal_bytes": written, "read_bytes": read},
+        {"type": "Heap/INSERT", "n": 5, "record_bytes": insert, "image_bytes": images},
+        {"type": "Heap/LOCK", "n": 5, "record_bytes": 100, "image_bytes": images},
+    ]
+
+
+def test_parts_are_per_transaction_and_stand_for_all_wal() -> None:
+    found = parts_of_trial(rows(300, 50), transactions=10)  # type: ignore[arg-type]
+    assert found == {"Heap/INSERT": 60.0, "Heap/LOCK": 20.0, "Heap, full-page images": 20.0}
+    assert parts_of_trial([], 10) == {}
+    assert parts_of_trial(rows(300, 50), 0) == {}  # type: ignore[arg-type]
+
+
+def test_the_table_has_the_difference_of_each_part_with_its_interval(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    write_study(path, Synthetic(blocks=6, schedule=Schedule.SLICES))
+    with Evidence(path) as evidence:
+        findings = find_study(evidence).first
+    assert not wal_of(findings)
+    by_trial = {
+        trial.trial: replace(
+            findings.telemetry.by_trial[trial.trial],
+            after={
+                "wal_records": rows(
+                    round((300 + trial.block + 150 * trial.arm) * trial.transactions / 2),
+                    50 * trial.transactions,
+                )
+            },
+        )
+        for trial in findings.trials
+    }
+    measured = replace(findings, telemetry=replace(findings.telemetry, by_trial=by_trial))
+    (found,) = wal_of(measured)
+    insert = next(part for part in found.parts if part.name == "Heap/INSERT")
+    assert (found.blocks, found.read_share) == (6, 0.5)
+    assert insert.baseline_bytes == pytest.approx(302.5, abs=0.01)
+    assert insert.change.value == pytest.approx(150, abs=0.01)
+    assert found.parts[0] is insert
+    (section,) = sections(measured)
+    (table,) = section.tables
+    assert table.rows[0][:3] == ["Heap/INSERT", "302", "452"] and table.rows[0][3].startswith("+150")
+    assert "50% of it was read" in table.note
