@@ -12,10 +12,14 @@ import psutil
 import psycopg
 import pytest
 from server_of_major import build_of
+from small_study import run_small, small_study
 
+from pgdyno.analysis.study_findings import find_study
 from pgdyno.errors import ServerError
 from pgdyno.measure.arms import BuildArm, Placement
 from pgdyno.measure.sampler import Sampler, Target, sample, sample_waits
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import StudyEnd
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, Connection, LiveDirectory, Server
@@ -212,6 +216,25 @@ def test_a_restart_in_order_replays_nothing(arm: BuildArm) -> None:
     assert restart_s > arm.running.ready_s > 0
     with arm.connect() as connection:
         assert value(connection, b"select sum(n) from t") == 20000
+
+
+@pytest.mark.parametrize(("recovery", "checkpointed", "recovered"), [(False, [0, 1], []), (True, [1], [0])])
+def test_a_trial_ends_with_a_checkpoint_or_a_recovery_and_a_restart(
+    build: Build, tmp_path: Path, recovery: bool, checkpointed: list[int], recovered: list[int]
+) -> None:
+    ends = {"recovery": recovery, "checkpoint_after": True, "probes": ("wal",)}
+    study = small_study([f"A={build.bin_dir}", f"B={build.bin_dir}"], blocks_max=2, aa=False, **ends)
+    path = tmp_path / "e.sqlite"
+    assert run_small(path, study) is StudyEnd.BLOCKS
+    with Evidence(path) as evidence:
+        trials = evidence.trials()
+        found = find_study(evidence).first
+    with_checkpoint = [trial for trial in trials if (trial.driver.last_checkpoint_s or 0) > 0]
+    assert sorted({trial.block for trial in with_checkpoint}) == checkpointed
+    assert sorted({trial.block for trial in trials if (trial.recovery_s or 0) > 0}) == recovered
+    assert all((trial.restart_s or 0) > 0 for trial in trials) and len(trials) == 4
+    values = found.telemetry.by_trial[with_checkpoint[0].trial].values
+    assert values["trial.checkpoint_s"] == with_checkpoint[0].driver.last_checkpoint_s
 
 
 def test_a_process_that_ended_before_its_kill_is_reported(arm: BuildArm) -> None:

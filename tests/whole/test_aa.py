@@ -105,13 +105,14 @@ def test_only_servers_that_pgdyno_starts_are_doubled() -> None:
 def test_an_arm_and_its_twin_are_driven_as_the_arm_is() -> None:
     plain = make_study()
     drivings = tuple(plain.driving(0).model_copy(update={"clients": n}) for n in (3, 7))
-    study = make_study(drivings=drivings, recovery=True, blocks_max=4)
+    study = make_study(drivings=drivings, recovery=True, checkpoint_after=True, blocks_max=4)
     twins = aa_study(study, 1)
     assert [arm.server for arm in twins.arms] == [study.arms[1].server] * 2
     assert len({arm.name for arm in twins.arms}) == 2
     assert (twins.driving(0).clients, twins.driving(1).clients) == (7, 7)
     assert (twins.schedule, twins.slice_s, twins.rounds) == (study.schedule, study.slice_s, study.rounds)
     assert not twins.recovery
+    assert not twins.checkpoint_after
     assert twins.seed != study.seed
 
 

@@ -15,7 +15,7 @@ from pgdyno.hooks import Hooks
 from pgdyno.measure.arms import Prepared
 from pgdyno.measure.progress import Watch
 from pgdyno.measure.trial import Lab
-from pgdyno.measure.warm_up import Rates, rates_so_far
+from pgdyno.measure.warm_up import Rates
 from pgdyno.results import records
 from pgdyno.results.reader import Evidence
 from pgdyno.study.plan import Study
@@ -87,11 +87,6 @@ def _record(whole: records.StudyRecord, case: int, arm: int, study: Study) -> re
         aa_arm=arm,
         aa_before=(),
     )
-
-
-def rates_so_far_of(evidence: Evidence, number: int) -> dict[int, list[Rates]]:
-    """Return the warm-up rates of the A/A blocks of a case."""
-    return rates_so_far(evidence, number, evidence.study(number).plan)
 
 
 def with_aa(

@@ -21,7 +21,7 @@ import psycopg
 from pgdyno.caveats import Caveat
 from pgdyno.errors import DatasetError, EngineError, FleetError, ServerError, WorkloadError, in_one_line
 from pgdyno.measure.arms import BuildArm
-from pgdyno.measure.drive import Seen, drive_trials
+from pgdyno.measure.drive import Seen, drive_trials, order_checkpoint
 from pgdyno.measure.engine_runs import EngineRun
 from pgdyno.measure.progress import BlockEnded, PreparationStep, Warned
 from pgdyno.measure.telemetry_collection import TelemetryCollection
@@ -234,7 +234,7 @@ def _carry_out(lab: Lab, block: PlannedBlock, trials: Mapping[int, RunningTrial]
                     found = [*lab.session.caveats(trial.id, trial.arm.name, outcome.driver), *found]
                 for caveat in found:
                     lab.writer.add_caveat(caveat, lab.case)
-            outcomes[index] = _with_later_steps(lab, trial, outcome, telemetry)
+            outcomes[index] = _with_later_steps(lab, block.index, trial, outcome, telemetry)
     return outcomes
 
 
@@ -309,15 +309,22 @@ def _judged(trial: RunningTrial, outcome: TrialOutcome, run: EngineRun, target: 
 
 
 def _with_later_steps(
-    lab: Lab, trial: RunningTrial, outcome: TrialOutcome, telemetry: TelemetryCollection
+    lab: Lab, block: int, trial: RunningTrial, outcome: TrialOutcome, telemetry: TelemetryCollection
 ) -> TrialOutcome:
-    """Add readings of the probes, and the steps after the measured part: VACUUM, a crash, a restart."""
+    """Add readings of the probes, and the steps after the measured part: VACUUM, a crash or a checkpoint, a
+    restart.
+    """
+    checkpoint_s = None
     if outcome.status is TrialStatus.OK:
         try:
             if lab.study.vacuum_after:
                 lab.watch(PreparationStep(f"vacuuming {trial.arm.name}"))
                 telemetry.vacuum_and_read(trial)
-            if lab.study.recovery:
+            if lab.study.checkpoint_after and (block % 2 or not lab.study.recovery):
+                lab.watch(PreparationStep(f"checkpoint and restart of {trial.arm.name}"))
+                checkpoint_s = order_checkpoint(trial.arm)
+                outcome = replace(outcome, restart_s=trial.arm.restart())
+            elif lab.study.recovery:
                 lab.watch(PreparationStep(f"crashing and restarting {trial.arm.name}"))
                 outcome = replace(outcome, recovery_s=trial.arm.recover(), restart_s=trial.arm.restart())
         except FAULTS as error:
@@ -329,6 +336,7 @@ def _with_later_steps(
             capacity=trial.search,
             warm_up=trial.warmed,
             ordered_checkpoint_s=trial.ordered_checkpoint_s,
+            last_checkpoint_s=checkpoint_s,
         ),
         ended_unix_s=time.time(),
         readings=telemetry.readings_of(trial),

@@ -29,6 +29,14 @@ from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 
 
+def order_checkpoint(arm: LabArm) -> float:
+    """Run CHECKPOINT and return its duration in seconds. Raises psycopg.Error, ServerError."""
+    begun_s = time.monotonic()
+    with brief_session(arm) as connection:
+        connection.execute("CHECKPOINT")
+        return time.monotonic() - begun_s
+
+
 def force_checkpoints(lab: Lab, trials: Sequence[RunningTrial]) -> None:
     """Force a checkpoint on each server at the barrier before the measured part, when no transaction runs.
 
@@ -36,16 +44,12 @@ def force_checkpoints(lab: Lab, trials: Sequence[RunningTrial]) -> None:
     """
     for trial in trials:
         lab.watch(PreparationStep(f"forced checkpoint of {trial.arm.name}"))
-        begun_s = time.monotonic()
         try:
-            with brief_session(trial.arm) as connection:
-                connection.execute("CHECKPOINT")
+            trial.ordered_checkpoint_s = order_checkpoint(trial.arm)
         except (psycopg.Error, ServerError) as error:
             caveat = Caveat.of("checkpoint-not-forced", arm=trial.arm.name, reason=in_one_line(error))
             lab.watch(Warned(caveat.text))
             lab.writer.add_caveat(caveat, lab.case)
-        else:
-            trial.ordered_checkpoint_s = time.monotonic() - begun_s
 
 
 Targets = Sequence[tuple[str, str]]

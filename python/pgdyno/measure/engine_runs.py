@@ -140,12 +140,14 @@ def drive_specification(
     if any(one.threads != driving.threads for one in drivings):
         # A target cannot select the engine's default while the run specifies a number.
         common["threads"] = None
+    own = [
+        {key: value for key, value in _target_keys(one).items() if value != common[key]} for one in drivings
+    ]
+    servers = _servers(pinning, len(targets))
     return {
         "targets": [
-            {"name": name, "conninfo": conninfo, **_overrides(_target_keys(own), common), **server}
-            for (name, conninfo), own, server in zip(
-                targets, drivings, _servers(pinning, len(targets)), strict=True
-            )
+            {"name": name, "conninfo": conninfo, **keys, **server}
+            for (name, conninfo), keys, server in zip(targets, own, servers, strict=True)
         ],
         **common,
         "io": "auto",
@@ -191,10 +193,6 @@ def _pairs(slices: Sequence[PlannedSlice], pinning: Pinning) -> list[dict[str, A
         driven = {"targets": [arm for arm, _, _ in sides], "cores": cores}
         found.append({**driven, "role": role, "duration_s": sides[0][2]})
     return found
-
-
-def _overrides(own: dict[str, Any], common: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in own.items() if value != common[key]}
 
 
 # ----------------------------------------------------------------------

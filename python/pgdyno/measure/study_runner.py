@@ -247,8 +247,7 @@ def _was_decided(cases: Sequence[CaseProgress], analyze: InterimAnalysis, budget
     """Analyze all cases of a resumed study, so that their state is shown. Return whether all are decided."""
     likely_s = max(1.0, budget.spent_s / sum(case.next_block for case in cases))
     budget = replace(budget, block_s=dict.fromkeys(range(len(cases)), likely_s))
-    decided = [analyze(case.lab, budget).is_decided for case in cases]
-    return all(decided)
+    return not sum(not analyze(case.lab, budget).is_decided for case in cases)
 
 
 def _repeats(case: CaseProgress, cases: Sequence[CaseProgress], block: str) -> bool:
@@ -527,7 +526,7 @@ def resume_study(
     with Evidence(path, verify=False) as evidence:  # just verified
         spent_s = sum(case.spent_s for case in done) + aa_blocks.spent_s(evidence)
         numbers = aa_blocks.numbers_of(evidence)
-        of_twins = {number: aa_blocks.rates_so_far_of(evidence, number) for number in numbers.values()}
+        of_twins = {of: rates_so_far(evidence, of, evidence.study(of).plan) for of in numbers.values()}
     if more_minutes is not None:
         budget_s = (spent_s + 60 * more_minutes) / len(studies)
         studies = [study.model_copy(update={"budget_s": budget_s}) for study in studies]

@@ -52,6 +52,7 @@ BRIEF = {
     "host.steal_share": "CPU: stolen, %",
     "trial.restart_s": "restart, s",
     "trial.recovery_s": "recovery, s",
+    "trial.checkpoint_s": "last checkpoint, s",
 }
 """The metrics of the short table, with short names."""
 

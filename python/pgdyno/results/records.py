@@ -140,8 +140,8 @@ class DriverFacts:
 
     The first five are of its process. ``stopped_by`` is what ended a failed trial, if not its own server:
     the name of another arm, or ENGINE.
-    ``ordered_checkpoint_s`` is the duration of the forced checkpoint before the window. ``nodes``: load
-    generators on other nodes; without them the driver ran on this machine.
+    ``ordered_checkpoint_s`` and ``last_checkpoint_s`` are the durations of ordered checkpoints before and
+    after the window. ``nodes``: load generators on other nodes; without them the driver ran on this machine.
     """
 
     cpu_ns: CpuTimeNs | None = None
@@ -154,6 +154,7 @@ class DriverFacts:
     capacity: CapacitySearch | None = None
     warm_up: WarmUpEnd | None = None
     ordered_checkpoint_s: NotNegative | None = None
+    last_checkpoint_s: NotNegative | None = None
     nodes: Sequence[DriverNode] | None = None
 
     @model_serializer(mode="wrap")

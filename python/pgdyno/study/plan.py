@@ -186,6 +186,7 @@ class Study(Driving):
     cache_state: CacheState = "restored"
     probes: tuple[ProbeName, ...] = DEFAULT_PROBES
     recovery: bool = False
+    checkpoint_after: bool = False
     vacuum_after: bool = False
     checksums: bool = True
     wal_segment_mb: int | None = Field(default=None, ge=1, le=1024)

@@ -279,6 +279,7 @@ def aa_study(study: Study, arm: int) -> Study:
             "arms": (spec, spec.model_copy(update={"name": f"{spec.name} (A/A)"})),
             "drivings": None,
             "recovery": False,
+            "checkpoint_after": False,
             "vacuum_after": False,
             "blocks_max": None,
             "aa": False,

@@ -152,8 +152,8 @@ def require_usable(study: Study, watch: Watch) -> None:
     for index, spec in enumerate(study.arms):
         if not spec.is_dsn:
             continue
-        if study.cache_state == "cold" or study.recovery:
-            what = "a cold cache" if study.cache_state == "cold" else "the recovery time"
+        if study.cache_state == "cold" or study.recovery or study.checkpoint_after:
+            what = "a cold cache" if study.cache_state == "cold" else "the time of a restart"
             raise UsageError(_NOT_RESTARTED.format(what=what, arm=spec.name))
         watch(PreparationStep(f"connecting to {spec.name}"))
         remote = Remote(Dsn(spec.server))
