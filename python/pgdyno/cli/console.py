@@ -137,7 +137,9 @@ def require_writable_page(path: Path, evidence: Path | None = None, *, force: bo
 def require_regular(path: Path, evidence: Path | None) -> None:
     """Check that a file is absent, or a regular one that may be written. Raises UsageError."""
     _require_directory(path)
-    if (evidence is not None and path.resolve() == evidence.resolve()) or _starts_with(path, _SQLITE):
+    # Never read from a pipe or a device: that may block forever, or change it.
+    is_results = path.is_file() and _beginning(path).startswith(_SQLITE)
+    if is_results or (evidence is not None and path.resolve() == evidence.resolve()):
         raise UsageError(f"{path} is a results file, which is never overwritten: name another file")
     try:
         mode = path.lstat().st_mode
@@ -181,11 +183,6 @@ def descriptor_of(path: Path) -> int | None:
 def _may_be_replaced(path: Path) -> bool:
     """Return True if the file is absent, empty or a page of pgdyno."""
     return not path.exists() or path.stat().st_size == 0 or MARK.encode() in _beginning(path)
-
-
-def _starts_with(path: Path, begin: bytes) -> bool:
-    # Never read from a pipe or a device: that may block forever, or change it.
-    return path.is_file() and _beginning(path).startswith(begin)
 
 
 def _beginning(path: Path) -> bytes:

@@ -35,7 +35,8 @@ def docs(
     pages = {str(path.relative_to(folder()).with_suffix("")): path for path in folder().rglob("*.md")}
     pages |= {str(path.parent.relative_to(package)): path for path in package.glob("features/*/README.md")}
     if page is None:
-        write_out("".join(f"{name}: {_title(path)}\n" for name, path in sorted(pages.items())))
+        titles = {name: path.read_text("utf-8").partition("\n")[0] for name, path in sorted(pages.items())}
+        write_out("".join(f"{name}: {title.removeprefix('# ')}\n" for name, title in titles.items()))
         return 0
     name, _, section = page.partition("#")
     name = re.sub(r"^docs/|^python/pgdyno/|(/README)?\.md$", "", name)
@@ -52,10 +53,6 @@ def folder() -> Path:
     package = Path(pgdyno.__file__).parent
     inside = package / "docs"
     return inside if inside.is_dir() else package.parents[1] / "docs"
-
-
-def _title(path: Path) -> str:
-    return path.read_text("utf-8").partition("\n")[0].removeprefix("# ")
 
 
 def _section(text: str, anchor: str, page: str) -> str:

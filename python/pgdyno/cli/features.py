@@ -47,6 +47,7 @@ FEATURES = (
     "history",
     "hosts",
     "io_clocks",
+    "matrix",
     "noise_history",
     "outliers",
     "own_data",
@@ -61,6 +62,7 @@ FEATURES = (
     "statement_parameters",
     "statements",
     "sysbench",
+    "wal_records",
 )
 """Features in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
 

@@ -36,7 +36,7 @@ from pgdyno.study.arm_spec import (
 from pgdyno.study.defaults import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.plan import Driving, Study, block_targets
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, unit_of_window_s
-from pgdyno.study.study_file import Drive, Initdb, Run, StudyFile, driving_fields, key_of
+from pgdyno.study.study_file import Drive, Initdb, Run, StudyFile, driving_fields, excludes, key_of
 from pgdyno.study.values import Level, Settings, StudyTable, frozen, level_name
 from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
@@ -61,7 +61,7 @@ KNOWN_MAX = 8
 UNLIMITED_S = 366 * 86_400.0
 """Budget of a case that is limited by its number of blocks only."""
 
-SPEAKING = ("server", "settings", "variant")
+SPEAKING = ("server", "settings", "variant", "workload")
 """Factors whose levels need no name of the factor: ``12``, ``untuned``. Others: ``clients 8``."""
 
 SETTING_PREFIX = "settings."
@@ -170,8 +170,11 @@ def _product(file: StudyFile, factors: Sequence[str]) -> Iterator[Levels]:
 
 def _arms(file: StudyFile, case: Levels) -> list[Levels]:
     """Return the arms without exclusions. Raises StudyFileError if only one remains."""
-    every = _product(file, file.compare)
-    left = [arm for arm in every if not file.is_excluded(names_of({**case, **arm}))]
+    left = [
+        arm
+        for arm in _product(file, file.compare)
+        if not any(excludes(one, names_of({**case, **arm})) for one in file.exclude)
+    ]
     if len(left) == 1:
         place = ("exclude",) if file.exclude else ("compare",)
         of = f" of the case {label_of(names_of(case))}" if case else ""
@@ -252,7 +255,7 @@ def _arm(file: StudyFile, levels: Levels, name: str) -> ArmSpec:
         spec = parse_arm(server)
     except UsageError as error:
         raise StudyFileError(place, str(error)) from None
-    settings = settings_of(file, levels)
+    settings = own_settings_of(levels).over(file.settings)
     if spec.is_dsn and (settings.profiles or settings.values):
         raise StudyFileError(place, "settings cannot be given for a running server")
     if spec.load:
@@ -283,11 +286,6 @@ def files_of(file: StudyFile) -> dict[str, tuple[str | int, ...]]:
         for name in settings.profiles
         if is_settings_file(name)
     }
-
-
-def settings_of(file: StudyFile, levels: Levels) -> Settings:
-    """Return the settings of one arm; its level overrides those of all arms. Raises StudyFileError."""
-    return own_settings_of(levels).over(file.settings)
 
 
 def own_settings_of(levels: Levels) -> Settings:
@@ -344,16 +342,17 @@ def placed(
 def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
     """Return the load of one arm. Raises StudyFileError."""
     values = {name: level.value for name, level in levels.items()}
+    own = {**file.workload, **values.get("workload", {})}
     try:
-        drive = driving_fields({name: values.get(name, value) for name, value in file.drive})
+        drive = driving_fields({name: values.get(name, own.pop(name, value)) for name, value in file.drive})
     except UsageError as error:
         raise StudyFileError((), file.as_keys(str(error))) from None
     if "clients" not in drive:
         raise StudyFileError(("drive",), "clients is missing: set it here or as a factor")
-    given = {**file.workload, **{name: value for name, value in values.items() if is_parameter(name)}}
+    given = {**own, **{name: value for name, value in values.items() if is_parameter(name)}}
     fields = {**drive, "discard_s": discard_s}
     try:
-        fields["workload"] = workload_from(frozen(_parameters(file, levels, given)), strict=True)
+        fields["workload"] = workload_from(frozen(_parameters(own["kind"], levels, given)), strict=True)
     except ValidationError as error:
         raise _located(file, levels, error, ("workload",)) from None
     try:
@@ -364,17 +363,17 @@ def _driving(file: StudyFile, levels: Levels, discard_s: float) -> Driving:
 
 def is_parameter(factor: str) -> bool:
     """Return whether a factor is a parameter of the workload."""
-    return factor not in ("server", "settings", *Drive.model_fields) and not setting_of(factor)
+    return factor not in ("server", "settings", "workload", *Drive.model_fields) and not setting_of(factor)
 
 
-def _parameters(file: StudyFile, levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
+def _parameters(kind: str, levels: Levels, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters; those given override those of a variant. Raises StudyFileError."""
     own = dict(given)
     variant = own.pop("variant", None)
     if variant is None:
         return own
     try:
-        return {**parameters_by_kind()[file.workload["kind"]].variant(str(variant)), **own}
+        return {**parameters_by_kind()[kind].variant(str(variant)), **own}
     except UsageError as error:
         place = placed(levels, "variant", ("workload", "variant"), None)[0]
         raise StudyFileError(place, str(error)) from None
@@ -383,7 +382,7 @@ def _parameters(file: StudyFile, levels: Levels, given: Mapping[str, Any]) -> di
 def _warmup_workload(file: StudyFile, case: Levels, driving: Driving) -> Any:
     """Return the workload of the warm-up, with the same data. Raises StudyFileError."""
     assert file.warmup_workload is not None
-    different = _parameters(file, case, file.warmup_workload)
+    different = _parameters(driving.workload.kind, case, file.warmup_workload)
     try:
         made = workload_from(frozen({**driving.workload.model_dump(), **different}), strict=True)
         Driving.model_validate({**dict(driving), "workload": made})
@@ -466,10 +465,10 @@ def _located(
         return StudyFileError((), words)
     names = [FILE_KEYS.get(str(part), str(part)) for part in loc]
     for name in reversed(names):
+        deeper = loc[names.index(name) + 1 :]
         if name in levels:
-            return StudyFileError(("factors", name, levels[name].place), words)
+            return StudyFileError(("factors", name, levels[name].place, *deeper), words)
         if name in file.workload and name != "kind":
-            deeper = loc[names.index(name) + 1 :]
             return StudyFileError(("workload", name, *deeper), words)
         if key := key_of(name):
             return StudyFileError(key, words)

@@ -238,6 +238,10 @@ class Run(StudyTable):
     recovery: bool = Field(
         default=False, description="End each trial with a crash and measure the recovery time."
     )
+    checkpoint_after: bool = Field(
+        default=False,
+        description="End each trial with a timed CHECKPOINT and restart; with recovery, every second block.",
+    )
     vacuum_after: bool = Field(
         default=False, description="Run VACUUM after the measurement, before sizes are read again."
     )
@@ -266,7 +270,7 @@ class Run(StudyTable):
 
 SAME_IN_STUDY = (
     *("margin", "confidence", "capacity", "capacity_by", "transactions", "checkpoints", "cache_state"),
-    *("recovery", "vacuum_after", "on_failure", "nearest", "aa"),
+    *("recovery", "checkpoint_after", "vacuum_after", "on_failure", "nearest", "aa"),
 )
 """Keys that are fields of a study."""
 
@@ -400,8 +404,9 @@ class StudyFile(StudyTable):
         default=Settings(), description="Settings of all arms. Levels of the factor settings override them."
     )
     workload: Mapping[str, Any] = Field(
+        default_factory=dict,
         description="kind (tpcc, pgbench or sysbench), a variant of pgbench, and parameters that are not "
-        "factors."
+        "factors. Levels of the factor workload override them, and may have keys of drive.",
     )
     warmup_workload: Mapping[str, Any] | None = Field(
         default=None, description="Parameters of the workload that differ during the warm-up."
@@ -458,10 +463,6 @@ class StudyFile(StudyTable):
     def case_factors(self) -> tuple[str, ...]:
         """The factors that create the cases, in their order."""
         return tuple(name for name in self.factors if name not in self.compare)
-
-    def is_excluded(self, levels: Mapping[str, str]) -> bool:
-        """Return whether an exclusion covers these levels, given by name for every factor."""
-        return any(excludes(one, levels) for one in self.exclude)
 
 
 def excludes(exclusion: Mapping[str, Scalar | tuple[Scalar, ...]], levels: Mapping[str, str]) -> bool:

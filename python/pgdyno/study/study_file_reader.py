@@ -50,21 +50,35 @@ def factors_known(file: StudyFile) -> list[str]:
         "server",
         "settings",
         "settings.NAME",
+        "workload",
         *Drive.model_fields,
-        *_workload_keys(str(file.workload.get("kind"))),
+        *_workload_keys(_workloads(file)[0][1]["kind"]),
     ]
+
+
+def _workloads(file: StudyFile) -> list[tuple[Path, Mapping[str, Any]]]:
+    """Return the table of the workload, or of each level of the factor workload, with its place."""
+    levels = file.factors.get("workload", ())
+    tables = [level.value if isinstance(level.value, Mapping) else {"kind": None} for level in levels]
+    return [
+        (("factors", "workload", level.place), {**file.workload, **table})
+        for level, table in zip(levels, tables, strict=True)
+    ] or [(("workload",), file.workload)]
 
 
 def errors_of(file: StudyFile) -> Errors:
     """Yield all errors in names and in combinations of keys."""
-    kind, known = file.workload.get("kind"), parameters_by_kind()
-    if kind is None:
-        yield StudyFileError(("workload",), f"kind is missing; available: {', '.join(known)}")
-        return
-    if not isinstance(kind, str) or kind not in known:
-        yield StudyFileError(("workload", "kind"), unknown_name("workload", str(kind), known))
-        return
-    yield from _workload(file, kind)
+    known = parameters_by_kind()
+    for place, table in _workloads(file):
+        kind = table.get("kind")
+        if not isinstance(kind, str) or kind not in known:
+            missing = f"is missing; available: {', '.join(known)}"
+            words = missing if kind is None else unknown_name("workload", str(kind), known)
+            yield StudyFileError((*place, "kind"), words)
+            return
+        others = Drive.model_fields if "workload" in file.factors else ()
+        yield from _unknown_keys(kind, place, [key for key in table if key not in ("kind", *others)])
+        yield from _unknown_keys(kind, ("warmup_workload",), file.warmup_workload or ())
     wrong_factors = list(_factors(file))
     yield from wrong_factors
     yield from _run(file)
@@ -81,12 +95,11 @@ def _workload_keys(kind: str) -> list[str]:
     return ["variant", *own] if parameters.HAS_VARIANTS else own
 
 
-def _workload(file: StudyFile, kind: str) -> Errors:
+def _unknown_keys(kind: str, place: Path, keys: Iterable[str]) -> Errors:
     known = _workload_keys(kind)
-    for table, given in (("workload", file.workload), ("warmup_workload", file.warmup_workload or {})):
-        for key in given:
-            if key not in known and not (key == "kind" and table == "workload"):
-                yield StudyFileError((table, key), unknown_name(f"parameter of {kind}", key, known))
+    for key in keys:
+        if key not in known:
+            yield StudyFileError((*place, key), unknown_name(f"parameter of {kind}", key, known))
 
 
 def _factors(file: StudyFile) -> Errors:

@@ -71,6 +71,8 @@ class FitOptions(StudyOptions):
 
     def require_fittable(self, file: StudyFile, minutes: float | None) -> float:
         """Return the minutes. Raises UsageError for a study that cannot be fitted to any machine."""
+        if "workload" in file.factors:
+            raise UsageError("--fit does not scale a study of several workloads: set sizes in their levels")
         if "data" in file.workload or "data" in file.factors:
             raise UsageError("--fit cannot scale data of your own: remove --fit")
         if minutes is None:

@@ -164,7 +164,7 @@ class OtherData(StudyOptions):
                     f"--data {self.data} requires a study in which upgrade_from is no factor: remove it"
                 )
             other = {"upgrade_from": self.data.removeprefix(PG_UPGRADE)}
-        elif file.workload["kind"] != "pgbench" or "data" in file.factors:
+        elif file.workload.get("kind") != "pgbench" or "data" in file.factors:
             raise UsageError(
                 "--data requires a study of pgbench scripts in which data is no factor: remove it"
             )

@@ -1,0 +1,328 @@
+"""The page of a study with the factor workload: an effect with its interval for each workload and server.
+
+The cells are one family. The procedure of Benjamini and Hochberg ("Controlling the false discovery rate",
+1995) selects those that differ. Of the selected cells, a share of at most 1 − confidence is false on average.
+It is proven for positively dependent tests. Cells of a row share the baseline, and a simulation with this
+dependence stays below the limit (``tests/oracle/test_oracle_matrix.py``). The interval of each cell has the
+level at which its test was decided, so it excludes 0 exactly if the cell is selected. Then the expected share
+of selected cells whose interval misses the true effect has the same limit (Benjamini and Yekutieli, "False
+discovery rate-adjusted multiple confidence intervals", 2005). A correction for any false cell (Holm) would
+leave most of a large page undecided.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from statistics import median
+from typing import Annotated
+
+from markupsafe import Markup
+
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.comparison import Comparison, detectable_log_ratio
+from pgdyno.analysis.finding_fields import about
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, critical_value, percent_of, with_error
+from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.analysis.telemetry.metrics import SERVER_CPU
+from pgdyno.report.document import Place, Section, Table
+from pgdyno.report.json_format import Result
+from pgdyno.report.plot import Panel, drawing, element, label_width, text
+from pgdyno.units import ABSENT, Better, Estimate, bracketed, counted, given_percent, share_text, signed
+
+FACTOR = "workload"
+
+COSTS = {
+    "server_cpu": "CPU, µs/tx",
+    "wal.bytes_per_tx": "WAL, B/tx",
+    "database.blocks_read_per_tx": "blocks read/tx",
+}
+"""Metrics of the cost of a transaction, with short names."""
+
+CHANGE_MIN = 0.01
+"""Least relative change of a cost that is shown."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One workload on one server, compared with the baseline.
+
+    ``change`` is that of the primary metric, its interval for the whole page. ``differs``: it is selected.
+    ``resolves``: smallest detectable effect in percent. ``held_back``: the reason for which the cell is left
+    out of the family; its change is biased.
+    """
+
+    change: Estimate | None
+    differs: bool
+    resolves: float | None
+    held_back: str = ""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """``cells[i][j]`` is workload i on server j after the baseline."""
+
+    baseline: str
+    servers: Annotated[Sequence[str], about("Without the baseline.")]
+    workloads: Sequence[str]
+    metrics: Annotated[Sequence[str], about("Primary metric by workload.")]
+    cells: Annotated[Sequence[Sequence[Cell]], about("By workload and server.")]
+    confidence: Annotated[float, about("One minus the limit of the share of false cells.")]
+
+    @property
+    def every(self) -> list[Cell]:
+        """All cells."""
+        return [cell for row in self.cells for cell in row]
+
+
+def matrix_in(findings: StudyFindings) -> Matrix | None:
+    """Return the matrix of a study; None without the factor workload, or with other factors."""
+    cases = [of for of in findings.cases if set(of.study.levels) == {FACTOR}]
+    if len(cases) < 2 or len(cases) < len(findings.cases):
+        return None
+    comparisons = [of.comparisons for of in cases]
+    confidence = findings.confidence
+    cells = iter(cells_of([one for row in comparisons for one in row], confidence))
+    return Matrix(
+        baseline=cases[0].arms[0].arm.name,
+        servers=[one.arm.name for one in comparisons[0]],
+        workloads=[of.study.case for of in cases],
+        metrics=[of.primary.label for of in cases],
+        cells=[[next(cells) for _ in row] for row in comparisons],
+        confidence=confidence,
+    )
+
+
+def cells_of(comparisons: Sequence[Comparison], confidence: float) -> list[Cell]:
+    """Return the cells of a page."""
+    reasons = [_held_back(one) for one in comparisons]
+    summaries = [
+        one.primary.summary if one.primary and not reason else None
+        for one, reason in zip(comparisons, reasons, strict=True)
+    ]
+    level = level_of_page([of.p_value if of else None for of in summaries], 1 - confidence)
+    return [
+        _cell(one, of, reason, 1 - level)
+        for one, of, reason in zip(comparisons, summaries, reasons, strict=True)
+    ]
+
+
+def level_of_page(p_values: Sequence[float | None], q: float) -> float:
+    """Return the level at which all tests of a family are decided: q · R / m for R selected ones of m.
+
+    That of one selected test if none is selected. A test without a p-value counts in m.
+    """
+    known, m = sorted(p for p in p_values if p is not None), len(p_values)
+    selected = max((rank for rank, p in enumerate(known, 1) if p <= q * rank / m), default=1)
+    return q * selected / max(1, m)
+
+
+def _held_back(one: Comparison) -> str:
+    if one.primary is None:
+        return "no valid block"
+    if one.lost_by_an_arm:
+        return "an arm failed"
+    return "not steady" if one.is_held_back else ""
+
+
+def _cell(one: Comparison, summary: LogRatioSummary | None, reason: str, confidence: float) -> Cell:
+    if summary is None:
+        known = one.primary.percent.value if one.primary else None
+        change = None if known is None else Estimate(known, "%", len(one.blocks), Better.MORE)
+        return Cell(change, differs=False, resolves=None, held_back=reason)
+    for_page = with_error(summary.mean, summary.sd, summary.n, confidence, summary.method)
+    change = for_page.percent(one.primary.percent.better if one.primary else Better.MORE)
+    differs = change.low is not None and change.high is not None and (change.low > 0 or change.high < 0)
+    is_known = summary.sd is not None and critical_value(summary.n, confidence, summary.method) < float("inf")
+    least = (
+        detectable_log_ratio(summary.sd or 0.0, summary.n, confidence, summary.method) if is_known else None
+    )
+    return Cell(change, differs, None if least is None else percent_of(least))
+
+
+# Sentences and tables.
+
+
+def sections(findings: StudyFindings) -> Iterator[Section]:
+    """Yield the page."""
+    if (found := matrix_in(findings)) is not None:
+        sentences = sentences_of(found)
+        tables = [effects_table(found), costs_table(found, findings.cases)]
+        yield Section(
+            "matrix",
+            f"All workloads against {found.baseline}",
+            sentences,
+            [table for table in tables if table.rows],
+            plots=partial(heat_map, found),
+            plots_size="effects",
+            plots_note="Green is better than the baseline, red worse. Pale cells are within noise. "
+            "A cell leads to its workload.",
+            brief=sentences[:2],
+            place=Place.TOP,
+            order=10,
+        )
+
+
+def sentences_of(found: Matrix) -> list[str]:
+    """Return how many cells differ, what the page resolves, and what is held back."""
+    cells, total = found.every, len(found.every)
+    selected = [cell for cell in cells if cell.differs]
+    better = sum(_is_better(cell) for cell in selected)
+    false = given_percent(1 - found.confidence)
+    said = [
+        f"{len(selected)} of {counted(total, 'cell')} differ from {found.baseline}: {better} better, "
+        f"{len(selected) - better} worse. Of these, at most {false} are false on average."
+    ]
+    resolved = [cell.resolves for cell in cells if cell.resolves is not None]
+    if resolved:
+        low, mid, high = (share_text(one / 100) for one in (min(resolved), median(resolved), max(resolved)))
+        said.append(f"The page resolves ±{low} to ±{high} by cell, ±{mid} at the median (80% power).")
+    else:
+        said.append("No cell has enough blocks for an interval yet: resume the study.")
+    held = [cell.held_back for cell in cells if cell.held_back]
+    if held:
+        kinds = ", ".join(f"{held.count(kind)} {kind}" for kind in dict.fromkeys(held))
+        said.append(f"Left out: {counted(len(held), 'cell')} ({kinds}).")
+    return said
+
+
+def _is_better(cell: Cell) -> bool:
+    return cell.change is not None and (cell.change.value > 0) == (cell.change.better is Better.MORE)
+
+
+def effects_table(found: Matrix) -> Table:
+    """Return the effects with their intervals."""
+    rows = [
+        [workload, metric, *map(_cell_text, row)]
+        for workload, metric, row in zip(found.workloads, found.metrics, found.cells, strict=True)
+    ]
+    return Table(
+        f"Change of the primary metric against {found.baseline}, %",
+        ("workload", "metric", *found.servers),
+        rows,
+        f"An asterisk marks a difference (Benjamini and Hochberg over all cells, at most "
+        f"{given_percent(1 - found.confidence)} false). Intervals hold for the page, and are wider than "
+        "those of one workload.",
+        numeric=frozenset(found.servers),
+        long=True,
+    )
+
+
+def _cell_text(cell: Cell) -> str:
+    if cell.change is None:
+        return ABSENT
+    value = _value(cell)
+    if cell.held_back:
+        return f"{value} ({cell.held_back})"
+    return f"{value}{'*' if cell.differs else ''} {_interval(cell)}".rstrip()
+
+
+def _value(cell: Cell) -> str:
+    assert cell.change is not None
+    return signed(cell.change.value, min(1, cell.change.decimals), "")
+
+
+def _interval(cell: Cell) -> str:
+    change = cell.change
+    if change is None or change.low is None or change.high is None:
+        return ""
+    return bracketed(*(signed(end, min(1, change.decimals), "") for end in (change.low, change.high)))
+
+
+def costs_table(found: Matrix, cases: Sequence[Findings]) -> Table:
+    """Return what a transaction costs on each server, with its change, and why the primary metric changed."""
+    rows = []
+    for workload, case in zip(found.workloads, cases, strict=True):
+        for key, name in COSTS.items():
+            levels = [_level(case, of.arm.arm, key) for of in case.arms]
+            if any(level for level in levels):
+                rows.append([workload, name, *(_cost(level, levels[0]) for level in levels)])
+    names = (found.baseline, *found.servers)
+    return Table(
+        "Cost of a transaction",
+        ("workload", "cost", *names),
+        rows,
+        "Means over the blocks. In parentheses: change against the baseline, without an interval; the report "
+        "of a workload has it.",
+        numeric=frozenset(names),
+        long=True,
+    )
+
+
+def _level(case: Findings, arm: int, key: str) -> float | None:
+    own = next(of for of in case.arms if of.arm.arm == arm)
+    level = own.levels.get(key) if key == SERVER_CPU.key else case.telemetry.levels.get(arm, {}).get(key)
+    return None if level is None else level.value
+
+
+def _cost(level: float | None, baseline: float | None) -> str:
+    if level is None:
+        return ABSENT
+    shown = f"{level:,.0f}" if level >= 100 else f"{level:.3g}"
+    if not baseline or abs(level / baseline - 1) < CHANGE_MIN:
+        return shown
+    return f"{shown} ({signed(100 * (level / baseline - 1), 0, '%')})"
+
+
+# Heat map.
+
+ROW_H, COLUMN_W, HEAD_H = 34.0, 104.0, 24.0
+
+STRONGEST = 20.0
+"""Effect in percent with the strongest color."""
+
+
+def heat_map(found: Matrix) -> list[Panel]:
+    """Return the drawing: a row for each workload, a column for each server."""
+    left = 12 + max(label_width(name) for name in found.workloads)
+    parts = [
+        text(left + (j + 0.5) * COLUMN_W, HEAD_H - 8, name, text_anchor="middle", class_="strong")
+        for j, name in enumerate(found.servers)
+    ]
+    for i, (workload, row) in enumerate(zip(found.workloads, found.cells, strict=True)):
+        y = HEAD_H + i * ROW_H
+        parts.append(text(left - 10, y + ROW_H / 2 + 4, workload, text_anchor="end"))
+        parts += [
+            _linked(_drawn(cell, left + j * COLUMN_W, y, f"{workload}, {server}"), workload)
+            for j, (server, cell) in enumerate(zip(found.servers, row, strict=True))
+        ]
+    size = left + len(found.servers) * COLUMN_W, HEAD_H + len(found.workloads) * ROW_H
+    label = f"Heat map: change of the primary metric against {found.baseline}, in percent"
+    return [Panel(label, drawing(*size, label, parts, "steps"))]
+
+
+def _linked(drawn: Markup, case: str) -> Markup:
+    """Return the drawing as a link to a case, whose address ``html_format`` forms in the same way."""
+    address = re.sub("[^a-z0-9]+", "-", case.lower()).strip("-")
+    return element("a", drawn, href=f"#{address}")
+
+
+def _drawn(cell: Cell, x: float, y: float, name: str) -> Markup:
+    place = {"x": x + 1, "y": y + 1, "width": COLUMN_W - 2, "height": ROW_H - 2}
+    if cell.differs and cell.change is not None:
+        kind = "less" if _is_better(cell) else "more"  # colors of the style sheet: good and bad
+        strength = round(0.2 + 0.5 * min(1.0, abs(cell.change.value) / STRONGEST), 2)
+    else:
+        kind, strength = "", 0.12
+    value = ABSENT if cell.change is None else f"{_value(cell)}%"
+    parts = [
+        element("title", f"{name}: {_cell_text(cell)}"),
+        element("rect", "", class_=f"step {kind}".strip(), fill_opacity=strength, **place),
+        text(
+            x + COLUMN_W / 2, y + 14, value, text_anchor="middle", class_="strong" if cell.differs else None
+        ),
+        text(
+            x + COLUMN_W / 2, y + 27, cell.held_back or _interval(cell), text_anchor="middle", class_="small"
+        ),
+    ]
+    return element("g", Markup("").join(parts))
+
+
+RESULT = Result(
+    "matrix",
+    Matrix | None,
+    "Effects of all workloads of a study with the factor workload; null without it.",
+    matrix_in,
+)

@@ -1,0 +1,159 @@
+"""The page of many workloads: selection of cells, intervals, the heat map and its links, ``--versions``."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from report_forms import checked_json, report_of, summarized
+from synthetic_study import Synthetic
+
+from pgdyno.analysis.statistics.intervals import student
+from pgdyno.cli.run import read_study
+from pgdyno.errors import UsageError
+from pgdyno.features.matrix.options import Versions, servers_of
+from pgdyno.features.matrix.section import Matrix, heat_map, level_of_page, matrix_in
+from pgdyno.report.html_format import to_html
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.report.study_report import StudyReport
+from pgdyno.results.records import TrialStatus
+from pgdyno.study.cases import cases_of
+from pgdyno.study.study_file import StudyFile
+
+
+def test_the_level_of_the_page_is_that_of_benjamini_and_hochberg() -> None:
+    """Their example: 15 hypotheses, 4 rejected at 5%."""
+    p = [0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262]
+    p += [0.5719, 0.6528, 0.7590, 1.0]
+    assert level_of_page(p, 0.05) == pytest.approx(0.05 * 4 / 15)
+    assert level_of_page([0.9, None, 0.8], 0.05) == pytest.approx(0.05 / 3)
+    assert level_of_page([0.04, None], 0.05) == pytest.approx(0.05 / 2)
+    assert level_of_page([], 0.05) > 0
+
+
+def cases() -> list[Synthetic]:
+    """Three workloads: 10% slower, equal, and 10% faster with a failing arm."""
+    effects = {"slow one": (1.0, 0.9), "equal": (1.0, 1.0), "broken, too": (1.0, 1.1)}
+    return [
+        Synthetic(
+            blocks=6,
+            effects=of,
+            levels={"workload": name},
+            case=case,
+            statuses={(2, 1): TrialStatus.FAILED} if "broken" in name else {},
+        )
+        for case, (name, of) in enumerate(effects.items())
+    ]
+
+
+@pytest.fixture(scope="module")
+def built() -> StudyReport:
+    return report_of(*cases())
+
+
+def matrix(built: StudyReport) -> Matrix:
+    found = matrix_in(built.findings)
+    assert found is not None
+    return found
+
+
+def test_a_cell_has_the_effect_of_its_workload(built: StudyReport) -> None:
+    found = matrix(built)
+    assert (found.baseline, found.servers) == ("17", ["18"])
+    assert found.workloads == ["workload slow one", "workload equal", "workload broken, too"]
+    (slow,), (equal,), (broken,) = found.cells
+    assert slow.differs and slow.change is not None and slow.change.value == pytest.approx(-10, abs=2)
+    assert not equal.differs and equal.resolves is not None and equal.resolves > 0
+    assert (broken.held_back, broken.differs) == ("an arm failed", False)
+
+
+def test_all_formats_have_the_page(built: StudyReport) -> None:
+    markdown = to_markdown(built)
+    assert "All workloads against 17" in markdown
+    assert "1 of 3 cells differ from 17: 0 better, 1 worse" in markdown
+    assert "1 of 3 cells differ" in summarized(built)
+    assert '"an arm failed"' in checked_json(built)
+    html = to_html(built)
+    links = re.findall(r'<a href="#([^"]+)"><g>', html)
+    assert links == ["workload-slow-one", "workload-equal", "workload-broken-too"]
+    assert all(f'id="{link}"' in html for link in links)
+
+
+def test_the_interval_of_a_cell_is_wider_than_that_of_its_workload(built: StudyReport) -> None:
+    (slow,), *_ = matrix(built).cells
+    alone = built.findings.cases[0].comparisons[0].primary
+    assert alone is not None and slow.change is not None
+    assert slow.change.low is not None and alone.percent.low is not None
+    assert slow.change.low < alone.percent.low
+
+
+def test_a_study_without_the_factor_has_no_page() -> None:
+    assert matrix_in(report_of(Synthetic()).findings) is None
+
+
+def test_false_discoveries_stay_below_the_limit() -> None:
+    """64 cells in 16 rows with a common baseline, half of them different; tested by Student's t, 8 blocks."""
+    random = np.random.default_rng(7)
+    shares = []
+    for _ in range(200):
+        true = np.repeat([0.0, 0.03], 32).reshape(16, 4)
+        baseline = random.normal(0, 0.02, (16, 1, 8))
+        blocks = true[:, :, None] + random.normal(0, 0.02, (16, 4, 8)) - baseline
+        p_values = [student(list(one), 0.95).p_value for one in blocks.reshape(64, 8)]
+        level = level_of_page(p_values, 0.05)
+        selected = np.array([p is not None and p <= level for p in p_values])
+        false = selected & (true.ravel() == 0)
+        shares.append(false.sum() / max(1, selected.sum()))
+    assert np.mean(shares) < 0.05
+    assert np.mean(shares) > 0.005  # it does select
+
+
+def test_the_heat_map_names_every_cell(built: StudyReport) -> None:
+    (panel,) = heat_map(matrix(built))
+    assert panel.picture.count("<title>") == 3
+    assert "step more" in panel.picture and "step less" not in panel.picture
+
+
+@pytest.mark.parametrize(
+    ("text", "servers"),
+    [("16..18", ["16", "17", "18"]), ("18, 17.5", ["18", "17.5"]), ("18..17", None), ("18", None)],
+)
+def test_versions_are_a_range_or_a_list(text: str, servers: list[str] | None) -> None:
+    if servers is None:
+        with pytest.raises(UsageError, match="two versions"):
+            servers_of(text)
+    else:
+        assert servers_of(text) == servers
+
+
+def test_versions_replace_the_servers_of_a_study() -> None:
+    data: dict[str, object] = {
+        "title": "x",
+        "compare": ("server",),
+        "drive": {"clients": 1},
+        "factors": {
+            "server": ("15", "16"),
+            "workload": {
+                "a": {"kind": "pgbench", "variant": "select-only", "scale": 1},
+                "b": {"kind": "tpcc", "warehouses": 1, "clients": 2},
+            },
+        },
+    }
+    changed = Versions(versions="17..18").changed(StudyFile.of(data))
+    (a, b) = cases_of(changed)
+    assert [arm.name for arm in a.study.arms] == ["17", "18"]
+    assert (a.name, a.study.driving(0).clients) == ("a", 1)
+    assert (b.name, b.study.driving(0).clients, b.study.driving(0).workload.kind) == ("b", 2, "tpcc")
+    fixed = {**data, "server": "15", "compare": ("clients",), "factors": {"clients": (1, 2)}}
+    fixed |= {"drive": {}, "workload": {"kind": "tpcc", "warehouses": 1}}
+    with pytest.raises(UsageError, match="--versions requires"):
+        Versions(versions="17..18").changed(StudyFile.of(fixed))
+
+
+def test_the_bundled_study_has_many_workloads() -> None:
+    found = cases_of(read_study("postgres-versions"))
+    kinds = {case.study.driving(0).workload.kind for case in found}
+    assert len(found) >= 16 and {"pgbench", "sysbench", "tpcc"} <= kinds
+    assert (Path(__file__).parents[5] / "studies" / "postgres-versions.toml").is_file()
