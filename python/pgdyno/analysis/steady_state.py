@@ -805,7 +805,9 @@ def find_steady_state(
     steps = _steps(trials, seen)
     significant = {
         id(one)
-        for one, is_significant in zip(steps, _significant(steps, cases), strict=True)
+        for one, is_significant in zip(
+            steps, surely([of.p_value for of in steps], ALARM_OF_STEPS / cases), strict=True
+        )
         if is_significant
     }
     return [
@@ -898,7 +900,3 @@ def _steps(trials: Sequence[Trial], seen: Mapping[int, Mapping[int, Observed]]) 
     """Return the largest step of each trial that is long enough."""
     found = (step(trial, seen[trial.arm][trial.trial]) for trial in trials if trial.trial in seen[trial.arm])
     return [one for one in found if one is not None]
-
-
-def _significant(steps: Sequence[LargestStep], cases: int) -> list[bool]:
-    return surely([one.p_value for one in steps], ALARM_OF_STEPS / cases)

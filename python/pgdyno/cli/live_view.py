@@ -178,16 +178,13 @@ class LiveView:
                 self._failing.add(arm)
                 self._log(f"  {self._names[arm]}: no transaction succeeds, {self._errors}")
             case BlockEnded(_, rates):
-                pairs = zip(self._names, rates, strict=True)
-                self._log("  " + "   ".join(f"{name}: {self._rate_text(rate)}" for name, rate in pairs))
+                known = ["not valid" if of is None else f"{number_text(of)} {self._unit}" for of in rates]
+                self._log("  " + "   ".join(map(": ".join, zip(self._names, known, strict=True))))
             case InterimVerdicts():
                 for line in self._standings[self._block.case if self._block else ""]:
                     self._log(f"  {line}")
             case _:
                 pass
-
-    def _rate_text(self, rate: float | None) -> str:
-        return "not valid" if rate is None else f"{number_text(rate)} {self._unit}"
 
     @property
     def _unit(self) -> str:

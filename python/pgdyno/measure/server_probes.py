@@ -155,7 +155,8 @@ def _answer(connection: Connection) -> PGresult:
 
 def for_major(text: str, major: int) -> LiteralString:
     """Return the lines for a server of this major version, without comments. Pure."""
-    kept = [_uncommented(line) for line in text.splitlines() if _is_for(line, major)]
+    # In these files two hyphens occur only in comments.
+    kept = [line.partition("--")[0].rstrip() for line in text.splitlines() if _is_for(line, major)]
     return "\n".join(line for line in kept if line.strip())
 
 
@@ -166,11 +167,6 @@ def _is_for(line: str, major: int) -> bool:
     first = int(found["from"] or found["first"] or OLDEST_MAJOR)
     last = int(found["to"] or found["last"] or major)
     return first <= major <= last
-
-
-def _uncommented(line: str) -> str:
-    """Return the line without its comment. In these files two hyphens occur only in comments."""
-    return line.partition("--")[0].rstrip()
 
 
 # ----------------------------------------------------------------------

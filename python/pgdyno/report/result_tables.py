@@ -317,15 +317,12 @@ def enumeration(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
-def _by_number(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that places ``condition 2`` before ``condition 10``."""
-    return [(int(part), "") if part.isdigit() else (0, part) for part in re.split(r"(\d+)", name)]
-
-
 def checks(findings: Findings) -> Table:
     """Return each check with the number of trials that passed and the message of a failure or skip."""
     rows = []
-    names = sorted({check.name for trial in findings.trials for check in trial.checks}, key=_by_number)
+    every = {check.name for trial in findings.trials for check in trial.checks}
+    # Condition 2 comes before condition 10.
+    names = sorted(every, key=lambda name: re.sub(r"\d+", lambda found: found[0].zfill(9), name))
     for name in names:
         for i, of in enumerate(findings.arms):
             mine = [c for t in findings.trials if t.arm == of.arm.arm for c in t.checks if c.name == name]

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import OverCases, StudyFindings
+from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.hooks import Hooks
 from pgdyno.report import csv_format, result_tables
 from pgdyno.report.answer import (
@@ -168,10 +169,16 @@ def lost_question(studies: Sequence[StudyFindings]) -> str:
     return f"{NOT_THE_QUESTION}: {'; '.join(dict.fromkeys(lost))}." if lost else ""
 
 
+def _metric_of(findings: StudyFindings) -> Metric:
+    """Return the primary metric; of several workloads, only its name."""
+    metric, keys = findings.first.primary, {of.primary.key for of in findings.cases}
+    return metric if len(keys) == 1 else replace(metric, name="primary metric", unit="primary metric")
+
+
 def _lines_of_arms(findings: StudyFindings) -> list[Line]:
     """Return a line for each of several arms over all cases, the largest effects first."""
     order = sorted(findings.over_cases, key=lambda of: -abs(of.average.summary.mean) if of.average else 0.0)
-    of_all = f"{findings.first.primary.name} over {counted(len(findings.cases), 'case')}"
+    of_all = f"{_metric_of(findings).name} over {counted(len(findings.cases), 'case')}"
     lines = [Line(f"Average change of {of_all} vs. {order[0].baseline}:", Tone.STRONG)]
     for i, over in enumerate(order):
         counts = ", ".join([WORDS[one].format(n=n) for one in Verdict if (n := over.verdicts[one])])
@@ -185,7 +192,7 @@ def _headline(over: OverCases, findings: StudyFindings) -> Headline:
     found = over.verdicts
     counts = enumeration([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
     claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {counts}"
-    metric = findings.first.primary
+    metric = _metric_of(findings)
     if over.average is None:
         return Headline(None, claim, "no valid block yet")
     percent = over.average.percent(metric.better)
@@ -198,13 +205,13 @@ def _headline(over: OverCases, findings: StudyFindings) -> Headline:
 
 def changes_by_case(findings: StudyFindings) -> Table:
     """Return a row for each case and arm: both levels, the change, the verdict."""
-    metric = findings.first.primary
+    metric = _metric_of(findings)
     usual = findings.first.study.plan.confidence
     rows = []
     for over in findings.over_cases:
         for case, comparison in over.comparisons.items():
             of = next(one for one in findings.cases if one.study.case == case)
-            levels = {found.arm.arm: found.levels.get(metric.key) for found in of.arms}
+            levels = {found.arm.arm: found.levels.get(of.primary.key) for found in of.arms}
             a, b = levels.get(comparison.baseline.arm), levels.get(comparison.arm.arm)
             change = comparison.primary.percent if comparison.primary else None
             rows.append(
@@ -236,7 +243,7 @@ def changes_by_case(findings: StudyFindings) -> Table:
 
 def changes_at_a_glance(findings: StudyFindings) -> Table:
     """Return a row for each case and arm: change, verdict, and both levels of metric, p99 and CPU time."""
-    whole, metric = changes_by_case(findings), findings.first.primary
+    whole, metric = changes_by_case(findings), _metric_of(findings)
     has_arms, has_verdicts = len(findings.over_cases) > 1, len({row[5] for row in whole.rows if row[5]}) > 1
     found: list[dict[str, str]] = []
     for case, arm, a, b, change, verdict, _ in whole.rows:

@@ -174,6 +174,8 @@ def sentences_of(found: Matrix) -> list[str]:
     said = [
         f"{len(selected)} of {counted(total, 'cell')} differ from {found.baseline}: {better} better, "
         f"{len(selected) - better} worse. Of these, at most {false} are false on average."
+        if selected
+        else f"No cell of {total} differs from {found.baseline} beyond noise."
     ]
     resolved = [cell.resolves for cell in cells if cell.resolves is not None]
     if resolved:
@@ -270,6 +272,9 @@ def _cost(level: float | None, baseline: float | None) -> str:
 
 ROW_H, COLUMN_W, HEAD_H = 34.0, 104.0, 24.0
 
+WIDTH_MIN = 880.0
+"""Width of a page: a smaller drawing would be enlarged."""
+
 STRONGEST = 20.0
 """Effect in percent with the strongest color."""
 
@@ -288,7 +293,8 @@ def heat_map(found: Matrix) -> list[Panel]:
             _linked(_drawn(cell, left + j * COLUMN_W, y, f"{workload}, {server}"), workload)
             for j, (server, cell) in enumerate(zip(found.servers, row, strict=True))
         ]
-    size = left + len(found.servers) * COLUMN_W, HEAD_H + len(found.workloads) * ROW_H
+    width = max(WIDTH_MIN, left + len(found.servers) * COLUMN_W)
+    size = width, HEAD_H + len(found.workloads) * ROW_H
     label = f"Heat map: change of the primary metric against {found.baseline}, in percent"
     return [Panel(label, drawing(*size, label, parts, "steps"))]
 
