@@ -6,6 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
+    before_drive=("reading:add_walinspect",),
     probes=("reading:PROBE",),
     results=("section:RESULT",),
     case_sections=("section:sections",),

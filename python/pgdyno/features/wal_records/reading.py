@@ -1,15 +1,17 @@
 """WAL of the measured part by type of record: the probe ``wal_records``.
 
 pg_waldump of the server's build reads the files. A build without it, or a server whose files are not here,
-needs the extension pg_walinspect (15). Both run after the measured part, and read its last READ_BYTES_MAX at
-most: a checkpoint may have removed what is older.
+needs the extension pg_walinspect (15). It is created before the clients connect, because that writes WAL.
+Both run after the measured part, and read its last READ_BYTES_MAX at most: a checkpoint may have removed what
+is older.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,11 +19,14 @@ import psycopg
 
 from pgdyno.errors import ServerError, in_one_line
 from pgdyno.measure.arms import Connection, LabArm, brief_session
+from pgdyno.measure.drive import Targets
 from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
+from pgdyno.measure.trial import Lab, RunningTrial
+from pgdyno.study.schedule import PlannedBlock
 
 READ_BYTES_MAX = 256 << 20
-"""WAL that is read per trial at most. pg_waldump took 1.1 s of CPU for as much."""
+"""WAL that is read per trial at most. pg_waldump took 1.1 s for 272 MB, beside other load."""
 
 READ_S_MAX = 120.0
 
@@ -44,7 +49,7 @@ class WalReader:
         try:
             with brief_session(arm) as connection:
                 if _waldump(arm) is None:
-                    _require_walinspect(connection, may_create=arm.is_restored())
+                    _require_walinspect(connection)
                 return cls(arm, _position(connection))
         except (psycopg.Error, ServerError) as error:
             raise ProbeError(in_one_line(error)) from None
@@ -92,19 +97,24 @@ def _waldump(arm: LabArm) -> tuple[Path, Path] | None:
     return (program, folder) if program.is_file() and folder.is_dir() else None
 
 
-def _require_walinspect(connection: Connection, *, may_create: bool) -> None:
-    """Raise ProbeError unless the extension is there. It is created in restored data."""
+def add_walinspect(
+    lab: Lab, _block: PlannedBlock, trials: Mapping[int, RunningTrial], _targets: Targets
+) -> None:
+    """Create the extension in restored data without pg_waldump. The probe reports a missing one."""
+    for trial in trials.values() if "wal_records" in lab.study.probes else ():
+        if trial.arm.is_restored() and _waldump(trial.arm) is None:
+            with contextlib.suppress(psycopg.Error, ServerError), trial.arm.connect() as connection:
+                connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
+
+
+def _require_walinspect(connection: Connection) -> None:
+    """Raise ProbeError unless the extension is there."""
     version = connection.info.server_version // 10000
     no_program = "the build has no pg_waldump, or its files are not on this machine"
     if version < 15:
         raise ProbeError(f"{no_program}: use a build with it (pgdyno servers), or PostgreSQL 15 or later")
-    if _value(connection, "SELECT 1 FROM pg_extension WHERE extname = 'pg_walinspect'"):
-        return
-    available = _value(connection, "SELECT 1 FROM pg_available_extensions WHERE name = 'pg_walinspect'")
-    if not (may_create and available):
+    if not _value(connection, "SELECT 1 FROM pg_extension WHERE extname = 'pg_walinspect'"):
         raise ProbeError(f"{no_program}: install the extension pg_walinspect in the database")
-    connection.execute("CREATE EXTENSION IF NOT EXISTS pg_walinspect")
-    connection.commit()
 
 
 def first_readable(folder: Path, begin: int, end: int, segment_bytes: int) -> int:

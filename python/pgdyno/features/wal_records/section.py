@@ -17,8 +17,8 @@ from pgdyno.report.json_format import Result
 from pgdyno.report.result_tables import in_a_head, with_interval
 from pgdyno.units import Better, Estimate, counted, share_text, significant
 
-ROWS_MAX = 15
-"""Types of records in the table, those with most bytes. JSON has all."""
+SHARE_MIN = 0.01
+"""Least share of an arm's WAL of a row of its own in the table. JSON has all types."""
 
 IMAGES = "full-page images"
 
@@ -114,14 +114,20 @@ def sections(findings: Findings) -> Iterator[Section]:
 
 
 def _table(findings: Findings, of: WalComparison) -> Table:
-    shown = of.parts[:ROWS_MAX]
+    totals = [sum(sizes) for sizes in zip(*map(_sizes, of.parts), strict=True)]
+    small = [
+        part
+        for part in of.parts
+        if all(size < SHARE_MIN * total for size, total in zip(_sizes(part), totals, strict=True))
+    ]
+    shown = [part for part in of.parts if part not in small]
     rows = [
         [
             part.name,
             *map(_bytes, (part.baseline_bytes, part.arm_bytes)),
             with_interval(part.change, part.change.confidence),
         ]
-        for part in [*shown, *_rest(of.parts[ROWS_MAX:])]
+        for part in [*shown, *_rest(small)]
     ]
     names = (in_a_head(of.baseline.name, "baseline"), in_a_head(of.arm.name, "arm"))
     columns = ("type of record", *(f"{name}, B/tx" for name in names), "change, B/tx")
@@ -144,6 +150,10 @@ def _rest(parts: Sequence[WalPart]) -> Iterator[WalPart]:
         a, b = sum(part.baseline_bytes for part in parts), sum(part.arm_bytes for part in parts)
         change = Estimate(b - a, "B", parts[0].change.n, Better.LESS)
         yield WalPart(counted(len(parts), "more type"), a, b, change)
+
+
+def _sizes(part: WalPart) -> tuple[float, float]:
+    return part.baseline_bytes, part.arm_bytes
 
 
 def _bytes(size: float) -> str:

@@ -14,7 +14,7 @@ from small_study import run_small, small_study
 
 from pgdyno.cli.report import read_report
 from pgdyno.features.wal_records import reading
-from pgdyno.features.wal_records.reading import WalReader
+from pgdyno.features.wal_records.reading import WalReader, add_walinspect
 from pgdyno.features.wal_records.section import wal_of
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.results.records import StudyEnd
@@ -38,6 +38,8 @@ def types_written(cluster: Cluster) -> dict[str, int]:
         with server.connect() as owner:
             owner.execute("CREATE TABLE written (a int)")
             owner.commit()
+            lab = SimpleNamespace(study=SimpleNamespace(probes=("wal_records",)))
+            add_walinspect(cast(Any, lab), cast(Any, None), {0: cast(Any, SimpleNamespace(arm=arm))}, ())
             probe = WalReader.start(cast(Any, arm), 1.0)
             owner.execute("INSERT INTO written SELECT generate_series(1, 1000)")
             owner.commit()
