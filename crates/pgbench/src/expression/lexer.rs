@@ -1,6 +1,6 @@
 //! Lexer of expressions. An expression ends with its line, unless a backslash precedes the newline.
 
-use super::code::SyntaxError;
+use super::functions::SyntaxError;
 use crate::effort;
 use crate::value::{parse_double, parse_int};
 use crate::variables::is_name_byte;

@@ -1,14 +1,14 @@
 //! Expressions of `\set`, `\if` and `\elif`: parsed once to code for a stack machine that does not allocate.
 
-pub mod code;
+pub mod functions;
 pub mod lexer;
 mod parser;
 #[cfg(test)]
 mod tests;
 
-use code::{Function, Operation};
+use functions::{Function, Operation};
 
-pub use code::SyntaxError;
+pub use functions::SyntaxError;
 
 use super::random::Prng;
 use super::value::{ARGUMENTS_MAX, EvaluationError, Value};
@@ -86,7 +86,7 @@ impl Scope<'_> {
         } else if arguments.contains(&Value::Null) {
             Value::Null
         } else {
-            code::call(function, arguments, self.random)?
+            functions::call(function, arguments, self.random)?
         };
         self.stack.truncate(first);
         self.stack.push(value);
@@ -104,16 +104,16 @@ impl Scope<'_> {
             }
             Operation::Binary(operator) => {
                 let right = self.pop();
-                self.replace(|left| code::binary(operator, left, right))?;
+                self.replace(|left| functions::binary(operator, left, right))?;
             }
             Operation::Call(function, count) => self.call(function, count)?,
-            Operation::Negate => self.replace(code::negate)?,
-            Operation::Complement => self.replace(code::complement)?,
-            Operation::Not => self.replace(code::not)?,
+            Operation::Negate => self.replace(functions::negate)?,
+            Operation::Complement => self.replace(functions::complement)?,
+            Operation::Not => self.replace(functions::not)?,
             Operation::Is(wanted) => self.replace(|value| Ok(Value::Boolean(value == wanted)))?,
             Operation::AndThen(skip) => return self.decide(false, skip),
             Operation::OrElse(skip) => return self.decide(true, skip),
-            Operation::AndEnd | Operation::OrEnd => self.replace(code::truth)?,
+            Operation::AndEnd | Operation::OrEnd => self.replace(functions::truth)?,
             Operation::Unless(skip) => return Ok(if self.pop().is_true() { 0 } else { skip as usize }),
             Operation::CaseSkip(skip) => return Ok(skip as usize),
             Operation::CaseEnd(_) => {}

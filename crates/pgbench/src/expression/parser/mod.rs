@@ -4,7 +4,7 @@
 //! binding power. Prefix operators are allowed before any operand, also of an operator with higher precedence:
 //! `1 + NOT 2 = 3` is `1 + (NOT (2 = 3))`.
 
-use super::code::{Arity, Binary, Function, OPERATORS, Operation, SyntaxError};
+use super::functions::{Arity, Binary, Function, OPERATORS, Operation, SyntaxError};
 use super::lexer::{Keyword, Lexer, Token};
 use crate::effort;
 use crate::value::Value;

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::expression::Expression;
-use crate::expression::code::{FUNCTIONS, OPERATORS, Operation};
+use crate::expression::functions::{FUNCTIONS, OPERATORS, Operation};
 use crate::value::Value;
 use crate::variables::Names;
 

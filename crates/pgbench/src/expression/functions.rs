@@ -1,4 +1,4 @@
-//! Code of expressions: operations of a stack machine, in pgbench's order of evaluation.
+//! Functions and operators of expressions: operations of a stack machine, in pgbench's order of evaluation.
 
 use crate::random::{
     GAUSSIAN_MIN, Prng, ZIPFIAN_MAX, ZIPFIAN_MIN, exponential, gaussian, hash, uniform, zipfian,
