@@ -27,6 +27,7 @@ from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, critical_value, percent_of, with_error
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import SERVER_CPU
+from pgdyno.features.matrix.searches import bisect_command
 from pgdyno.report.document import Place, Section, Table
 from pgdyno.report.json_format import Result
 from pgdyno.report.plot import Panel, drawing, element, label_width, text
@@ -149,7 +150,7 @@ def sections(findings: StudyFindings) -> Iterator[Section]:
     """Yield the page."""
     if (found := matrix_in(findings)) is not None:
         sentences = sentences_of(found)
-        tables = [effects_table(found), costs_table(found, findings.cases)]
+        tables = [effects_table(found), costs_table(found, findings.cases), searches(found, findings.cases)]
         yield Section(
             "matrix",
             f"All workloads against {found.baseline}",
@@ -266,6 +267,23 @@ def _cost(level: float | None, baseline: float | None) -> str:
     if not baseline or abs(level / baseline - 1) < CHANGE_MIN:
         return shown
     return f"{shown} ({signed(100 * (level / baseline - 1), 0, '%')})"
+
+
+def searches(found: Matrix, cases: Sequence[Findings]) -> Table:
+    """Return the command for each cell that differs between versions."""
+    rows = []
+    for case, row in zip(cases, found.cells, strict=True):
+        for server, cell, of in zip(found.servers, row, case.comparisons, strict=True):
+            command = bisect_command(case.study.plan, of.arm.arm) if cell.differs else ""
+            rows += [[case.study.case, server, command]] if command else []
+    return Table(
+        "Search for the commit",
+        ("workload", "server", "command"),
+        rows,
+        "CLONE is a clone of PostgreSQL. Between distant versions several commits may matter: begin with "
+        "neighbors.",
+        long=True,
+    )
 
 
 # Heat map.

@@ -14,6 +14,7 @@ from pgdyno.analysis.statistics.intervals import student
 from pgdyno.cli.run import read_study
 from pgdyno.errors import UsageError
 from pgdyno.features.matrix.options import Versions, servers_of
+from pgdyno.features.matrix.searches import bisect_command
 from pgdyno.features.matrix.section import Matrix, heat_map, level_of_page, matrix_in
 from pgdyno.report.html_format import to_html
 from pgdyno.report.markdown_format import to_markdown
@@ -73,6 +74,7 @@ def test_all_formats_have_the_page(built: StudyReport) -> None:
     markdown = to_markdown(built)
     assert "All workloads against 17" in markdown
     assert "1 of 3 cells differ from 17: 0 better, 1 worse" in markdown
+    assert "pgdyno bisect REL" in markdown.replace("\\", "")
     assert "1 of 3 cells differ" in summarized(built)
     assert '"an arm failed"' in checked_json(built)
     html = to_html(built)
@@ -108,6 +110,45 @@ def test_false_discoveries_stay_below_the_limit() -> None:
         shares.append(false.sum() / max(1, selected.sum()))
     assert np.mean(shares) < 0.05
     assert np.mean(shares) > 0.005  # it does select
+
+
+@pytest.mark.parametrize(
+    ("workload", "words"),
+    [
+        (
+            {
+                "kind": "pgbench",
+                "scale": 10,
+                "scripts": ("select-only", "tpcb-like@3"),
+                "protocol": "prepared",
+            },
+            "--workload pgbench --scale 10 --builtin select-only --builtin tpcb-like@3 --protocol prepared",
+        ),
+        (
+            {"kind": "pgbench", "scale": 1, "scripts": ({"name": "own.sql", "text": "SELECT 1"},)},
+            "--workload pgbench --scale 1 --file own.sql",
+        ),
+        (
+            {"kind": "sysbench", "script": "oltp_read_only", "tables": 4, "options": {"sum_ranges": "1"}},
+            "--workload sysbench --script oltp_read_only --tables 4 --opt sum-ranges=1",
+        ),
+        (
+            {"kind": "tpcc", "warehouses": 4, "calls": "statements"},
+            "--workload tpcc --warehouses 4 --calls statements",
+        ),
+    ],
+)
+def test_a_cell_has_the_command_that_searches_its_commit(workload: dict[str, object], words: str) -> None:
+    data = {
+        "title": "x",
+        "compare": ("server",),
+        "drive": {"clients": 3},
+        "factors": {"server": ("17.2", "14", "/opt/pg/bin", "17"), "workload": {"a": workload}},
+    }
+    (case,) = cases_of(StudyFile.of(data))
+    begin = "pgdyno bisect REL_14_BETA1 REL_17_BETA1 --repository CLONE --clients 3"
+    assert bisect_command(case.study, 1) == f"{begin} {words}"
+    assert (bisect_command(case.study, 2), bisect_command(case.study, 3)) == ("", "")
 
 
 def test_the_heat_map_names_every_cell(built: StudyReport) -> None:
