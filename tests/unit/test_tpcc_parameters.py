@@ -16,7 +16,7 @@ from pgdyno.analysis.telemetry import metrics
 from pgdyno.errors import UsageError
 from pgdyno.results.records import Check
 from pgdyno.study.arm_spec import parse_arm, parse_arms
-from pgdyno.study.cases import cases_of, choose_arms
+from pgdyno.study.cases import cases_of
 from pgdyno.study.plan import Driving, Study
 from pgdyno.workloads.tpcc.checks import C_ID, C_LAST, ITEM, check_conformance, skipped
 from pgdyno.workloads.tpcc.data import Tpcc
@@ -133,9 +133,7 @@ def test_an_arm_has_its_dialect_in_the_place_of_a_setting() -> None:
     assert names == ["dialect=spec", "dialect=hammerdb"]
 
 
-def test_a_dialect_is_no_setting_of_a_sweep_and_of_a_study_file() -> None:
-    with pytest.raises(UsageError, match="no setting of the server"):
-        choose_arms(["18"], ["dialect=spec,hammerdb"])
+def test_a_dialect_is_no_setting_of_a_study_file() -> None:
     with pytest.raises(UsageError, match="dialect cannot be given with the server"):
         cases_of(read_study(STUDY.replace('server = "18"', 'server = "18,dialect=hammerdb"'), "study.toml"))
 

@@ -36,8 +36,8 @@ from pgdyno.cli.options import (
 )
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import UsageError
-from pgdyno.study.arm_spec import ArmSpec
-from pgdyno.study.cases import Request, choose_arms, only_case, window_of
+from pgdyno.study.arm_spec import ArmSpec, parse_arms
+from pgdyno.study.cases import ChosenArms, Request, only_case, window_of
 from pgdyno.study.defaults import (
     BUDGET_MIN,
     Schedule,
@@ -159,14 +159,6 @@ def compare(
         list[str] | None, typer.Argument(metavar="ARM", hidden=True, autocompletion=complete_arm)
     ] = None,
     *,
-    sweep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SETTING=VALUE,VALUE…",
-            help="Compare values of a setting on the one ARM that is named; the first value is the baseline. "
-            "May be repeated for other settings: every combination is an arm.",
-        ),
-    ] = None,
     clients: options.Clients = None,
     minutes: Annotated[float | None, options.option_from(Run, "budget_s", f"{BUDGET_MIN:g}")] = None,
     design: DesignOptions,
@@ -233,12 +225,13 @@ def compare(
     of_script = [text for text in arms or () if text.startswith("--")]
     arms = [text for text in arms or () if text not in of_script]
     workload = workload.with_arguments(of_script)
-    if len(arms) < 2 and not sweep:
+    chosen = next(filter(None, (one.chosen_arms(arms) for one in added)), None)
+    if len(arms) < 2 and not chosen:
         raise UsageError(
             f"compare requires at least 2 arms, baseline first (got {len(arms)}); "
             "for example: pgdyno compare 17 18, or pgdyno compare 17 --sweep work_mem=4MB,64MB"
         )
-    chosen = choose_arms(arms, sweep or ())
+    chosen = chosen or ChosenArms(tuple(parse_arms(arms)))
     for arm in (arm for arm in chosen.arms if arm.is_dsn):
         require_no_password(arm.server)
     study = study_of(tuple(chosen.arms), clients, minutes, design, load, workload, added)

@@ -50,7 +50,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import read_limits
 from pgdyno.study.arm_spec import LOAD_PARAMETERS, has_secrets
-from pgdyno.study.cases import FILE_KEYS
+from pgdyno.study.cases import FILE_KEYS, ChosenArms
 from pgdyno.study.defaults import MachineSize, block_overhead_s
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Driving, Study
 from pgdyno.study.study_file import TABLES, Drive, StudyFile, driving_fields
@@ -95,7 +95,7 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
         flat[place:place] = _options(kind)
     keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat]
     places = {p.name: name for name, group in groups.items() for p in _options(group)}
-    places |= {p.name: kind.__module__.split(".")[-2] for kind in kinds for p in _options(kind)}
+    places |= {p.name: kind.GROUP or kind.__module__.split(".")[-2] for kind in kinds for p in _options(kind)}
     rare = [p for p in keyword if command.__name__ == WITHOUT_RARE and _study_keys(p)]
     moved = {name: key for p in rare for key in _study_keys(p) for name in _spellings(p)}
     keyword = [p for p in keyword if p not in rare]
@@ -589,6 +589,9 @@ class StudyOptions:
     """Commands that have the options. The help lists the options before the named parameter, or last if the
     name is empty."""
 
+    GROUP: ClassVar[str] = ""
+    """Group of the options in the help, if not that of the feature."""
+
     READ_ON_RESUME: ClassVar[bool] = False
     """True if the options apply to a resumed study. Other options cannot be combined with --resume."""
 
@@ -596,6 +599,10 @@ class StudyOptions:
     def spelled(cls, args: list[str]) -> list[str]:
         """Return the arguments in spellings that the parser of options has."""
         return args
+
+    def chosen_arms(self, texts: Sequence[str]) -> ChosenArms | None:  # noqa: ARG002
+        """Return the arms of ``compare`` for the arguments ARM; None: as written. Raises UsageError."""
+        return None
 
     def run_elsewhere(self, call: RunCall) -> int | None:  # noqa: ARG002
         """Run or resume the study elsewhere, and report it. Return the exit status; None: not asked for."""

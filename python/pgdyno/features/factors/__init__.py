@@ -6,6 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
+    options=("sweep:SweepOptions",),
     results=("effects:RESULT", "scalability:RESULT"),
     sections=("scalability:sections",),
 )
