@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from html import unescape
 from itertools import groupby, pairwise
 
 import numpy as np
@@ -19,12 +20,18 @@ from pgdyno.analysis.telemetry.samples import POINTS_MAX, ThroughputPoint, throu
 from pgdyno.report.html_format import to_html
 from pgdyno.report.plot import (
     LETTER_WIDTH,
+    LINE_HEIGHT,
+    ROW_LABEL_SCALE,
+    TICKS_MIN,
     Axis,
+    Dots,
     Point,
+    Row,
     Scale,
-    dotted,
+    estimates,
     label_width,
     linear,
+    log_ticks,
     logarithmic,
     nice_ticks,
     plot,
@@ -33,6 +40,7 @@ from pgdyno.report.why_section import TICK_DISTANCE_MIN, checkpoint_ticks, wal_r
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Executed, SampleSeries
 from pgdyno.study.schedule import Role
+from pgdyno.units import Better
 
 MIB = 1 << 20
 
@@ -142,7 +150,7 @@ def test_the_page_draws_wal_and_checkpoints() -> None:
 def test_labels_of_an_axis_do_not_overlap_and_its_zero_has_a_line_of_its_own() -> None:
     x = Axis(0.0, 100.0, [(float(at), f"label {at}") for at in range(0, 101, 5)])
     y = linear([-1.0, 1.0], unit="%")
-    drawn = plot("a chart", x, y, [dotted([Point(50.0, 0.5, "a dot", -0.5, 1.5)], "arm0")], legend={"a": 0})
+    drawn = plot("a chart", x, y, [Dots([Point(50.0, 0.5, "a dot", -0.5, 1.5)], "arm0", "a")])
     places = [float(at) for at in re.findall(r'<text x="([\d.]+)"[^>]*>label ', drawn)]
     assert 2 < len(places) < 10
     assert min(b - a for a, b in pairwise(places)) > LETTER_WIDTH * len("label 5")
@@ -151,40 +159,77 @@ def test_labels_of_an_axis_do_not_overlap_and_its_zero_has_a_line_of_its_own() -
 
 
 TEXT = re.compile(r'<text x="([-\d.]+)" y="([-\d.]+)" class="([^"]*)">([^<]*)</text>')
+NAMES = st.lists(st.text("aW0%, _=", min_size=1, max_size=60).filter(str.strip), min_size=1, max_size=12)
 
 
-def label_boxes(drawn: str) -> list[tuple[float, float, float, float]]:
-    """Return left, right, top and bottom of each text, with letters as wide as in the widest usual font."""
-    boxes = []
+def require_legible(drawn: str) -> list[tuple[float, float, float, float]]:
+    """Assert that no text overlaps another or leaves the picture, with letters of the widest usual font.
+
+    Return left, right, top and bottom of each text.
+    """
+    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
+    boxes: list[tuple[float, float, float, float]] = []
     for x, y, kind, words in TEXT.findall(drawn):
-        wide = label_width(words)
+        wide = label_width(unescape(words)) * (1 if "small" in kind else ROW_LABEL_SCALE)
         left = float(x) - (wide / 2 if "middle" in kind else wide if "end" in kind else 0)
-        boxes.append((left, left + wide, float(y) - 8, float(y) + 2))
+        right, top, bottom = left + wide, float(y) - 8, float(y) + 2
+        assert left >= -0.2 and right <= width + 0.2 and top >= 0 and bottom <= height, words
+        for other in boxes:
+            apart = right <= other[0] + 0.2 or other[1] <= left + 0.2
+            assert apart or bottom <= other[2] or other[3] <= top, words
+        boxes.append((left, right, top, bottom))
     return boxes
 
 
 @given(
     st.lists(st.floats(1e-3, 1e7), min_size=2, max_size=9, unique=True),
     st.sampled_from((linear, logarithmic)),
-    st.lists(st.text("aW0%", min_size=1, max_size=12), min_size=1, max_size=12),
+    NAMES,
+    st.lists(st.floats(0.0, 1.0), min_size=12, max_size=12),
 )
 def test_labels_neither_overlap_nor_leave_the_picture(
-    values: list[float], axis: Callable[[list[float]], Axis], names: list[str]
+    values: list[float], axis: Callable[[list[float]], Axis], names: list[str], ends: list[float]
 ) -> None:
-    x = Axis(0.0, max(1.0, len(names) - 1.0), [(float(n), name) for n, name in enumerate(names)])
-    drawn = str(plot("a chart", x, axis(values), []))
-    width, height = map(float, re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)[0])
-    boxes = label_boxes(drawn)
-    assert len(boxes) >= 2
-    for n, (left, right, top, bottom) in enumerate(boxes):
-        assert left >= -0.1 and right <= width + 0.1 and top >= 0 and bottom <= height
-        for other in boxes[:n]:
-            apart = right <= other[0] + 0.2 or other[1] <= left + 0.2
-            assert apart or bottom <= other[2] or other[3] <= top
+    x = Axis(
+        0.0, max(1.0, len(names) - 1.0), [(float(n), name[:12]) for n, name in enumerate(names)], max(names)
+    )
+    low, high = min(values), max(values)
+    lines = [
+        Dots([Point(0.0, low), Point(0.5, low + end * (high - low))], "arm1", name)
+        for name, end in zip(names, ends, strict=False)
+    ]
+    drawn = str(plot("a chart", x, axis(values), lines))
+    require_legible(drawn)
+    # Each name is behind a piece of its line.
+    assert drawn.count('class="curve arm1"') == 2 * len(names)
+
+
+@given(NAMES)
+def test_the_label_of_a_row_is_beside_its_mark(names: list[str]) -> None:
+    rows = [Row(name, float(n), "", "arm1") for n, name in enumerate(names)]
+    drawn = str(estimates("a chart", rows, (-1.0, 12.0), 0.02, Better.MORE))
+    require_legible(drawn)
+    dots = [tuple(map(float, of)) for of in re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)"', drawn)]
+    labels = [(float(x), float(y)) for x, y, kind, _ in TEXT.findall(drawn) if kind == "end"]
+    assert len(dots) == len(rows)
+    for at, y in dots:  # one or two lines, at the left of the dot
+        assert 1 <= sum(right < at and abs(baseline - 4 - y) < LINE_HEIGHT for right, baseline in labels) <= 2
 
 
 @given(st.floats(-1e6, 1e6), st.floats(1e-3, 1e6), st.integers(2, 7))
 def test_a_linear_axis_has_at_least_three_ticks_within_it(low: float, extent: float, wanted: int) -> None:
     ticks = nice_ticks(low, low + extent, wanted)
-    assert 3 <= len(ticks) <= 4 * wanted
+    assert TICKS_MIN <= len(ticks) <= 4 * wanted
     assert all(low - 1e-6 * extent <= tick <= low + (1 + 1e-6) * extent for tick in ticks)
+
+
+@given(st.floats(1e-4, 1e6), st.floats(1.01, 1e6))
+def test_a_logarithmic_axis_has_at_least_three_ticks_with_different_labels(low: float, factor: float) -> None:
+    ticks = log_ticks(low, low * factor)
+    assert len(ticks) >= TICKS_MIN
+    assert all(low * 0.998 <= tick <= low * factor * 1.002 for tick in ticks)
+    labels = [shown for _, shown in logarithmic([low, low * factor]).ticks]
+    assert len(set(labels)) == len(labels)
+    assert [float(shown.replace(",", "")) for shown in labels] == pytest.approx(
+        [tick for tick, _ in logarithmic([low, low * factor]).ticks]
+    )

@@ -226,7 +226,8 @@ def test_the_cards_of_the_answer_draw_the_interval_and_the_margin_of_each_arm() 
         percent = changes[int(arm)]
         assert percent.low is not None and percent.high is not None
         assert (float(left) > high) == (percent.low > 2) and (float(right) < low) == (percent.high < -2)
-    assert f'textLength="186.0" lengthAdjust="spacingAndGlyphs">{long_name}</text>' in cards
+    lines = re.findall(r'class="end">([^<]*)</text>', cards)
+    assert lines[-2:] == ["18,shared_buffers=8GB,", "synchronous_commit=off"]
 
 
 def test_html_draws_every_block_and_every_arm() -> None:

@@ -148,7 +148,6 @@ def _sections(findings: Findings, reasons: Sequence[WhyReport], derived: str) ->
             "latency",
             "Latency by percentile, ms (lower is better)",
             plots=partial(result_tables.latency_charts, findings),
-            legend=arms,
         ),
         tables_section(
             "latencies",

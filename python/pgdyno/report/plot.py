@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
 from pgdyno.analysis.statistics.intervals import percent_of
-from pgdyno.units import Better, given_percent, group_digits, signed, significant
+from pgdyno.units import Better, given_number, given_percent, group_digits, signed
 
 # ----------------------------------------------------------------------
 # SVG for the charts: scales, ticks and elements. All text and attributes are escaped here.
@@ -75,14 +76,14 @@ def tick_labels(ticks: Sequence[float], signed_unit: str | None = None) -> list[
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return powers of ten within low .. high; if there are fewer than three, also multiples of them."""
+    """Return at least three ticks: powers of ten, else multiples of them, else those of a linear axis."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     for factors in ((1,), (1, 3), (1, 2, 5)):
         ticks = [f * 10.0**power for power in range(first, last + 1) for f in factors]
         within = [tick for tick in ticks if low * 0.999 <= tick <= high * 1.001]
-        if len(within) >= 3:
+        if len(within) >= TICKS_MIN:
             return within
-    return within
+    return nice_ticks(low, high, TICKS_MIN)
 
 
 def element(name: str, content: str = "", /, **attributes: object) -> Markup:
@@ -98,7 +99,7 @@ def element(name: str, content: str = "", /, **attributes: object) -> Markup:
 
 def text(x: float, y: float, content: str, **attributes: object) -> Markup:
     """Return a text with its baseline at y."""
-    return element("text", content, **{"x": x, "y": y, **attributes})
+    return element("text", content, x=round(x, 1), y=round(y, 1), **attributes)
 
 
 def line(x1: float, y1: float, x2: float, y2: float, **attributes: object) -> Markup:
@@ -146,12 +147,42 @@ LETTER_WIDTH = 6.8
 WIDE = "%+−mwMW"
 """Letters that are at most 1.5 times as wide."""
 
-LEGEND_LINE = 12.0
+LINE_HEIGHT = 12.0
+"""Distance of the lines of labels in pixels."""
+
+NAME_MAX = 70.0
+"""Maximum width of names beside the ends of their lines, in pixels; longer ones are below the chart."""
+
+KEY, KEY_GAP = 14.0, 5.0
+"""Length of the piece of line before a name, and the gaps around it."""
 
 
 def label_width(words: str) -> float:
     """Return the width of a label in pixels, at most for usual fonts."""
     return LETTER_WIDTH * (len(words) + sum(map(words.count, WIDE)) / 2)
+
+
+def wrapped(words: str, room: float) -> list[str]:
+    """Return lines that fit the room, broken at spaces and within names of settings where possible."""
+    lines = [""]
+    for part in re.split(r"(?<=[ ,=_])", words):
+        if lines[-1] and label_width(lines[-1] + part.rstrip()) > room:
+            lines.append("")
+        for letter in part:
+            if label_width(lines[-1] + letter) > room and not letter.isspace():
+                lines.append("")
+            lines[-1] += letter
+    return [one.strip() for one in lines]
+
+
+def spread(places: Sequence[float], low: float, high: float) -> list[float]:
+    """Move ascending places within low .. high until they have the distance of lines."""
+    found: list[float] = []
+    for place in places:
+        found.append(max(place, found[-1] + LINE_HEIGHT if found else low))
+    for i in reversed(range(len(found))):
+        found[i] = min(found[i], high - LINE_HEIGHT * (len(found) - 1 - i))
+    return found
 
 
 def arm_class(arm: int) -> str:
@@ -196,12 +227,13 @@ def linear(
 def logarithmic(values: Iterable[float], title: str = "", *, factor: float = 1.1) -> Axis:
     """Return a logarithmic axis around values."""
     low, high = min(known := list(values)) / factor, max(known) * factor
-    return Axis(low, high, [(tick, significant(tick, 1)) for tick in log_ticks(low, high)], title, log=True)
+    ticks = [(tick, given_number(float(f"{tick:.12g}"))) for tick in log_ticks(low, high)]
+    return Axis(low, high, ticks, title, log=True)
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Size of a chart, and the place of its axes, in pixels. Labels and legend are below ``bottom``."""
+    """Size of a chart, and the place of its axes, in pixels. Labels are below ``bottom``."""
 
     width: float = 300.0
     left: float = 50.0
@@ -221,16 +253,21 @@ def plot(
     label: str,
     x: Axis,
     y: Axis,
-    marks: Iterable[Mark],
+    marks: Sequence[Mark],
     frame: Frame = MEDIUM,
     *,
-    legend: Mapping[str, int] | None = None,
     band: tuple[float, float] | None = None,
     class_: str = "curves",
 ) -> Markup:
-    """Return a chart. ``legend`` maps names to numbers of colors; ``band``: a range of x behind the marks."""
+    """Return a chart; ``band``: a range of x behind the marks. Lines have names at their ends, or below."""
     widest = max((label_width(shown) for _, shown in y.ticks), default=0.0)
     left, right, top, bottom = max(frame.left, widest + 5), frame.width - frame.right, frame.top, frame.bottom
+    lines = [mark for mark in marks if isinstance(mark, Dots) and mark.name and mark.points]
+    named = sorted(lines, key=lambda of: -of.points[-1].y)
+    room = max((label_width(of.name) for of in named), default=0.0)
+    is_beside = room <= NAME_MAX and len(named) * LINE_HEIGHT <= bottom - top
+    if named and is_beside:
+        right -= room + KEY + KEY_GAP
     across, up = Scale(x.low, x.high, left, right, x.log), Scale(y.low, y.high, bottom, top, y.log)
     parts = []
     if band is not None:
@@ -239,29 +276,50 @@ def plot(
     for tick, shown in y.ticks:
         parts.append(line(left, up(tick), right, up(tick), class_=_line_class(tick, y)))
         parts.append(text(left - 5, up(tick) + 3.5, shown, class_="end small"))
-    free = -math.inf
-    for tick, shown in x.ticks:
-        at, half = across(tick), label_width(shown) / 2
-        if x.grid:
-            parts.append(line(at, top, at, bottom, class_=_line_class(tick, x)))
-        at = round(max(half, min(at, frame.width - half)), 1)
-        if at - half > free:
-            parts.append(text(at, bottom + 15, shown, class_="middle small"))
-            free = at + half
+    if x.grid:
+        parts += [line(across(at), top, across(at), bottom, class_=_line_class(at, x)) for at, _ in x.ticks]
+    parts += row_of_labels([(across(at), shown) for at, shown in x.ticks], bottom + 15, frame.width)
     if y.title:
         is_short = label_width(y.title) < left
         at, class_of_title = (left - 5, "end small") if is_short else (2, "small")
         parts.append(text(at, top - 8, y.title, class_=class_of_title))
     below = bottom + 15 + frame.below
-    if x.title:
+    for one in wrapped(x.title, frame.width) if x.title else ():
         below += 14
-        parts.append(text((left + right) / 2, below, x.title, class_="middle small"))
+        parts += row_of_labels([((left + right) / 2, one)], below, frame.width)
     parts += [part for mark in marks for part in mark(across, up)]
-    for name, number in (legend or {}).items():
-        below += LEGEND_LINE
-        parts.append(line(left, below, left + 14, below, class_=f"curve {arm_class(number)}"))
-        parts.append(text(left + 19, below + 3, name, class_="small"))
+    if is_beside:
+        places = spread([up(of.points[-1].y) for of in named], top, bottom)
+        parts += [
+            part
+            for of, at in zip(named, places, strict=True)
+            for part in _name(of, right + KEY_GAP, at, room)
+        ]
+    else:
+        for of in named:
+            parts += (name := list(_name(of, 2, below + LINE_HEIGHT, frame.width - KEY - KEY_GAP - 4)))
+            below += LINE_HEIGHT * (len(name) - 1)
     return drawing(frame.width, below + 10, label, parts, class_)
+
+
+def _name(of: Dots, x: float, y: float, room: float) -> Iterator[Markup]:
+    """Yield a piece of a line, then the lines of its name."""
+    yield line(x, y, x + KEY, y, class_=f"curve {of.color}")
+    for i, one in enumerate(wrapped(of.name, room)):
+        yield text(x + KEY + KEY_GAP, y + 3.5 + i * LINE_HEIGHT, one, class_="small")
+
+
+def row_of_labels(
+    labels: Iterable[tuple[float, str]], y: float, width: float, class_: str = "middle small"
+) -> Iterator[Markup]:
+    """Yield labels around their places, moved into the picture, without those that would overlap."""
+    free = -math.inf
+    for place, shown in labels:
+        half = label_width(shown) / 2
+        at = max(half, min(place, width - half))
+        if at - half > free:
+            yield text(at, y, shown, class_=class_)
+            free = at + half
 
 
 def _line_class(tick: float, axis: Axis) -> str:
@@ -270,13 +328,14 @@ def _line_class(tick: float, axis: Axis) -> str:
 
 @dataclass(frozen=True)
 class Point:
-    """A value with its interval and tooltip."""
+    """A value with its interval and tooltip. ``x_ends``: interval of x."""
 
     x: float
     y: float
     title: str = ""
     low: float | None = None
     high: float | None = None
+    x_ends: Sequence[float] = ()
 
 
 def trace(points: Sequence[tuple[float, float]], class_: str) -> Mark:
@@ -284,21 +343,27 @@ def trace(points: Sequence[tuple[float, float]], class_: str) -> Mark:
     return lambda x, y: [polyline([(x(a), y(b)) for a, b in points], class_=class_)]
 
 
-def dotted(
-    points: Sequence[Point], color: str, *, aside: float = 0.0, joined: bool = True, radius: float = 3.2
-) -> Mark:
-    """Return dots with their intervals, joined by a line; ``aside`` moves them by some pixels."""
+@dataclass(frozen=True)
+class Dots:
+    """Dots with their intervals, joined by a line that has a name; ``aside`` moves it by some pixels."""
 
-    def draw(x: Scale, y: Scale) -> Iterator[Markup]:
-        if joined:
-            yield polyline([(x(of.x) + aside, y(of.y)) for of in points], class_=f"curve {color}")
-        for of in points:
-            at = round(x(of.x) + aside, 1)
+    points: Sequence[Point]
+    color: str
+    name: str = ""
+    aside: float = 0.0
+    joined: bool = True
+    radius: float = 3.2
+
+    def __call__(self, x: Scale, y: Scale) -> Iterator[Markup]:
+        places = [(round(x(of.x) + self.aside, 1), y(of.y)) for of in self.points]
+        if self.joined:
+            yield polyline(places, class_=f"curve {self.color}")
+        for of, (at, up) in zip(self.points, places, strict=True):
             if of.low is not None and of.high is not None:
-                yield line(at, y.inside(of.low), at, y.inside(of.high), class_=f"cap {color}")
-            yield circle(at, y(of.y), radius, of.title, class_=f"dot {color}")
-
-    return draw
+                yield line(at, y.inside(of.low), at, y.inside(of.high), class_=f"cap {self.color}")
+            if of.x_ends:
+                yield line(x(of.x_ends[0]), up, x(of.x_ends[1]), up, class_=f"cap {self.color}")
+            yield circle(at, up, self.radius, of.title, class_=f"dot {self.color}")
 
 
 @dataclass(frozen=True)
@@ -316,8 +381,17 @@ class Row:
     style: str = ""  # class of the label
 
 
-ROW_LABEL_MAX, ROW_LABEL_SCALE = 200.0, 12 / 10.5
-"""Maximum room for the labels of rows, longer ones are squeezed; size of their letters against others."""
+ROW_LABEL_MAX, ROW_LABEL_SCALE, ROW_LABEL_LINES = 200.0, 12 / 10.5, 2
+"""Maximum room for the labels of rows; size of their letters against others; lines, the last one cut."""
+
+
+def row_label(words: str, x: float, y: float, class_: str = "") -> Iterator[Markup]:
+    """Yield the lines of a label that ends at x, around y."""
+    lines = wrapped(words, x / ROW_LABEL_SCALE)
+    if len(lines) > ROW_LABEL_LINES:
+        lines = [*lines[: ROW_LABEL_LINES - 1], f"{lines[ROW_LABEL_LINES - 1][:-1]}…"]
+    for i, one in enumerate(lines):
+        yield text(x, y + 4 + LINE_HEIGHT * (i - (len(lines) - 1) / 2), one, class_=f"end {class_}".strip())
 
 
 def estimates(
@@ -361,6 +435,4 @@ def _row(row: Row, x: Scale, y: float, left: float) -> Iterator[Markup]:
             else:
                 yield text(x.inside(end), y + 5, arrow, class_="middle quiet")
     yield circle(x(row.value), y, row.radius, row.title, class_=f"dot {row.color}")
-    is_long = label_width(row.label) * ROW_LABEL_SCALE > left - 4
-    squeezed = {"textLength": left - 4, "lengthAdjust": "spacingAndGlyphs"} if is_long else {}
-    yield text(left, y + 4, row.label, class_=f"end {row.style}".strip(), **squeezed)
+    yield from row_label(row.label, left, y, row.style)

@@ -28,12 +28,12 @@ from pgdyno.report.document import Table
 from pgdyno.report.plot import (
     DOTS_MAX,
     Axis,
+    Dots,
     Mark,
     Panel,
     Point,
     Row,
     arm_class,
-    dotted,
     estimates,
     logarithmic,
     plot,
@@ -471,5 +471,5 @@ def _curves(curves: dict[int, list[tuple[float, float]]], names: Mapping[int, st
             for name, at in beyond
             if at is not None
         ]
-        marks.append(dotted(dots, arm_class(arm), joined=False, radius=2.4))
+        marks.append(Dots(dots, arm_class(arm), names[arm], joined=False, radius=2.4))
     return plot("Latency by percentile", x, y, marks)

@@ -11,7 +11,6 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.resources import files
-from itertools import accumulate
 
 import numpy as np
 from markupsafe import Markup
@@ -27,16 +26,19 @@ from pgdyno.report.document import Table
 from pgdyno.report.plot import (
     DOTS_MAX,
     NO_AXIS,
+    ROW_LABEL_SCALE,
     Frame,
     Panel,
     Scale,
     arm_class,
     circle,
     element,
+    label_width,
     line,
     linear,
     plot,
     polyline,
+    row_label,
     text,
 )
 from pgdyno.report.result_tables import NAME_IN_HEAD_MAX, change_text, enumeration, with_interval
@@ -53,6 +55,7 @@ from pgdyno.units import (
     decimals_of,
     group_digits,
     share_text,
+    signed,
     significant,
     with_unit,
 )
@@ -583,12 +586,9 @@ def _too_much(waterfall: Waterfall | None) -> list[str]:
 # Waterfall chart of the time per transaction: from the baseline to an arm, by part.
 # ----------------------------------------------------------------------
 
-STEPS_WIDTH, STEPS_LEFT, STEPS_TOP = 470.0, 14.0, 34.0
-STEP, BAR = 34.0, 11.0
-"""Height of a part and of its bar. The label is above the bar, so that it fits a narrow page."""
-
-STEP_TEXT_MAX = 44
-"""Maximum length of a statement; a longer one does not fit a narrow page."""
+STEPS_WIDTH, STEPS_LEFT, STEPS_TOP = 470.0, 160.0, 8.0
+STEP, BAR = 30.0, 12.0
+"""Height of a part and of its bar. Its name is at the left, and its change behind the bar."""
 
 SHARE_MIN = 0.002
 """Minimum change with its own bar, as a share of the whole, unless the change is significant."""
@@ -606,29 +606,51 @@ def waterfalls(reasons: Sequence[WhyReport]) -> list[Panel]:
     return found
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A part, from where the previous one ends, or a level. ``change``: its text behind the bar."""
+
+    name: str
+    change: str
+    from_us: float
+    to_us: float
+    kind: str = ""  # class of the style sheet
+    interval: str = ""
+    interval_us: tuple[float, ...] = ()  # drawn of significant parts
+
+
 def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
-    whole = waterfall.total
-    shown, left = _shown(waterfall)
-    ends = [*accumulate([whole.a_us, *(part.difference.value for part in shown), left])]
-    low, high = min(ends), max(ends)
-    count = len(shown) + 2 + bool(left)
-    frame = Frame(STEPS_WIDTH, STEPS_LEFT, STEPS_LEFT, STEPS_TOP - 8, STEPS_TOP + STEP * count + 6)
+    whole, (shown, left) = waterfall.total, _shown(waterfall)
+    at_us, end_us = whole.a_us, whole.a_us + whole.difference.value
+    steps = [_Step(a, with_unit(significant(at_us, 3), of.UNIT), at_us, at_us, "level")]
+    steps += [_step(part, at_us := at_us + part.difference.value) for part in shown]
+    if left:
+        change = signed(left, min(1, decimals_of(left, 2)), of.UNIT)
+        steps.append(_Step("other parts, none significant", change, end_us - left, end_us))
+    steps.append(_Step(b, change_text(whole.difference, of.UNIT), end_us, end_us, "level"))
 
     def draw(x: Scale, _: Scale) -> Iterator[Markup]:
-        y, at_us = STEPS_TOP, whole.a_us
-        yield from _step_level(f"{a}: {significant(whole.a_us, 3)} {of.UNIT}", whole.a_us, y, x)
-        for part in shown:
-            y += STEP
-            yield from _step(part, at_us, y, x)
-            at_us += part.difference.value
-        if left:
-            y += STEP
-            yield from _bar("other parts, none significant", left, at_us, y, x, "")
-        change = change_text(whole.difference, of.UNIT)
-        yield from _step_level(f"{b}: {change}", whole.a_us + whole.difference.value, y + STEP, x)
+        for n, step in enumerate(steps):
+            y, ends = STEPS_TOP + STEP * (n + 0.5), [x(us) for us in _ends(step)]
+            begin, end = sorted(ends[:2])
+            place = {"x": begin, "y": y - BAR / 2, "width": round(max(2.0, end - begin), 1), "height": BAR}
+            title = element("title", f"{step.name}  {step.change}{step.interval}")
+            yield from row_label(step.name, STEPS_LEFT - 8, y, "strong" if step.kind == "level" else "")
+            yield element("rect", title, **place, class_=f"step {step.kind}".strip())
+            if step.interval_us:
+                yield line(ends[2], y, ends[3], y, class_="whisker")
+            yield text(max(begin + 2, *ends) + 6, y + 4, step.change)
 
-    label = f"Time per transaction from {a} to {b}, by part"
-    return plot(label, replace(linear((low, high), 6), grid=True), NO_AXIS, [draw], frame, class_="steps")
+    room = max(label_width(step.change) for step in steps) * ROW_LABEL_SCALE
+    frame = Frame(STEPS_WIDTH, STEPS_LEFT, room + 10, STEPS_TOP, STEPS_TOP + STEP * len(steps))
+    axis = replace(linear((us for step in steps for us in _ends(step)), 4), grid=True)
+    return plot(
+        f"Time per transaction from {a} to {b}, by part", axis, NO_AXIS, [draw], frame, class_="steps"
+    )
+
+
+def _ends(step: _Step) -> list[float]:
+    return [step.from_us, step.to_us, *step.interval_us]
 
 
 def _shown(waterfall: Waterfall) -> tuple[list[TimePart], float]:
@@ -639,38 +661,16 @@ def _shown(waterfall: Waterfall) -> tuple[list[TimePart], float]:
     return shown, left if len(shown) < len(waterfall.parts) else 0.0
 
 
-def _step_level(words: str, us: float, y: float, x: Scale) -> list[Markup]:
-    """Return the label and mark of the first or last level."""
-    return [text(STEPS_LEFT, y, words, class_="strong"), line(x(us), y + 5, x(us), y + 5 + BAR, class_="end")]
-
-
-def _step(part: TimePart, at_us: float, y: float, x: Scale) -> list[Markup]:
+def _step(part: TimePart, end_us: float) -> _Step:
     change = part.difference
-    kind = "" if not part.significant else "less" if change.value < 0 else "more"
-    name = part_name(part.key, STEP_TEXT_MAX)
-    drawn = _bar(
-        f"{name}  {change_text(change, of.UNIT)}",
-        change.value,
-        at_us,
-        y,
-        x,
-        kind,
-        f", CI {change.signed_interval_text}",
+    step = _Step(
+        part_name(part.key),
+        change_text(change, of.UNIT),
+        end_us - change.value,
+        end_us,
+        interval=f", CI {change.signed_interval_text}",
     )
-    if change.low is not None and change.high is not None and part.significant:
-        # The interval of this part, relative to the start of its bar.
-        low, high = (x.inside(at_us + end) for end in (change.low, change.high))
-        drawn.append(line(low, y + 5 + BAR / 2, high, y + 5 + BAR / 2, class_="whisker"))
-    return drawn
-
-
-def _bar(
-    words: str, us: float, at_us: float, y: float, x: Scale, kind: str, interval: str = ""
-) -> list[Markup]:
-    left, right = sorted((x(at_us), x(at_us + us)))
-    title = element("title", words + interval)
-    place = {"x": left, "y": y + 5, "width": max(1.0, right - left), "height": BAR}
-    return [
-        text(STEPS_LEFT, y, words, class_="part"),
-        element("rect", title, **place, class_=f"step {kind}".strip()),
-    ]
+    if not part.significant or change.low is None or change.high is None:
+        return step
+    interval_us = (step.from_us + change.low, step.from_us + change.high)
+    return replace(step, kind="less" if change.value < 0 else "more", interval_us=interval_us)

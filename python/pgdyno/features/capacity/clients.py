@@ -20,7 +20,7 @@ from pgdyno.analysis.case_findings import CaseResult, Findings
 from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.statistics.intervals import Method, method_of, own_level
 from pgdyno.report.document import Section, Table
-from pgdyno.report.plot import Axis, Panel, Point, Scale, arm_class, dotted, line, logarithmic, plot
+from pgdyno.report.plot import Axis, Dots, Panel, Point, Scale, arm_class, line, logarithmic, plot
 from pgdyno.results.records import CapacitySearch, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.values import LatencyLimit, bracket, medians, parse_limit
@@ -155,7 +155,6 @@ def clients_section(found: ClientCapacity, plan: Study) -> Section:
         [clients_sentence(of, found) for of in found.arms],
         [table for table in (curve_table(found, plan),) if table.rows],
         plots=lambda: curve_charts(found),
-        legend=[of.arm for of in found.arms],
         after="levels",
     )
 
@@ -202,7 +201,7 @@ def curve_table(found: ClientCapacity, plan: Study) -> Table:
         title="Throughput and latency by clients",
         columns=("arm", *numeric),
         rows=[
-            [of.arm, str(point.clients), _level(point.throughput), _level(point.latency)]
+            [of.arm, group_digits(point.clients, 0), _level(point.throughput), _level(point.latency)]
             for of in found.arms
             for point in of.points
         ],
@@ -235,7 +234,9 @@ def curve_charts(found: ClientCapacity) -> list[Panel]:
     numbers = sorted({point.clients for of in found.arms for point in of.points})
     if len(numbers) < 2:
         return []
-    x = Axis(numbers[0] / 1.1, numbers[-1] * 1.1, [(n, str(n)) for n in numbers], "clients", log=True)
+    x = Axis(
+        numbers[0] / 1.1, numbers[-1] * 1.1, [(n, group_digits(n, 0)) for n in numbers], "clients", log=True
+    )
     rates = [[(point.clients, point.throughput) for point in of.points] for of in found.arms]
     latencies = [
         [(point.clients, point.latency) for point in of.points if point.latency] for of in found.arms
@@ -262,7 +263,7 @@ def _panel(
         return [line(across.start, up(limit), across.end, up(limit), class_="zero")] if limit else []
 
     marks = [
-        dotted(
+        Dots(
             [
                 Point(
                     n,
@@ -273,6 +274,7 @@ def _panel(
                 for n, level in curve
             ],
             arm_class(number),
+            of.arm,
         )
         for number, (of, curve) in enumerate(zip(found.arms, curves, strict=True))
     ]

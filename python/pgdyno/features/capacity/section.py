@@ -24,7 +24,7 @@ from pgdyno.features.factors.scalability import baseline_of, curve_name
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
 from pgdyno.report.json_format import Result
-from pgdyno.report.plot import Axis, Panel, Point, Scale, arm_class, dotted, line, logarithmic, plot, text
+from pgdyno.report.plot import Axis, Dots, Panel, Point, Scale, arm_class, line, logarithmic, plot, text
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.values import LatencyLimit, crossing, parse_limit
 from pgdyno.units import (
@@ -220,17 +220,17 @@ def _picture(arms: Sequence[ArmCapacity], rates: Sequence[float], y: Axis, limit
         ]
 
     of_arms = [
-        dotted(
+        Dots(
             [
                 Point(rate, ms, f"{kept.name}, {group_digits(rate, 0)} {UNIT}: {significant(ms, 3)} ms")
                 for rate, ms in _points(kept)
             ],
             arm_class(number),
+            kept.name,
         )
         for number, kept in enumerate(arms)
     ]
-    legend = {kept.name: number for number, kept in enumerate(arms)}
-    return plot("Latency by rate", x, y, [limit, *of_arms], legend=legend)
+    return plot("Latency by rate", x, y, [limit, *of_arms])
 
 
 def sections(findings: StudyFindings) -> Iterator[Section]:

@@ -24,7 +24,7 @@ from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
 from pgdyno.report.json_format import Result
-from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, linear, plot
+from pgdyno.report.plot import Axis, Dots, Panel, Point, arm_class, linear, plot
 from pgdyno.report.result_tables import enumeration
 from pgdyno.results.records import Trial
 from pgdyno.study.cases import setting_of
@@ -477,12 +477,12 @@ def _picture(effects: Effects, factor: str, other: str) -> Markup | None:
             dots.append(Point(levels.index(of), change.value, title, change.low, change.high))
             values += [end for end in (change.value, change.low, change.high) if end is not None]
         number = order.index(level)
-        marks.append(dotted(dots, arm_class(number), aside=(number - len(order) / 2) * ASIDE))
+        name, aside = level if len(lines) > 1 else "", (number - len(order) / 2) * ASIDE
+        marks.append(Dots(dots, arm_class(number), name, aside))
     names = [(float(i), level) for i, level in enumerate(levels)]
     x = Axis(-0.5, len(levels) - 0.5, names, factor_name(other))
     title = f"Change by {factor_name(factor)} at each level of {factor_name(other)}"
-    legend = {level: order.index(level) for level in lines} if len(lines) > 1 else {}
-    return plot(title, x, linear(values, unit="%"), marks, legend=legend)
+    return plot(title, x, linear(values, unit="%"), marks)
 
 
 HIGHER = {

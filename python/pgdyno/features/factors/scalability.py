@@ -40,7 +40,7 @@ from pgdyno.features.factors.effects import (
 from pgdyno.report import result_tables
 from pgdyno.report.document import Section, Table
 from pgdyno.report.json_format import Result
-from pgdyno.report.plot import Axis, Mark, Panel, Point, arm_class, dotted, linear, logarithmic, plot, trace
+from pgdyno.report.plot import Axis, Dots, Mark, Panel, Point, arm_class, linear, logarithmic, plot, trace
 from pgdyno.report.result_tables import enumeration, with_no_break_spaces
 from pgdyno.study.cases import label_of
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
@@ -606,7 +606,7 @@ def curves(found: Scalability) -> list[Panel]:
 
 def _clients_axis(every: Iterable[Iterable[int]]) -> Axis:
     clients = sorted({n for one in every for n in one})
-    labels = [(float(n), str(n)) for n in clients]
+    labels = [(float(n), group_digits(n, 0)) for n in clients]
     return Axis(clients[0] / 1.15, clients[-1] * 1.15, labels, "clients", log=True)
 
 
@@ -617,26 +617,25 @@ def _throughput(shown: Sequence[Curve], unit: str) -> Markup:
         at = np.geomspace(of.clients[0], of.clients_max, STEPS)
         law = [(n, float(rate)) for n, rate in zip(at, of.law.at(at), strict=True)]
         dots = _dots(of.name, of.measured, "value_text", "interval_text")
-        marks += [trace(law, f"curve {arm_class(number)}"), dotted(dots, arm_class(number), joined=False)]
+        color = arm_class(number)
+        marks += [trace(law, f"curve {color}"), Dots(dots, color, of.name, joined=False)]
     x, y = _clients_axis(of.clients for of in shown), logarithmic(ends, unit)
-    legend = {of.name: number for number, of in enumerate(shown)}
-    return plot("Throughput by number of clients", x, y, marks, legend=legend)
+    return plot("Throughput by number of clients", x, y, marks)
 
 
 def _ratio_panel(differences: Sequence[CurveDifference], numbers: Mapping[str, int]) -> Markup:
     ends = [end for of in differences for ratio in of.ratios.values() for end in _interval_ends(ratio)]
     marks = [
-        dotted(
+        Dots(
             _dots(of.name, of.ratios, "signed_text", "signed_interval_text"),
             arm_class(numbers[of.name]),
+            of.name,
             aside=4.0 * (i - (len(differences) - 1) / 2),
         )
         for i, of in enumerate(differences)
     ]
     x, y = _clients_axis(of.ratios for of in differences), linear([0.0, *ends], unit="%")
-    return plot(
-        "Change by number of clients", x, y, marks, legend={of.name: numbers[of.name] for of in differences}
-    )
+    return plot("Change by number of clients", x, y, marks)
 
 
 def _dots(name: str, by_clients: Mapping[int, Estimate], value: str, interval: str) -> list[Point]:
@@ -875,7 +874,7 @@ def ratios(found: Scalability, plan: Study) -> Table:
     rows = [
         [
             of.name if i == 0 else "",
-            str(clients),
+            group_digits(clients, 0),
             result_tables.with_interval(ratio, plan.confidence),
             str(ratio.n),
         ]
@@ -906,7 +905,7 @@ def points(found: Scalability) -> Table:
             rows.append(
                 [
                     curve.name if i == 0 else "",
-                    str(clients),
+                    group_digits(clients, 0),
                     result_tables.level_text(level),
                     significant(fitted, 4),
                     signed(100 * math.expm1(float(curve.fitting.left[i])), 1, ""),

@@ -26,7 +26,20 @@ from pgdyno.features.history.changes import (
 )
 from pgdyno.report.document import Document, Section, Table
 from pgdyno.report.json_format import VERSION, Sentences, encoded
-from pgdyno.report.plot import Axis, Frame, Panel, Scale, arm_class, circle, element, line, linear, plot, text
+from pgdyno.report.plot import (
+    Axis,
+    Frame,
+    Panel,
+    Scale,
+    arm_class,
+    circle,
+    element,
+    line,
+    linear,
+    plot,
+    row_of_labels,
+    text,
+)
 from pgdyno.report.result_tables import level_text
 from pgdyno.units import ci_text, counted, given_percent, with_unit
 
@@ -270,7 +283,11 @@ def sparkline(values: Sequence[float]) -> str:
 
 def day(unix_s: float) -> str:
     """Return the date of a file in UTC."""
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d")
+    return _in_utc(unix_s, "%Y-%m-%d")
+
+
+def _in_utc(unix_s: float, form: str) -> str:
+    return datetime.fromtimestamp(unix_s, UTC).strftime(form)
 
 
 def recent_changes(report: HistoryReport, asked: Sequence[HistoryCondition], newest: int) -> list[str]:
@@ -325,6 +342,9 @@ def _is_requested(change: HistoryChange, asked: Sequence[HistoryCondition]) -> b
 PANELS_MAX = 200
 """Maximum number of charts; the table has all series."""
 
+DATES = 5
+"""Number of dates on the axis."""
+
 FRAME = Frame(640.0, 64.0, 34.0, 26.0, 180.0, 15.0)
 
 LEVEL_COLOR, EFFECT_COLOR = arm_class(0), arm_class(1)
@@ -366,7 +386,9 @@ def _picture(series: HistorySeries, differences: Mapping[str, Sequence[FileDiffe
     points, relative = series.points, series.key.is_change
     begin, end = points[0].created_unix_s, points[-1].created_unix_s
     aside = 0.02 * (end - begin)
-    x = Axis(begin - aside, end + aside, [(at, day(at)) for at in dict.fromkeys((begin, end))])
+    form = "%Y-%m-%d" if end - begin > DATES * 86_400 else "%Y-%m-%d %H:%M"
+    dates = {_in_utc(at, form): at for at in np.linspace(begin, end, DATES).tolist()}
+    x = Axis(begin - aside, end + aside, [(at, shown) for shown, at in dates.items()])
     unit = "%" if relative else None
     y = linear(_range(points), unit=unit, padding=0.0)
     color = EFFECT_COLOR if relative else LEVEL_COLOR
@@ -374,12 +396,13 @@ def _picture(series: HistorySeries, differences: Mapping[str, Sequence[FileDiffe
     def draw(x: Scale, y: Scale) -> Iterator[Markup]:
         shown = f"{unit or points[-1].estimate.unit}, {series.better} is better"
         yield text(FRAME.left, 14, shown, class_="quiet")
+        labels = []
         for change in shown_changes(series):
             status = " (to be confirmed)" if change is series.awaiting else ""
-            label = f"{change.verdict} {change.percent.signed_text}{status}"
             at = x(points[change.at].created_unix_s)
             yield line(at, FRAME.top, at, FRAME.bottom, class_="zero")
-            yield text(at, FRAME.bottom + 30, label, class_="middle strong")
+            labels.append((at, f"{change.verdict} {change.percent.signed_text}{status}"))
+        yield from row_of_labels(labels, FRAME.bottom + 30, FRAME.width, "middle small strong")
         for point in points:
             yield from _point(point, x, y, color)
             if point.file in differences:

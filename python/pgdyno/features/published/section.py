@@ -25,7 +25,7 @@ from pgdyno.features.published.tables import (
 from pgdyno.report import result_tables
 from pgdyno.report.document import Place, Section, Table
 from pgdyno.report.json_format import Result
-from pgdyno.report.plot import Axis, Panel, Point, arm_class, dotted, logarithmic, plot
+from pgdyno.report.plot import Axis, Dots, Panel, Point, arm_class, logarithmic, plot
 from pgdyno.results.records import LOST
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import (
@@ -80,13 +80,14 @@ def _lines(table: MeasuredTable, value: Value, rows: Sequence[str], columns: Seq
     x = Axis(-0.4, len(table.rows) - 0.6, names, table.columns[0])
     y = logarithmic((v for points in curves.values() for _, v in points), factor=1.2)
     marks = [
-        dotted(
+        Dots(
             [Point(r, v, f"{title}, {rows[r]}: {significant(v, 3)}") for r, v in points],
             arm_class(number),
+            title,
         )
         for number, (title, points) in enumerate(curves.items())
     ]
-    return plot(table.title, x, y, marks, legend={title: number for number, title in enumerate(curves)})
+    return plot(table.title, x, y, marks)
 
 
 # ----------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from pgdyno.features.history.report import (
     sparkline,
     ungated_metrics,
 )
+from pgdyno.report.plot import TICKS_MIN
 from pgdyno.units import Better, Estimate
 
 DAY_S = 86_400.0
@@ -189,6 +191,11 @@ def test_terminal_and_html_have_the_change(
     assert page.count("▴<title>night-07.sqlite") == page.count("▴<title>") == 3
     assert page.count("<svg") == 9 and page.count("<script") == 1  # report.js
     assert "torn.sqlite" in page and "night-07.sqlite" in page
+    for picture in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
+        dates = re.findall(r'<text x="([\d.]+)"[^>]*>\d{4}-\d\d-\d\d', picture)
+        assert len(dates) >= (TICKS_MIN if picture.count("<circle") > 1 else 1) and sorted(
+            map(float, dates)
+        ) == list(map(float, dates))
 
 
 def test_names_are_escaped_in_html(tmp_path: Path) -> None:
