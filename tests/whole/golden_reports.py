@@ -431,8 +431,9 @@ def rounded_text(text: str) -> str:
 
 
 def text_of_html(page: str) -> str:
-    """Return the text of a page without charts, a line for each element, and the targets of links."""
-    text = re.sub(r"<(style|svg|script)\b.*?</\1>|<wbr>", "", page, flags=re.DOTALL)
+    """Return the text of a page without charts and documentation, a line for each element, and links."""
+    text = re.sub(r'<div class="passage">.*?</div></details>', "", page, flags=re.DOTALL)
+    text = re.sub(r"<(style|svg|script)\b.*?</\1>|<wbr>", "", text, flags=re.DOTALL)
     text = re.sub(r'<a [^>]*href="([^"]*)"[^>]*>(.*?)</a>', r"\2 (\1)", text, flags=re.DOTALL)
     text = re.sub(r"</t[dh]>\s*<t[dh][^>]*>", " | ", text)
     lines = (" ".join(unescape(line).split()) for line in re.split(r"<[^>]*>|\n", text))

@@ -30,6 +30,7 @@ from pgdyno.cli.report import read_report
 from pgdyno.report import json_format
 from pgdyno.report.csv_format import COLUMNS
 from pgdyno.report.document import ShownCaveat
+from pgdyno.report.documentation import passage
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of
@@ -267,6 +268,14 @@ def test_a_recipe_that_compiles_without_output_says_so_first() -> None:
 
 
 LINKS = sorted({of.link for of in wordings().values() if of.link})
+PROGRAM = [path for suffix in ("py", "toml", "md") for path in (ROOT / "python").rglob(f"*.{suffix}")]
+
+
+@pytest.mark.parametrize("path", [path for path in PROGRAM if path.parent.name != "tests"] + PAGES)
+def test_every_page_that_a_text_names_is_printed(path: Path) -> None:
+    text = re.sub(r'"\n +f?"', "", path.read_text("utf-8"))  # a sentence of several lines
+    for page in re.findall(r"pgdyno docs ([a-z][\w/-]+(?:#[\w-]+)?)", text):
+        assert passage(page).startswith("#"), f"{page} in {path.name}"  # an unknown page is an error
 
 
 def test_every_link_of_a_caveat_is_printed_as_a_report_names_it(capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,7 +121,11 @@ def test_imported_packages_are_declared_as_dependencies() -> None:
     for path in modules():
         tops = {name.split(".")[0] for name in imported_names(path)} - sys.stdlib_module_names - {"pgdyno"}
         allowed = fleet if path == PACKAGE / "features" / "cluster" / "ray.py" else declared
-        assert {top.lower() for top in tops} <= allowed, path
+        assert {PACKAGES.get(top, top.lower()) for top in tops} <= allowed, path
+
+
+PACKAGES = {"markdown_it": "markdown-it-py"}
+"""Packages that have another name than their module."""
 
 
 def names_of(requirements: list[str]) -> set[str]:

@@ -53,6 +53,7 @@ from pgdyno.report import answer, background
 from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, case_report
 from pgdyno.report.csv_format import COLUMNS
 from pgdyno.report.document import Section, ShownCaveat, placed
+from pgdyno.report.documentation import html_of, passage
 from pgdyno.report.html_format import source_hash, to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
@@ -178,6 +179,23 @@ def test_html_is_one_file_that_asks_nobody_and_runs_its_own_script_only(wanted: 
     assert "url(" not in style and "@import" not in style
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
     assert "49" not in page[page.index("<title>") : page.index("</title>")]
+
+
+def test_a_page_contains_the_documentation_to_which_it_links() -> None:
+    caveats = (Caveat.of("steal", 3, arm="18", share="6%", limit="5%"), Caveat.of("shared-machine", cores=2))
+    page = to_html(report_of(Synthetic(names=("17", "pgdyno docs ../x"), blocks=5, caveats=caveats)))
+    links = re.findall(r'<code><a href="#([^"]+)">pgdyno docs ([^<]+)</a></code>', page)
+    assert len(links) >= 2
+    for address, name in links:
+        (shown,) = re.findall(
+            f'<summary id="{address}">.*?<div class="passage">(.*?)</div></det', page, re.DOTALL
+        )
+        words = re.findall(r"[A-Za-z]{4,}", re.sub(r"\]\([^)]*\)", "", passage(name)).partition("\n")[2])
+        assert words and set(words) <= set(re.findall(r"[A-Za-z]{4,}", shown)), name
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(re.findall(r'\bid="([^"]+)"', page))
+    assert (
+        html_of("# Title\nA <script> and [a link](x.md).\n").strip() == "<p>A &lt;script&gt; and a link.</p>"
+    )
 
 
 def addresses_of_cases(*cases: Synthetic) -> list[str]:

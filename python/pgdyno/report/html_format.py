@@ -14,9 +14,11 @@ from functools import cache
 from importlib.resources import files
 
 from jinja2 import Environment, StrictUndefined, Template
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
+from pgdyno.errors import UsageError
 from pgdyno.report.document import Document, Place, shown_by_rank
+from pgdyno.report.documentation import html_of, passage, title_of
 from pgdyno.report.visible_text import visible
 
 
@@ -60,7 +62,7 @@ def source_hash(script: str) -> str:
 
 
 class Contents:
-    """Addresses of the sections of a page, and the links to those outside of cases.
+    """Addresses of the sections of a page, links to those outside of cases, and passages of documentation.
 
     An address consists of the names of its case and of the section. So it depends neither on results nor on
     the number of cases.
@@ -68,6 +70,7 @@ class Contents:
 
     def __init__(self) -> None:
         self.links: list[tuple[str, str, bool]] = []  # address, text, whether it is a case
+        self.passages: dict[str, tuple[str, str, Markup]] = {}  # by command: address, title, HTML
         self._taken = Counter[str]()
 
     def address(self, title: str, around: str, *, is_case: bool = False) -> str:
@@ -81,3 +84,21 @@ class Contents:
         if not around:
             self.links.append((slug, short, is_case))
         return slug
+
+    def linked(self, text: str) -> Markup:
+        """Return the text with links from commands that print documentation to copies of their passages."""
+        return Markup(re.sub(r"pgdyno docs ([\w/-]+(?:#[\w-]+)?)", self._link, escape(text)))
+
+    def _link(self, found: re.Match[str]) -> str:
+        command, page = found[0], found[1]
+        if command not in self.passages:
+            try:
+                of = passage(page)
+            except UsageError:  # in the name of an arm, for example
+                return command
+            self.passages[command] = (
+                self.address(page, "docs", is_case=True),
+                title_of(of),
+                html_of(of),
+            )
+        return f'<a href="#{self.passages[command][0]}">{command}</a>'

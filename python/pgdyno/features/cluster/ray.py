@@ -296,7 +296,7 @@ def _import_ray() -> Any:
     except ImportError:
         raise UsageError(
             "Ray is not installed: build the wheel with `make wheel`, and install it with its extra fleet "
-            "(pgdyno docs drive-from-other-machines)"
+            "(pgdyno docs features/drivers)"
         ) from None
     _keep_standard_output_clean(ray)
     return ray

@@ -83,7 +83,7 @@ def variation_table(findings: Findings) -> Table:
         f"Minimum to maximum, and SD divided by mean, of trials and of their intervals of "
         f"{enumeration(list(dict.fromkeys(lengths)))}. Expected: the CV between trials if intervals did not "
         "depend on each other. A CV between trials far above it means that conditions change slowly or from "
-        "trial to trial. For remedies see pgdyno docs noise."
+        "trial to trial. For remedies see pgdyno docs noise#consistent-results."
     )
     numeric = frozenset(columns[1:])
     return Table(
