@@ -144,6 +144,7 @@ class CrashTest:
     complete: bool
     arms: Sequence[CrashFindings]
     crashes: Hidden[Sequence[Crash]]
+    command: Hidden[str] = ""
 
 
 EXAMPLES_MAX = 3
@@ -166,9 +167,8 @@ def find_crash_test(path: Path, *, verify: bool = True) -> CrashTest | None:
     if found is None:
         return None
     record, arms, crashes = found
-    return CrashTest(
-        record.plan, record.ended_unix_s is not None, find_crashes(record.plan, arms, crashes), crashes
-    )
+    is_complete, findings = record.ended_unix_s is not None, find_crashes(record.plan, arms, crashes)
+    return CrashTest(record.plan, is_complete, findings, crashes, record.command)
 
 
 def find_crashes(plan: CrashPlan, arms: Sequence[CrashArm], crashes: Sequence[Crash]) -> list[CrashFindings]:

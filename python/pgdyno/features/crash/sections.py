@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -32,7 +32,7 @@ from pgdyno.report.answer import BAR_WIDTH, axis, bar_of, ends_of, interval_bar,
 from pgdyno.report.csv_format import as_text, csv_text
 from pgdyno.report.document import FileReport, Headline, Judgement, Section, Table, tables_section
 from pgdyno.report.json_format import VERSION, Result, Sentences, sentences_of
-from pgdyno.report.plot import Axis, Mark, Panel, Scale, arm_class, circle, line, linear, plot, text
+from pgdyno.report.plot import Axis, Dots, Panel, Point, arm_class, linear, plot
 from pgdyno.report.result_tables import in_a_head, with_interval
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
 from pgdyno.units import (
@@ -140,11 +140,38 @@ def build_crash_report(test: CrashTest) -> CrashReport:
     return CrashReport(
         title="Crash test",
         headlines=[Headline(None, f"{of.arm.name}: {outcome(test.plan, of)}") for of in test.arms],
-        sections=[tables_section("losses", crash_tables(test))],
+        sections=[
+            tables_section("losses", crash_tables(test)),
+            Section("corruption", "Corruption", corruption_sentences(test)),
+        ],
+        unfinished=""
+        if test.complete
+        else f"The crash test is still running or was interrupted: {_done(test)}.",
+        command=test.command,
         kicker="crash test",
         findings=None,
         test=test,
     )
+
+
+def _done(test: CrashTest) -> str:
+    done = [found.cuts for found in test.arms]
+    return f"{min(done)} of {test.plan.cuts} {PLURAL[test.plan.kind][1]} per arm"
+
+
+def corruption_sentences(test: CrashTest) -> list[str]:
+    """Return what the checks found after the crashes of each arm, and which checks were not possible."""
+    sentences = []
+    for found in test.arms:
+        of, name = found.corruption, found.arm.name
+        if of.by_check:
+            counts = ", ".join(f"{check} {count}" for check, count in of.by_check.items())
+            sentences.append(
+                f"{name}: number of crashes by the check that failed: {counts}. {of.examples[0]}"
+            )
+        if of.unchecked:
+            sentences.append(f"{name}: not checked after at least one crash: {', '.join(of.unchecked)}.")
+    return sentences
 
 
 def title_of(test: CrashTest) -> str:
@@ -319,12 +346,6 @@ TITLE = "Durability"
 SENTENCES_MAX = 4
 """Maximum number of arms whose sentence the summary on the terminal has."""
 
-LABEL_SPACE = 70.0
-"""Distance to the right border below which a label is to the left of its point, in pixels."""
-
-
-LABEL_HEIGHT = 16.0
-
 
 def durability_sections(study: StudyFindings) -> list[Section]:
     """Return the section of a study with a crash test of its arms, or the command that makes one."""
@@ -338,7 +359,7 @@ def durability_sections(study: StudyFindings) -> list[Section]:
         Section(
             "durability",
             TITLE,
-            sentences,
+            [*sentences, *corruption_sentences(test)],
             [_table(study, changes, test), *disk],
             plots=lambda: [Panel("Loss against speed", _picture(study, changes, test))],
             drawn=_drawn(study, changes, test),
@@ -464,31 +485,17 @@ def _picture(study: StudyFindings, changes: Mapping[str, Estimate], test: CrashT
         0.0, 100.0, [(float(share), f"{share}%") for share in (0, 25, 50, 75, 100)], f"{kind} with a loss"
     )
     marks = [
-        _mark(found.arm.name, share, changes.get(found.arm.name), arm_class(arm))
+        Dots([_point(found.arm.name, share, changes.get(found.arm.name))], arm_class(arm), found.arm.name)
         for arm, found in enumerate(test.arms)
         if (share := found.cuts_with_loss) is not None and (arm == 0 or found.arm.name in changes)
     ]
     return plot("Loss against speed", x, y, marks)
 
 
-def _mark(name: str, share: Proportion, change: Estimate | None, color: str) -> Mark:
-    estimate = share_estimate(share)
-
-    def draw(x: Scale, y: Scale) -> Iterator[Markup]:
-        at, up = x(0.0 if change is None else change.value), y(estimate.value)
-        yield line(at, y(100 * share.low), at, y(100 * share.high), class_=f"interval {color}")
-        if change is not None and change.low is not None and change.high is not None:
-            yield line(x(change.low), up, x(change.high), up, class_=f"interval {color}")
-        yield circle(at, up, 4, f"{name}: {share.count} of {share.n}", class_=f"dot {color}")
-        is_right, is_top = at > x.end - LABEL_SPACE, up - y(100.0) < LABEL_HEIGHT
-        yield text(
-            at - 9 if is_right else at + 9,
-            up + LABEL_HEIGHT if is_top else up - 8,  # above is the title of the axis
-            name,
-            class_="end small" if is_right else "small",
-        )
-
-    return draw
+def _point(name: str, share: Proportion, change: Estimate | None) -> Point:
+    of, at = share_estimate(share), 0.0 if change is None else change.value
+    ends = [] if change is None or change.low is None or change.high is None else [change.low, change.high]
+    return Point(at, of.value, f"{name}: {share.count} of {share.n}", of.low, of.high, ends)
 
 
 RESULT = Result(

@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
+from html import unescape
 from pathlib import Path
 from typing import Any, cast
 
@@ -285,15 +286,23 @@ def test_progress_names_the_loss_or_the_reason_of_an_unreadable_cluster() -> Non
 def test_the_page_and_the_whole_report_have_every_table_and_the_csv_every_crash(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Other formats are in the golden commands."""
     path, page = tmp_path / "c.sqlite", tmp_path / "c.html"
     with CrashWriter.begin(path, RECORD, ARMS) as writer:
         for crash in CRASHES:
             writer.add_crash(crash)
     assert run_command(["report", str(path), "--html", str(page)]) == 0
-    assert run_command(["report", str(path), "--full"]) == 0
-    for text in (page.read_text("utf-8"), capsys.readouterr().out):
-        assert "700" in text and "fsync=off" in text and DISK_TITLE in text
+    texts = [unescape(page.read_text("utf-8"))]
+    for form in ("--full", "--md", "--json"):
+        assert run_command(["report", str(path), form]) == 0
+        texts.append(" ".join(plain(capsys.readouterr().out).split()))
+    for text in texts:
+        assert "700" in text and "fsync=off" in text
+        # What the checks found and could not check, and that crashes are missing.
+        assert "by the check that failed: start 1. invalid page in block 3" in text
+        assert "not checked after at least one crash: amcheck." in text
+    for text in texts[:3]:
+        assert DISK_TITLE in text and "was interrupted: 3 of 3 power cuts per arm." in text
+        assert "How to repeat it" in text and RECORD.command in text
     assert run_command(["report", str(path), "--csv"]) == 0
     rows = csv.DictReader(io.StringIO(capsys.readouterr().out))
     assert [(row["arm"], row["acknowledged"], row["lost"]) for row in rows] == [
@@ -358,7 +367,8 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, cases: int) -
             assert "none of 2 power cuts lost an acknowledged commit" in text, form
             assert "1 of 2 power cuts lost acknowledged commits (up to 700" in text, form
     (section, *_) = sections_of(built)
-    slower, faster = section.sentences
+    slower, faster, *unchecked = section.sentences
+    assert unchecked == [f"{name}: not checked after at least one crash: amcheck." for name in ("17", "18")]
     (panel,) = section.plots()
     assert str(panel.picture).count("<circle") == 2
     assert "baseline; none of 2" in slower
