@@ -273,6 +273,24 @@ document.body.textContent = said.join("|");
 """
 
 
+def in_chromium(page: str, script: str, folder: Path, width: int = 1280) -> str:
+    """Return the text of the body of a page after a script has run in a window of this width."""
+    assert CHROMIUM is not None
+    file = folder / "page.html"
+    file.write_text(f"{page}<script>{{{script}}}</script>", "utf-8")
+    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}")
+    done = subprocess.run(
+        [CHROMIUM, *options, f"--window-size={width},900", "--dump-dom", file.as_uri()],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    body = re.search(r"<body>(.*?)</body>", done.stdout, re.DOTALL)
+    assert body is not None, done.stderr
+    return unescape(body[1])
+
+
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
     rows = [
@@ -286,27 +304,65 @@ def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
     )
     heads = '<th>metric</th><th>arm</th><th class="n">size</th><th class="n">change</th>'
     script = files("pgdyno.report").joinpath("report.js").read_text("utf-8")
-    page = tmp_path / "page.html"
-    page.write_text(
+    page = (
         f'<!doctype html><meta charset="utf-8"><div class="scroll"><table><thead><tr>{heads}</tr></thead>'
-        f"<tbody>{cells}</tbody></table></div><script>{script}</script><script>{{{SORTED}}}</script>"
+        f"<tbody>{cells}</tbody></table></div><script>{script}</script>"
     )
-    assert CHROMIUM is not None
-    options = ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}")
-    done = subprocess.run(
-        [CHROMIUM, *options, "--dump-dom", page.as_uri()],
-        check=True,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    body = re.search(r"<body>(.*?)</body>", done.stdout, re.DOTALL)
-    assert body is not None, done.stderr
-    metric, down, up, restored, change = unescape(body[1]).split("|")
+    metric, down, up, restored, change = in_chromium(page, SORTED, tmp_path).split("|")
     assert metric == "a;a;b;b"  # each row has its metric
     assert down == "3 GB;215 MB;12,500;–" and up == "12,500;215 MB;3 GB;–"
     assert restored == "215 MB;3 GB;–;12,500"
     assert change == "1 min 04 s;> 5.00;+4.0 [+1.0, +7.0];−19.8 [−20.2, −19.4]"
+
+
+LAID_OUT = r"""
+document.querySelectorAll("details").forEach((one) => { one.open = true; });
+const wide = document.documentElement.scrollWidth - innerWidth;
+const found = { wide, broken: [], clipped: [], overlaps: [] };
+for (const cell of document.querySelectorAll("td.n")) {
+  const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+  while (texts.nextNode()) {
+    for (const number of texts.currentNode.data.matchAll(/[\d.,]*\d/g)) {
+      const range = document.createRange();
+      range.setStart(texts.currentNode, number.index);
+      range.setEnd(texts.currentNode, number.index + number[0].length);
+      if (range.getClientRects().length > 1) found.broken.push(cell.textContent);
+    }
+  }
+}
+for (const one of document.querySelectorAll(".scroll")) {
+  if (one.scrollWidth > one.clientWidth) found.clipped.push(one.textContent);
+}
+for (const picture of document.querySelectorAll("svg:not(.flame)")) {
+  const around = picture.getBoundingClientRect();
+  const boxes = [...picture.querySelectorAll("text")].map((one) => [one, one.getBoundingClientRect()]);
+  boxes.forEach(([one, box], n) => {
+    const height = box.height / 4;  // of a line: letters are lower than it
+    const isOver = ([, of]) => box.left < of.right - 1 && of.left < box.right - 1
+      && box.top + height < of.bottom - height && of.top + height < box.bottom - height;
+    const isBeside = box.left < around.left - 1 || box.right > around.right + 1;
+    const isBelow = box.bottom > around.bottom + 2;
+    if (isBeside || isBelow || boxes.slice(0, n).some(isOver)) found.overlaps.push(one.textContent);
+  });
+}
+document.body.textContent = JSON.stringify(found);
+"""
+A4_WIDTH = 718
+"""Of a page with the usual margins, in pixels."""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+@pytest.mark.parametrize("width", [400, A4_WIDTH, 1920])
+@pytest.mark.parametrize("name", ["verdict", "factors", "clients", "hosts"])
+def test_a_page_fits_a_narrow_window_and_paper(name: str, width: int, tmp_path: Path) -> None:
+    """No number is broken, no text of a chart overlaps or leaves it, and paper shows all of a table."""
+    page = re.sub("<meta http-equiv[^>]*>", "", to_html(golden(name)))  # it permits no other script
+    if width == A4_WIDTH:
+        page = page.replace("@media print", "@media all")
+    found = json.loads(in_chromium(page, LAID_OUT, tmp_path, width))
+    assert found["wide"] <= 0
+    assert found["broken"] == [] and found["overlaps"] == []
+    assert width == 400 or found["clipped"] == []
 
 
 @pytest.mark.parametrize("form", FORMS)
