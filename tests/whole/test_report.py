@@ -315,6 +315,15 @@ def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
     assert change == "1 min 04 s;> 5.00;+4.0 [+1.0, +7.0];−19.8 [−20.2, −19.4]"
 
 
+def test_a_dark_page_is_printed_on_white_paper_and_a_heading_stays_with_its_content() -> None:
+    style = files("pgdyno.report").joinpath("report.css").read_text("utf-8")
+    assert re.findall(r"@media ([^{]*prefers-color-scheme: dark)", style) == [
+        "screen and (prefers-color-scheme: dark"
+    ]
+    printed = style[style.index("@media print {") :]
+    assert "--paper: #fff;" in printed and re.search(r"\bh2\b[^}]*break-after: avoid", printed)
+
+
 LAID_OUT = r"""
 document.querySelectorAll("details").forEach((one) => { one.open = true; });
 const wide = document.documentElement.scrollWidth - innerWidth;
