@@ -115,6 +115,7 @@ def test_a_published_chart_has_its_counterpart() -> None:
     ]
     assert [panel.title for panel in panels] == [f"New orders by users, {of}" for of in ("published", "here")]
     assert [panel.picture.count("<circle") for panel in panels] == [3, 2]  # 7 users were not run
+    assert ">NOPM</text>" in panels[1].picture
     assert "New orders by users, here" in FORMS["html"](built)
 
 

@@ -282,7 +282,7 @@ def plot(
     if y.title:
         is_short = label_width(y.title) < left
         at, class_of_title = (left - 5, "end small") if is_short else (2, "small")
-        parts.append(text(at, top - 8, y.title, class_=class_of_title))
+        parts.append(text(at, top - 10, y.title, class_=class_of_title))
     below = bottom + 15 + frame.below
     for one in wrapped(x.title, frame.width) if x.title else ():
         below += 14

@@ -33,7 +33,7 @@ from pgdyno.report.csv_format import as_text, csv_text
 from pgdyno.report.document import FileReport, Headline, Judgement, Section, Table, tables_section
 from pgdyno.report.json_format import VERSION, Result, Sentences, sentences_of
 from pgdyno.report.plot import Axis, Dots, Panel, Point, arm_class, linear, plot
-from pgdyno.report.result_tables import in_a_head, with_interval
+from pgdyno.report.result_tables import enumeration, in_a_head, with_interval
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
@@ -161,7 +161,7 @@ def _done(test: CrashTest) -> str:
 
 def corruption_sentences(test: CrashTest) -> list[str]:
     """Return what the checks found after the crashes of each arm, and which checks were not possible."""
-    sentences = []
+    sentences, unchecked = [], dict[str, list[str]]()
     for found in test.arms:
         of, name = found.corruption, found.arm.name
         if of.by_check:
@@ -169,9 +169,13 @@ def corruption_sentences(test: CrashTest) -> list[str]:
             sentences.append(
                 f"{name}: number of crashes by the check that failed: {counts}. {of.examples[0]}"
             )
-        if of.unchecked:
-            sentences.append(f"{name}: not checked after at least one crash: {', '.join(of.unchecked)}.")
-    return sentences
+        for check in of.unchecked:
+            unchecked.setdefault(check, []).append(name)
+    missing = [f"{check} ({enumeration(names)})" for check, names in unchecked.items()]
+    return [
+        *sentences,
+        *([f"Not checked after at least one crash: {', '.join(missing)}."] if missing else []),
+    ]
 
 
 def title_of(test: CrashTest) -> str:

@@ -439,9 +439,9 @@ def _point(point: HistoryPoint, x: Scale, y: Scale, color: str) -> list[Markup]:
 
 
 def _mark(point: HistoryPoint, differences: Sequence[FileDifference], x: float) -> Markup:
-    """Return a mark below a file that records other builds, settings or facts than the previous one."""
+    """Return a mark on the axis of a file with other builds, settings or facts than the previous one."""
     title = element("title", f"{point.file}, {day(point.created_unix_s)}: {_named(differences)}")
-    return text(x, FRAME.bottom + 8, Markup("▴") + title, class_="middle quiet")
+    return text(x, FRAME.bottom - 1, Markup("▴") + title, class_="middle quiet")
 
 
 def _means(series: HistorySeries, x: Scale, y: Scale, color: str) -> list[Markup]:

@@ -30,6 +30,7 @@ from pgdyno.results.records import LOST
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
+    Estimate,
     counted,
     decimals_of,
     given_percent,
@@ -43,7 +44,8 @@ from pgdyno.units import (
 # Charts of a published table: one of the published values, and one of those measured here.
 # ----------------------------------------------------------------------
 
-Value = Callable[[MeasuredCell], float | None]
+Value = Callable[[MeasuredCell], MeasuredCell | Estimate | None]
+"""What a chart draws of a cell: value and unit."""
 
 
 def source_charts(table: MeasuredTable) -> list[Panel]:
@@ -57,28 +59,34 @@ def source_charts(table: MeasuredTable) -> list[Panel]:
         _with_level(text, of) for text, of in zip(table.columns, levels_of_columns(table), strict=True)
     ]
     pictures = [
-        ("published", _lines(table, lambda cell: cell.value, plain, table.columns)),
-        (HERE, _lines(table, lambda cell: cell.measured.value if cell.measured else None, rows, columns)),
+        ("published", _lines(table, lambda cell: cell, plain, table.columns)),
+        (HERE, _lines(table, lambda cell: cell.measured, rows, columns)),
     ]
     return [Panel(f"{table.title}, {name}", picture) for name, picture in pictures if picture is not None]
 
 
 def _lines(table: MeasuredTable, value: Value, rows: Sequence[str], columns: Sequence[str]) -> Markup | None:
     """Return the picture; ``rows`` and ``columns`` are the labels."""
-    curves = {
-        title: [
-            (r, v)
+    drawn = [
+        [
+            (r, of)
             for r, row in enumerate(table.rows)
-            if not row[c].is_change and (v := value(row[c])) is not None and v > 0
+            if not row[c].is_change and (of := value(row[c])) and of.value is not None and of.value > 0
         ]
-        for c, title in enumerate(columns)
+        for c in range(len(columns))
+    ]
+    units = {of.unit for cells in drawn for _, of in cells}
+    curves = {
+        title: [(r, of.value or 0.0) for r, of in cells]
+        for title, cells in zip(columns, drawn, strict=True)
+        if cells
     }
-    curves = {title: points for title, points in curves.items() if points}
     if not curves:
         return None
     names = [(float(r), text) for r, text in enumerate(rows)]
     x = Axis(-0.4, len(table.rows) - 0.6, names, table.columns[0])
-    y = logarithmic((v for points in curves.values() for _, v in points), factor=1.2)
+    unit = units.pop() if len(units) == 1 else ""
+    y = logarithmic((v for points in curves.values() for _, v in points), unit, factor=1.2)
     marks = [
         Dots(
             [Point(r, v, f"{title}, {rows[r]}: {significant(v, 3)}") for r, v in points],
