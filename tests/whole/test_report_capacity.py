@@ -50,6 +50,11 @@ def test_a_limit_is_read(text: str, limit: LatencyLimit) -> None:
     )
 
 
+@pytest.mark.parametrize("text", ["p99.9<1500ms", "p99.9 < 1.5 s", "p99.9<1500000us"])
+def test_a_limit_is_shown_in_milliseconds_whatever_its_spelling(text: str) -> None:
+    assert str(parse_limit(text)) == "p99.9 < 1,500\u00a0ms"
+
+
 @pytest.mark.parametrize(
     "text", ["p99", "20ms", "p100 < 1s", "p99 > 1s", "p99 < 0ms", "p99 < soon", "p0 < 1s"]
 )
@@ -130,5 +135,5 @@ def test_a_block_in_which_the_limit_held_at_no_rate_is_not_said_to_lack_transact
         either = {"nothing-done", "no-keying-and-thinking", "no-capacity"}
         assert {of.kind for of in caveats} & either == expected
         report = case_report(replace(found, comparisons=[replace(of, primary=None) for of in lost]))
-        assert (LIMIT in report.headlines[0].more) == (capacity is not None)
+        assert (str(parse_limit(LIMIT)) in report.headlines[0].more) == (capacity is not None)
         assert report.headlines[0].more

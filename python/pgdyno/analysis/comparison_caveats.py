@@ -312,7 +312,7 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
     if comparison.stalled:
         blocks = len(comparison.stalled)
         if plan.searches_capacity:
-            found.append(Caveat.of("no-capacity", **names, limit=plan.capacity or "", blocks=blocks))
+            found.append(Caveat.of("no-capacity", **names, limit=plan.limit_text, blocks=blocks))
         else:
             found.append(Caveat.of("nothing-done", **names, blocks=blocks))
     if comparison.censored:

@@ -236,7 +236,7 @@ def _headline(comparison: Comparison, findings: Findings) -> Headline:
     basis = f"{_interval(differs, estimate)}, {counted(estimate.n, 'block')}"
     if effect.key == CAPACITY.key:
         by_clients = " by clients" if findings.study.plan.searches_clients else ""
-        basis = f"{findings.study.plan.capacity}{by_clients}, {basis}"
+        basis = f"{findings.study.plan.limit_text}{by_clients}, {basis}"
     if estimate.better is Better.LESS and not differs:
         basis = f"{findings.primary.name}, {basis}"
     if differs:
@@ -290,7 +290,7 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
     """Return the reasons for a missing verdict, whatever the interval is."""
     plan = findings.study.plan
     stalled = (
-        f"the search found no capacity of an arm for {plan.capacity}"
+        f"the search found no capacity of an arm for {plan.limit_text}"
         if plan.searches_capacity
         else "an arm completed nothing"
     )

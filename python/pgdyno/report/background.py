@@ -329,7 +329,7 @@ def _capacity(plan: Study) -> str:
     text: str = METHOD["capacity_of_clients" if plan.searches_clients else "capacity"]
     width = given_percent(RESOLUTION - 1)
     steps: str = METHOD["capacity_steps"]
-    return text.format(limit=plan.capacity, width=width, clients=plan.clients) + steps
+    return text.format(limit=plan.limit_text, width=width, clients=plan.clients) + steps
 
 
 def _partitions(plan: Study) -> str:

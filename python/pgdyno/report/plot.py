@@ -150,8 +150,8 @@ WIDE = "%+−mwMW"
 LINE_HEIGHT = 12.0
 """Distance of the lines of labels in pixels."""
 
-NAME_MAX = 70.0
-"""Maximum width of names beside the ends of their lines, in pixels; longer ones are below the chart."""
+NAME_MAX = 90.0
+"""Maximum room for names beside the ends of their lines, in pixels; longer ones are below the chart."""
 
 KEY, KEY_GAP = 14.0, 5.0
 """Length of the piece of line before a name, and the gaps around it."""
@@ -166,12 +166,10 @@ def wrapped(words: str, room: float) -> list[str]:
     """Return lines that fit the room, broken at spaces and within names of settings where possible."""
     lines = [""]
     for part in re.split(r"(?<=[ ,=_])", words):
-        if lines[-1] and label_width(lines[-1] + part.rstrip()) > room:
-            lines.append("")
-        for letter in part:
-            if label_width(lines[-1] + letter) > room and not letter.isspace():
+        for piece in [part] if label_width(part.rstrip()) <= room else part:
+            if lines[-1] and label_width(lines[-1] + piece.rstrip()) > room:
                 lines.append("")
-            lines[-1] += letter
+            lines[-1] += piece
     return [one.strip() for one in lines]
 
 
@@ -264,10 +262,9 @@ def plot(
     left, right, top, bottom = max(frame.left, widest + 5), frame.width - frame.right, frame.top, frame.bottom
     lines = [mark for mark in marks if isinstance(mark, Dots) and mark.name and mark.points]
     named = sorted(lines, key=lambda of: -of.points[-1].y)
-    room = max((label_width(of.name) for of in named), default=0.0)
+    room = max((label_width(of.name) + KEY + KEY_GAP for of in named), default=0.0)
     is_beside = room <= NAME_MAX and len(named) * LINE_HEIGHT <= bottom - top
-    if named and is_beside:
-        right -= room + KEY + KEY_GAP
+    right -= room if is_beside else 0.0
     across, up = Scale(x.low, x.high, left, right, x.log), Scale(y.low, y.high, bottom, top, y.log)
     parts = []
     if band is not None:
@@ -288,24 +285,18 @@ def plot(
         below += 14
         parts += row_of_labels([((left + right) / 2, one)], below, frame.width)
     parts += [part for mark in marks for part in mark(across, up)]
-    if is_beside:
-        places = spread([up(of.points[-1].y) for of in named], top, bottom)
-        parts += [
-            part
-            for of, at in zip(named, places, strict=True)
-            for part in _name(of, right + KEY_GAP, at, room)
-        ]
-    else:
-        for of in named:
-            parts += (name := list(_name(of, 2, below + LINE_HEIGHT, frame.width - KEY - KEY_GAP - 4)))
-            below += LINE_HEIGHT * (len(name) - 1)
+    for of, end in zip(named, spread([up(of.points[-1].y) for of in named], top, bottom), strict=True):
+        start, at = (right + KEY_GAP, end) if is_beside else (2, below + LINE_HEIGHT)
+        name = list(_name(of, start, at, frame.width - start))
+        parts += name
+        below += 0 if is_beside else LINE_HEIGHT * (len(name) - 1)
     return drawing(frame.width, below + 10, label, parts, class_)
 
 
 def _name(of: Dots, x: float, y: float, room: float) -> Iterator[Markup]:
     """Yield a piece of a line, then the lines of its name."""
     yield line(x, y, x + KEY, y, class_=f"curve {of.color}")
-    for i, one in enumerate(wrapped(of.name, room)):
+    for i, one in enumerate(wrapped(of.name, room - KEY - KEY_GAP)):
         yield text(x + KEY + KEY_GAP, y + 3.5 + i * LINE_HEIGHT, one, class_="small")
 
 

@@ -28,7 +28,7 @@ from pgdyno.study.defaults import (
     ProbeName,
     Schedule,
 )
-from pgdyno.study.values import CHECKPOINTS_MAX, By, Limit
+from pgdyno.study.values import CHECKPOINTS_MAX, By, Limit, parse_limit
 from pgdyno.study.workload_parameters import Workload
 from pgdyno.units import format_duration
 
@@ -369,6 +369,11 @@ class Study(Driving):
     def has_grown_slices(self) -> bool:
         """True if the slices were lengthened after the first block, because its transactions were long."""
         return self.slices_may_grow and bool(self.slice_from)
+
+    @property
+    def limit_text(self) -> str:
+        """The latency limit as reports show it; empty without one."""
+        return "" if self.capacity is None else str(parse_limit(self.capacity))
 
     @property
     def searches_capacity(self) -> bool:

@@ -23,7 +23,14 @@ from pydantic import (
 
 from pgdyno.errors import UsageError
 from pgdyno.study.defaults import SLICE_S_MAX, SLICE_S_MIN
-from pgdyno.units import S_PER_MIN, format_duration, parse_duration_s, parse_size_bytes
+from pgdyno.units import (
+    NO_BREAK,
+    S_PER_MIN,
+    format_duration,
+    given_number,
+    parse_duration_s,
+    parse_size_bytes,
+)
 
 
 @dataclass(frozen=True)
@@ -198,6 +205,15 @@ class LatencyLimit:
 
     quantile: float
     latency_s: float
+
+    def __str__(self) -> str:
+        """Return the text of reports: ``p99 < 20 ms``."""
+        return f"{self.percentile} < {given_number(float(f'{1e3 * self.latency_s:.12g}'))}{NO_BREAK}ms"
+
+    @property
+    def percentile(self) -> str:
+        """The name of the quantile: ``p99``."""
+        return f"p{100 * self.quantile:.6g}"
 
     @property
     def transactions_min(self) -> int:

@@ -284,7 +284,7 @@ def missed_limit_caveats(plan: Study, missed: Iterable[MissedLimit]) -> list[Cav
             Caveat.of(
                 "capacity-not-sustained",
                 arm=of.arm.name,
-                limit=plan.capacity or "",
+                limit=plan.limit_text,
                 kept=of.kept,
                 blocks=of.blocks,
                 median_ms="∞" if math.isinf(ms) else significant(ms, 3),

@@ -30,7 +30,6 @@ from pgdyno.units import (
     Estimate,
     ci_text,
     counted,
-    given_number,
     given_percent,
     group_digits,
     significant,
@@ -71,6 +70,11 @@ class ClientCapacity:
     quantile: float
     latency_ms: float
     arms: Sequence[ArmClients]
+
+    @property
+    def limit(self) -> LatencyLimit:
+        """The limit."""
+        return LatencyLimit(self.quantile, self.latency_ms / 1e3)
 
 
 def find_client_capacity(findings: Findings, _cases: int) -> ClientCapacity | None:
@@ -151,7 +155,7 @@ def clients_section(found: ClientCapacity, plan: Study) -> Section:
     """Return the section: a sentence for each arm, the curve as table and charts."""
     return Section(
         "client-capacity",
-        f"Capacity: clients with {_limit_text(found)}",
+        f"Capacity: clients with {found.limit}",
         [clients_sentence(of, found) for of in found.arms],
         [table for table in (curve_table(found, plan),) if table.rows],
         plots=lambda: curve_charts(found),
@@ -159,17 +163,9 @@ def clients_section(found: ClientCapacity, plan: Study) -> Section:
     )
 
 
-def _percentile(found: ClientCapacity) -> str:
-    return f"p{100 * found.quantile:.6g}"
-
-
-def _limit_text(found: ClientCapacity) -> str:
-    return f"{_percentile(found)} < {given_number(found.latency_ms)}{NO_BREAK}ms"
-
-
 def clients_sentence(of: ArmClients, found: ClientCapacity) -> str:
     """Return a sentence with the capacity of an arm, or with the bound and the remedy."""
-    blocks, limit = counted(of.blocks, "block"), _limit_text(found)
+    blocks, limit = counted(of.blocks, "block"), found.limit
     if of.capacity is not None:
         estimate = of.capacity
         number, interval = significant(estimate.value, 3), "no CI yet"
@@ -196,7 +192,7 @@ def clients_sentence(of: ArmClients, found: ClientCapacity) -> str:
 
 def curve_table(found: ClientCapacity, plan: Study) -> Table:
     """Return throughput and latency by arm and number of clients."""
-    numeric = ("clients", "tx/s", f"{_percentile(found)}, ms")
+    numeric = ("clients", "tx/s", f"{found.limit.percentile}, ms")
     return Table(
         title="Throughput and latency by clients",
         columns=("arm", *numeric),
@@ -243,7 +239,7 @@ def curve_charts(found: ClientCapacity) -> list[Panel]:
     ]
     panels = [_panel("Throughput by clients", found, x, rates, "tx/s", None)]
     if any(latencies):
-        title = f"{_percentile(found)} by clients, with the limit"
+        title = f"{found.limit.percentile} by clients, with the limit"
         panels.append(_panel(title, found, x, latencies, "ms", found.latency_ms))
     return panels
 

@@ -34,7 +34,6 @@ from pgdyno.units import (
     Estimate,
     ci_text,
     decimals_of,
-    given_number,
     given_percent,
     group_digits,
     significant,
@@ -196,7 +195,7 @@ def latency_chart(found: Capacity) -> list[Panel]:
     if not known or len(rates) < 2:
         return []
     limit_ms = found.limit.latency_s * 1e3
-    title = f"{_percentile(found)} by rate, with the limit"
+    title = f"{found.limit.percentile} by rate, with the limit"
     return [Panel(title, _picture(arms, rates, logarithmic([*known, limit_ms], "ms", factor=1.3), limit_ms))]
 
 
@@ -242,7 +241,7 @@ def sections(findings: StudyFindings) -> Iterator[Section]:
 def capacity_section(found: Capacity, plan: Study) -> Section:
     """Return the section: sentences, tables and chart."""
     made = [capacities(found, plan), limit_latency_table(found)]
-    title = f"Capacity: highest rate with {limit_text(found)}"
+    title = f"Capacity: highest rate with {found.limit}"
     sentences = [
         *(capacity_sentence(kept, found) for kept in found.arms),
         *(capacity_change_sentence(change) for change in found.changes),
@@ -266,15 +265,6 @@ def _brief(kept: ArmCapacity, found: Capacity) -> str:
     return ", ".join([f"{kept.name}: {_rate(kept.capacity)}{NO_BREAK}{UNIT}", *changes])
 
 
-def limit_text(found: Capacity) -> str:
-    """Return the latency limit, for example ``p99 < 20 ms``."""
-    return f"{_percentile(found)} < {given_number(found.limit.latency_s * 1e3)}{NO_BREAK}ms"
-
-
-def _percentile(found: Capacity) -> str:
-    return f"p{100 * found.limit.quantile:.6g}"
-
-
 def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
     """Return a sentence with the capacity, or with the rates that the study lacks."""
     passes = len(kept.by_pass) + kept.above + kept.below
@@ -285,7 +275,7 @@ def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
         (kept.below, "exceed", 0, "lowest rate of the study (add lower rates)"),
     )
     parts = [
-        f"{n} of {counted_passes(passes)} {verb} {limit_text(found)} at "
+        f"{n} of {counted_passes(passes)} {verb} {found.limit} at "
         f"{group_digits(kept.rates[end], 0)}{NO_BREAK}{UNIT}, the {which}"
         for n, verb, end, which in ends
         if n
@@ -293,7 +283,7 @@ def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
     if parts or kept.capacity is None:
         return f"{kept.name}: capacity unknown: {'; '.join(parts)}."
     rate = f"{_rate(kept.capacity)}{NO_BREAK}{UNIT}"
-    return f"{kept.name} meets {limit_text(found)} up to {rate} ({_interval(kept.capacity)})."
+    return f"{kept.name} meets {found.limit} up to {rate} ({_interval(kept.capacity)})."
 
 
 def _rate(capacity: Estimate) -> str:
@@ -360,7 +350,7 @@ def limit_latency_table(found: Capacity) -> Table:
     columns = [f"{group_digits(rate, 0)}{NO_BREAK}{UNIT}" for rate in rates]
     rows = [[kept.name, *(_latency(kept.latency_ms.get(rate)) for rate in rates)] for kept in found.arms]
     return Table(
-        title=f"{_percentile(found)} at each rate, ms (lower is better)",
+        title=f"{found.limit.percentile} at each rate, ms (lower is better)",
         columns=("arm", *columns),
         rows=rows,
         note=(
