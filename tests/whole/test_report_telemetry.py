@@ -22,11 +22,10 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.time_breakdown import RUNNABLE
 from pgdyno.features.gates.conditions import gate, parse_condition
 from pgdyno.report.document import Headline
-from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.telemetry_tables import probe_overhead
 from pgdyno.report.terminal_format import _table
-from pgdyno.report.why_section import BAR, NAMES, NO_PART, STEPS_WIDTH, tables, why_sentences
+from pgdyno.report.why_section import NAMES, NO_PART, tables, why_sentences
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
 
@@ -220,37 +219,6 @@ def test_parts_have_their_source_and_those_by_the_clock_say_so(built: StudyRepor
         assert ("scaled like samples" in timed.note) == (factor is not None)
     assert [row[0] for row in timed.rows if row[-1] == "clock, samples"] == [NAMES["wal"]]
     assert "source" not in tables(reason.why, findings)[1].columns
-
-
-def test_the_picture_leads_from_one_arm_to_the_other(built: StudyReport) -> None:
-    page = to_html(built)
-    (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
-    assert re.search(r">17<.*>[\d,]+\u00a0µs<.*>on CPU<.*>18<.*>[+−][\d,]+\u00a0µs<", steps, re.DOTALL)
-    assert 'class="step less"' in steps
-    for place in re.findall(r'x="(-?[\d.]+)"', steps):
-        assert 0 <= float(place) <= STEPS_WIDTH
-
-
-def test_the_picture_and_the_table_have_the_same_numbers(built: StudyReport) -> None:
-    assert built.only is not None
-    rows = built.only.why[0].tables[0].rows
-    changes = {row[0]: row[3].partition(" [")[0] for row in rows}
-    (steps, *_) = re.findall(r'<svg[^>]*class="steps".*?</svg>', to_html(built), re.DOTALL)
-    bar = r'<rect x="([\d.]+)" y="([\d.]+)" width="([\d.]+)"[^>]*><title>([^<]*?)  ([^<]*?)\u00a0µs, CI'
-    bars = [(float(x), float(y), float(w), name, of) for x, y, w, name, of in re.findall(bar, steps)]
-    assert len(bars) >= 2
-    for x, y, width, name, change in bars:
-        assert changes[name] == change
-        # The change is behind the bar, on its line, and behind its interval.
-        (place, *_) = re.findall(rf'<text x="([\d.]+)" y="{y + BAR / 2 + 4}"[^>]*>{re.escape(change)}', steps)
-        ends = re.findall(rf'y1="{y + BAR / 2}" x2="([\d.]+)" y2="{y + BAR / 2}" class="whisker"', steps)
-        assert float(place) > max(x + width, *map(float, ends), 0)
-    # The bars lead from the level of one arm to that of the other.
-    first, last = map(float, re.findall(r'<rect x="([\d.]+)"[^>]*class="step level"', steps))
-    assert min(abs(x - first) for x in (bars[0][0], bars[0][0] + bars[0][2])) <= 1.0
-    assert min(abs(x - last) for x in (bars[-1][0], bars[-1][0] + bars[-1][2])) <= 1.0
-    (change,) = re.findall(r"<title>18  (.*?)\u00a0µs</title>", steps)
-    assert change == changes["whole"]
 
 
 def test_a_difference_between_arms_at_their_own_rates_is_not_explained() -> None:

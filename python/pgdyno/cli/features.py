@@ -63,6 +63,7 @@ FEATURES = (
     "statements",
     "sysbench",
     "wal_records",
+    "waterfalls",
 )
 """Features in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
 

@@ -117,15 +117,6 @@ def _sections(findings: Findings, reasons: Sequence[WhyReport], derived: str) ->
             plots_size="effects",
             place=Place.TOP,
         ),
-        Section(
-            "time-per-transaction",
-            "Time per transaction: differences",
-            plots=partial(why_section.waterfalls, reasons),
-            plots_size="effects",
-            plots_note="Each bar starts where the previous one ends. Pale bars are not significant. Lines "
-            "are the CIs of significant parts.",
-            place=Place.TOP,
-        ),
         tables_section("levels", [result_tables.level_table(findings)]),
         Section(
             "throughput",

@@ -23,14 +23,7 @@ from pydantic import (
 
 from pgdyno.errors import UsageError
 from pgdyno.study.defaults import SLICE_S_MAX, SLICE_S_MIN
-from pgdyno.units import (
-    NO_BREAK,
-    S_PER_MIN,
-    format_duration,
-    given_number,
-    parse_duration_s,
-    parse_size_bytes,
-)
+from pgdyno.units import NO_BREAK, S_PER_MIN, format_duration, parse_duration_s, parse_size_bytes
 
 
 @dataclass(frozen=True)
@@ -208,7 +201,7 @@ class LatencyLimit:
 
     def __str__(self) -> str:
         """Return the text of reports: ``p99 < 20 ms``."""
-        return f"{self.percentile} < {given_number(float(f'{1e3 * self.latency_s:.12g}'))}{NO_BREAK}ms"
+        return f"{self.percentile} < {1e3 * self.latency_s:,.12g}{NO_BREAK}ms"
 
     @property
     def percentile(self) -> str:
