@@ -353,23 +353,30 @@ def gates() -> str:
     return _without_trailing_spaces("\n".join(lines).replace("\u00a0", " "))
 
 
+@cache
+def history_of(name: str) -> HistoryReport:
+    """Return one of HISTORIES."""
+    nights, changed_at, windows = HISTORIES[name]
+    studies = []
+    for i in range(nights):
+        later = i >= changed_at
+        night = replace(
+            NIGHT,
+            effects=(1, 0.9 if later else 1),
+            slices=windows if later else 2,
+            seed=100 + i,
+            created_unix_s=CREATED_UNIX_S + 86_400.0 * i,
+            host={**HOST, "kernel": "Linux 6.2.0" if later else "Linux 6.1.0"},
+        )
+        studies.append((f"night-{i:02}.sqlite", report_of(night).findings))
+    return HistoryReport(histories(group_files(studies, [], {})), {})
+
+
 def history() -> str:
     """Return the sentences of histories: changes, another fit, too few files."""
     lines = []
-    for name, (nights, changed_at, windows) in HISTORIES.items():
-        studies = []
-        for i in range(nights):
-            later = i >= changed_at
-            night = replace(
-                NIGHT,
-                effects=(1, 0.9 if later else 1),
-                slices=windows if later else 2,
-                seed=100 + i,
-                created_unix_s=CREATED_UNIX_S + 86_400.0 * i,
-                host={**HOST, "kernel": "Linux 6.2.0" if later else "Linux 6.1.0"},
-            )
-            studies.append((f"night-{i:02}.sqlite", report_of(night).findings))
-        report = HistoryReport(histories(group_files(studies, [], {})), {})
+    for name, (nights, _, _) in HISTORIES.items():
+        report = history_of(name)
         for of in report.histories:
             lines += [f"{name}, {heading(of)}:", *(f"    {sentence}" for sentence in history_sentences(of))]
         lines += [f"    {sentence}" for sentence in ungated_metrics(report, nights)]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pytest
 import typer
-from golden_reports import FAILURES
+from golden_reports import FAILURES, history_of
 from golden_reports import built as golden
 from report_forms import (
     FORMS,
@@ -49,6 +49,7 @@ from pgdyno.cli.console import VisibleConsole, out
 from pgdyno.cli.options import expanded
 from pgdyno.cli.report import read_report, report
 from pgdyno.cli.streams import PLAIN
+from pgdyno.features.history.report import history_document
 from pgdyno.report import answer, background
 from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, case_report
 from pgdyno.report.csv_format import COLUMNS
@@ -198,6 +199,12 @@ def test_a_page_contains_the_documentation_to_which_it_links() -> None:
     )
 
 
+def test_no_line_of_a_page_is_broken_between_a_number_and_its_unit() -> None:
+    plain, page = to_markdown(report_of(FAILURES)), to_html(report_of(FAILURES))
+    assert re.search(r"\d (?:ms|s|min)\b", plain)  # which need no change
+    assert not re.search(r"\d (?:ms|s|min)\b", page[page.index("<main>") : page.index("</main>")])
+
+
 def addresses_of_cases(*cases: Synthetic) -> list[str]:
     page = to_html(report_of(*cases))
     ids = re.findall(r'\bid="([^"]+)"', page)
@@ -327,7 +334,7 @@ def test_a_dark_page_is_printed_on_white_paper_and_a_heading_stays_with_its_cont
 LAID_OUT = r"""
 document.querySelectorAll("details").forEach((one) => { one.open = true; });
 const wide = document.documentElement.scrollWidth - innerWidth;
-const found = { wide, broken: [], clipped: [], overlaps: [] };
+const found = { wide, broken: [], clipped: [], overlaps: [], tiny: [] };
 for (const cell of document.querySelectorAll("td.n")) {
   const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
   while (texts.nextNode()) {
@@ -351,6 +358,8 @@ for (const picture of document.querySelectorAll("svg:not(.flame)")) {
       && box.top + height < of.bottom - height && of.top + height < box.bottom - height;
     const isBeside = box.left < around.left - 1 || box.right > around.right + 1;
     const isBelow = box.bottom > around.bottom + 2;
+    const size = parseFloat(getComputedStyle(one).fontSize) * around.width / picture.viewBox.baseVal.width;
+    if (size < 7) found.tiny.push(one.textContent);
     if (isBeside || isBelow || boxes.slice(0, n).some(isOver)) found.overlaps.push(one.textContent);
   });
 }
@@ -362,15 +371,16 @@ A4_WIDTH = 718
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 @pytest.mark.parametrize("width", [400, A4_WIDTH, 1920])
-@pytest.mark.parametrize("name", ["verdict", "factors", "clients", "hosts"])
+@pytest.mark.parametrize("name", ["verdict", "factors", "clients", "hosts", "history"])
 def test_a_page_fits_a_narrow_window_and_paper(name: str, width: int, tmp_path: Path) -> None:
-    """No number is broken, no text of a chart overlaps or leaves it, and paper shows all of a table."""
-    page = re.sub("<meta http-equiv[^>]*>", "", to_html(golden(name)))  # it permits no other script
+    """Numbers are whole, texts of charts are legible, inside and apart, and paper shows all of a table."""
+    shown = history_document(history_of("a change")) if name == "history" else golden(name)
+    page = re.sub("<meta http-equiv[^>]*>", "", to_html(shown))  # it permits no other script
     if width == A4_WIDTH:
         page = page.replace("@media print", "@media all")
     found = json.loads(in_chromium(page, LAID_OUT, tmp_path, width))
     assert found["wide"] <= 0
-    assert found["broken"] == [] and found["overlaps"] == []
+    assert found["broken"] == [] and found["overlaps"] == [] and found["tiny"] == []
     assert width == 400 or found["clipped"] == []
 
 

@@ -21,6 +21,9 @@ from pgdyno.report.document import Document, Place, shown_by_rank
 from pgdyno.report.documentation import html_of, passage, title_of
 from pgdyno.report.visible_text import visible
 
+UNIT = re.compile(r"(?<=\d) (?=(?:[mµ]?s|min|h|[kMGT]?i?B|tx/s)\b)")
+"""The space before a unit, at which no line is broken."""
+
 
 def to_html(document: Document) -> str:
     """Return the HTML document. All text from the results file is escaped, by jinja2 and by plot.py."""
@@ -34,7 +37,7 @@ def to_html(document: Document) -> str:
         script=script,
         script_hash=source_hash(script),
     )
-    return visible(page)
+    return visible(re.sub(r"(?s)<main>.*</main>", lambda main: UNIT.sub("\u00a0", main[0]), page))
 
 
 @cache

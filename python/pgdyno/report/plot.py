@@ -277,9 +277,7 @@ def plot(
         parts += [line(across(at), top, across(at), bottom, class_=_line_class(at, x)) for at, _ in x.ticks]
     parts += row_of_labels([(across(at), shown) for at, shown in x.ticks], bottom + 15, frame.width)
     if y.title:
-        is_short = label_width(y.title) < left
-        at, class_of_title = (left - 5, "end small") if is_short else (2, "small")
-        parts.append(text(at, top - 10, y.title, class_=class_of_title))
+        parts.append(text(max(left - 5, label_width(y.title) + 2), top - 10, y.title, class_="end small"))
     below = bottom + 15 + frame.below
     for one in wrapped(x.title, frame.width) if x.title else ():
         below += 14

@@ -410,7 +410,7 @@ def _picture(series: HistorySeries, differences: Mapping[str, Sequence[FileDiffe
         yield from _means(series, x, y, color)
 
     label = f"{subject(series)}: {series.key.name}, {len(points)} files, {len(series.changes)} changes"
-    return plot(label, x, y, [draw], FRAME, class_="effect")
+    return plot(label, x, y, [draw], FRAME, class_="effect wide")
 
 
 def _range(points: Sequence[HistoryPoint]) -> tuple[float, float]:
