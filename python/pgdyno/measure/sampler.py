@@ -12,22 +12,21 @@ import os
 import socket
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Self
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
 import psycopg
-from psycopg import sql
 
 from pgdyno.analysis.telemetry.samples import HOST, SAMPLES, SERVER, WAITS, WORKER, WORKER_TIMES
 from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.measure.host_counters import lifetime, process_cpu_s, server_cpu
-from pgdyno.measure.server_probes import fetch, fetch_prepared, prepare_probe_session, statement
+from pgdyno.measure.server_probes import fetch_prepared, prepare_probe_session
 from pgdyno.server.processes import Connection
 
 # ----------------------------------------------------------------------
@@ -130,12 +129,8 @@ def sample(connection: Connection) -> Mapping[str, float]:
 
     Prepares the connection for probes. Raises psycopg.Error.
     """
-    prepare_probe_session(connection)
-    (row,) = fetch(connection, sql.SQL(statement("sample", connection.info.server_version // 10000)))
-    return {name: float(value) for name, value in row.items() if value is not None}
-
-
-WORKER_PID = f"{WORKER}pid"
+    (row,) = fetch_prepared(connection, "sample")
+    return cast(Mapping[str, float], row)
 
 
 def sample_waits(connection: Connection, workers: WorkerTimes | None = None) -> Mapping[str, float]:
@@ -145,9 +140,30 @@ def sample_waits(connection: Connection, workers: WorkerTimes | None = None) -> 
     other users need pg_read_all_stats. Raises psycopg.Error.
     """
     rows = fetch_prepared(connection, "sample_waits")
-    found = {name: number for name, number in rows if name != WORKER_PID}
-    pids = [int(number) for name, number in rows if name == WORKER_PID]
-    return {**found, **workers.growth(pids)} if workers is not None else found
+    found = backends_by_wait(rows)
+    if workers is None:
+        return found
+    return {**found, **workers.growth(int(row["pid"]) for row in rows if "pid" in row)}
+
+
+def backends_by_wait(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
+    """Return the sums of these rows of ``sample_waits.sql`` by wait event.
+
+    A backend that waits for its parallel workers is counted in their states (``worker …``), in equal parts.
+    """
+    found, workers, waiting = defaultdict[str, float](float), Counter[Any](), Counter[Any]()
+    for row in rows:
+        if "background" in row:
+            found[row["background"]] += row["backends"]
+        if "leader" in row:
+            (workers if "pid" in row else waiting)[row["leader"]] += row["backends"]
+    for row in rows:
+        leader = row.get("leader")
+        if "pid" in row and waiting[leader]:
+            found[WORKER + row["wait"]] += waiting[leader] / workers[leader]
+        elif "wait" in row and "pid" not in row and not workers[leader]:
+            found[row["wait"]] += row["backends"]
+    return found
 
 
 @dataclass
