@@ -21,13 +21,13 @@ from pgdyno.measure.sampler import (
     CHUNK_S,
     POINTS_MAX,
     WAITS_PER_TICK,
-    WAITS_PER_TICK_MAX,
     Chunk,
     Cost,
     Sampler,
     SeriesEnd,
     Target,
     WorkerTimes,
+    backends_by_wait,
     monotonic_of,
     step_for,
     waits_per_tick,
@@ -230,7 +230,7 @@ def test_a_lost_server_ends_its_series_with_a_reason_and_is_connected_to_each_ti
         (chunk.ending, chunk.reason) for chunk in server
     ]
     looks = sum(sum(column(chunk, "samples")) for chunk in waits if len(chunk.points))
-    of_each = math.ceil(WAITS_PER_TICK / 2)
+    of_each = math.ceil(WAITS_PER_TICK / 2)  # both servers are driven
     in_three_s, in_two_and_a_half_s = 3 * of_each, math.floor(2.5 * of_each) + 1
     assert looks == in_three_s + in_two_and_a_half_s
     (other,) = of(chunks, "server", 1)
@@ -369,6 +369,92 @@ def test_stop_ends_a_thread_that_waits_and_may_be_called_at_any_time() -> None:
     assert sampler.drain() == []
 
 
+def test_waits_are_sampled_of_the_driven_server_only() -> None:
+    time = Time(3.05)
+    targets = [Target(number, connect, counting(), counting(), each_look=True) for number in range(2)]
+    driven = lambda: int(time.now_s - time.begun_s >= 1.5)  # noqa: E731
+    sampler = Sampler(targets, dict, time.begun_s, driven=driven, clock=time.clock, wait=time.wait)
+    sampler.run()
+    chunks = sampler.drain()
+    looks = [column(chunk, "at_s") for number in range(2) for chunk in of(chunks, "waits", number)]
+    every = [round(n / WAITS_PER_TICK, 9) for n in range(3 * WAITS_PER_TICK + 1)]
+    assert looks == [[at for at in every if at < 1.5], [at for at in every if at >= 1.5]]
+    for number in range(2):
+        assert column(of(chunks, "server", number)[0], "at_s") == [0, 1, 2, 3]
+
+
+def test_the_cost_of_connecting_before_the_measured_part_is_not_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    time, asked = Time(1.05), list[float]()
+    used_s = itertools.count(5.0, 0.25)
+    monkeypatch.setattr("pgdyno.measure.sampler.process_cpu_s", lambda _: next(used_s))
+    monkeypatch.setattr("pgdyno.measure.sampler.server_cpu", lambda _: ServerCpu(0.0, 0.0, 0.0, 0))
+
+    def sampled(_: Connection) -> Mapping[str, float]:
+        asked.append(time.now_s - time.begun_s)
+        return {"commits": 1.0}
+
+    target = Target(0, connect, sampled, postmaster_pid=lambda: 7)
+    sampler = Sampler([target], dict, time.begun_s, clock=time.clock, wait=time.wait)
+    sampler.prepare()
+    assert asked == [0.0]
+    sampler.run()
+    assert 0 < sampler.mark().of(0) < 5.0
+    assert [len(chunk.points) for chunk in of(sampler.drain(), "server")] == [2]
+
+
+def test_a_server_that_cannot_be_prepared_has_the_reason_once() -> None:
+    time = Time(1.05)
+
+    def refused() -> Connection:
+        raise ConnectError("no connection")
+
+    targets = [Target(0, refused, counting()), Target(1, connect, counting())]
+    sampler = Sampler(targets, dict, time.begun_s, clock=time.clock, wait=time.wait)
+    sampler.prepare()
+    sampler.run()
+    chunks = sampler.drain()
+    assert [(chunk.ending, chunk.reason) for chunk in of(chunks, "server")] == [
+        (SeriesEnd.NOT_CONNECTED, "no connection")
+    ]
+    assert [len(chunk.points) for chunk in of(chunks, "server", 1)] == [2]
+
+
+IPC, WORKING = "IPC/BgWorkerShutdown", {"wait": "running", "leader": "7", "backends": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"wait": "running", "backends": 3.0}], {"running": 3.0}),
+        ([{"background": "background wal", "backends": 0.0}], {"background wal": 0.0}),
+        (
+            [{"wait": IPC, "leader": "7", "backends": 1.0}, {**WORKING, "pid": 8.0}, {**WORKING, "pid": 9.0}],
+            {"worker running": 1.0},
+        ),
+        ([{"wait": IPC, "leader": "7", "backends": 1.0}], {IPC: 1.0}),  # it waits for something else
+        (
+            [{**WORKING, "pid": 8.0}, {"wait": "running", "backends": 1.0}],
+            {"running": 1.0},
+        ),  # it does not wait
+        (  # the client of another backend has workers
+            [
+                {"wait": IPC, "leader": "6", "backends": 1.0},
+                {"wait": IPC, "leader": "7", "backends": 1.0},
+                {**WORKING, "pid": 8.0, "background": "background wal"},
+            ],
+            {IPC: 1.0, "worker running": 1.0, "background wal": 1.0},
+        ),
+        ([{"wait": "running", "pid": 8.0, "backends": 1.0}, {"wait": IPC, "backends": 1.0}], {IPC: 1.0}),
+    ],
+)
+def test_backends_that_wait_for_workers_are_counted_in_their_states(
+    rows: list[dict[str, Any]], expected: dict[str, float]
+) -> None:
+    assert backends_by_wait(rows) == expected
+
+
 def test_the_cost_of_a_target_is_its_backend_and_its_share_of_the_thread() -> None:
     cost = Cost(0.4, {1: 0.5, 2: None})
     assert cost.of(1) == pytest.approx(0.7)
@@ -378,20 +464,24 @@ def test_the_cost_of_a_target_is_its_backend_and_its_share_of_the_thread() -> No
 @pytest.mark.parametrize(
     ("cpu_s", "thread_s", "step_s", "expected"),
     [
-        ([0.03], 0.03, 1.0, 8),  # 0.6 ms each: 8 cost 4.8 ms per second
-        ([0.03, 0.03], 0.04, 1.0, 5),  # two servers share it: 5 of each cost 5 ms per second
-        ([0.3, 0.3], 0.3, 1.0, 3),  # and the minimum
-        ([0.03], 0.03, 0.1, WAITS_PER_TICK),
-        ([0.3], 0.3, 1.0, WAITS_PER_TICK),
-        ([0.003], 0.003, 1.0, WAITS_PER_TICK_MAX),
-        ([0.003, None], 0.003, 1.0, 3),  # remote
+        ([0.03], 0.03, 1.0, 7),  # 0.6 ms each: 7 cost 4.2 ms per second
+        ([0.02, 0.02], 0.03, 1.0, 6),  # two servers share it
+        ([0.05, 0.05], 0.04, 1.0, 3),
+        ([0.3, 0.3], 0.3, 1.0, 2),  # and the minimum
+        ([0.03], 0.03, 0.1, 2),
+        ([0.003], 0.003, 1.0, 10),  # the maximum
     ],
 )
 def test_there_are_as_many_samples_as_their_share_of_a_core_pays_for(
     cpu_s: list[float | None], thread_s: float, step_s: float, expected: int
 ) -> None:
-    assert waits_per_tick(cpu_s, thread_s, 100, step_s) == expected
-    assert waits_per_tick(cpu_s, thread_s, 0, step_s) == math.ceil(WAITS_PER_TICK / len(cpu_s))
+    assert waits_per_tick(cpu_s, thread_s, 100, step_s, 1) == expected
+
+
+@pytest.mark.parametrize(("at_once", "expected"), [(1, WAITS_PER_TICK), (2, 3), (10, 1)])
+def test_all_servers_share_the_samples_while_their_cost_is_unknown(at_once: int, expected: int) -> None:
+    assert waits_per_tick([0.003] * at_once, 0.003, 0, 1.0, at_once) == expected
+    assert waits_per_tick([0.003, None], 0.003, 100, 1.0, at_once) == expected  # a remote server
 
 
 def test_a_higher_rate_begins_at_a_tick_and_keeps_the_ticks(monkeypatch: pytest.MonkeyPatch) -> None:

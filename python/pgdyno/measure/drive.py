@@ -96,11 +96,15 @@ def drive_trials(
         lab.block_study, len(arms), interval_s, earlier, lab.warmed_s.get((lab.case, block.index))
     )
 
+    driven = [None if pinning else piece.arm for piece in slices]
+    first = next((at for at, piece in enumerate(slices) if piece.role is Role.MEASURE), -1)
+
     def on_event(event: Event) -> None:
         match event["event"]:
             case "started":
                 telemetry.epoch_unix_s = event["epoch_unix_ns"] / 1e9
             case "slice":
+                telemetry.driven = driven[min(event["slice"] + 1, len(driven) - 1)]
                 _note_slice(lab, trials[arms[event["target"]]], event)
             case "error":
                 trials[arms[event["target"]]].sqlstate = event["sqlstate"] or ""
@@ -118,6 +122,7 @@ def drive_trials(
             if lab.study.checkpoints is not None:
                 force_checkpoints(lab, list(trials.values()))
             seen["measure"] = read_surroundings(ours)
+            telemetry.driven = driven[first]
             telemetry.begin()
             telemetry.read_server_cpu()
         else:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -130,7 +130,7 @@ def sample(connection: Connection) -> Mapping[str, float]:
     Prepares the connection for probes. Raises psycopg.Error.
     """
     (row,) = fetch_prepared(connection, "sample")
-    return cast(Mapping[str, float], row)
+    return row
 
 
 def sample_waits(connection: Connection, workers: WorkerTimes | None = None) -> Mapping[str, float]:
@@ -215,6 +215,7 @@ class SampledServer:
         self._now_s = now_s
         self._connection: Connection | None = None
         self._ended_cpu_s = 0.0  # of ended backends
+        self._prepared_cpu_s = 0.0  # of the present backend before the measured part
         self._server_cpu_s = 0.0  # of all processes of the server
         self._counters = Gathering(target.number, SERVER)
         self._waits = Gathering(target.number, WAITS, absent=0.0)
@@ -223,8 +224,21 @@ class SampledServer:
         asked = [(self._counters, target.sample), (self._waits, target.sample_waits)]
         self._asked = [gathering for gathering, sample in asked if sample is not None]
 
-    def tick(self, due_s: float, machine: Mapping[str, float]) -> Iterator[Chunk]:
-        """Take the samples due at that time, after a reconnection if necessary. Yields series that end."""
+    def prepare(self) -> Iterator[Chunk]:
+        """Connect and take the first samples, which cost many times as much, without keeping them."""
+        if self._asked:
+            yield from self._connect()
+        for sample in (self.target.sample, self.target.sample_waits):
+            if sample is not None and self._connection is not None:
+                yield from self._ask(sample)[1]
+        if self._connection is not None:
+            self._prepared_cpu_s = process_cpu_s(self._connection.info.backend_pid)
+
+    def tick(self, due_s: float, machine: Mapping[str, float], *, looks: bool) -> Iterator[Chunk]:
+        """Take the samples due at that time, after a reconnection if necessary. Yields series that end.
+
+        ``looks``: whether a wait-event sample is due.
+        """
         self._host.add(*self._moment(due_s), {**machine, **self._processes()})
         if not self._asked:
             return
@@ -236,7 +250,9 @@ class SampledServer:
             if found is not None:
                 self._counters.add(*moment, found)
             yield from ended
-        yield from self.look(due_s)
+        if looks:
+            yield from self.look(due_s)
+        self._note_cpu()
         self._store_wait_samples(due_s)
 
     def look(self, due_s: float) -> Iterator[Chunk]:
@@ -312,7 +328,7 @@ class SampledServer:
     def _disconnect(self) -> None:
         if self._connection is not None:
             self._note_cpu()
-            self._ended_cpu_s = self.cpu_s or 0.0
+            self._ended_cpu_s, self._prepared_cpu_s = self.cpu_s or 0.0, 0.0
             self._connection.close()
             self._connection = None
 
@@ -325,7 +341,7 @@ class SampledServer:
         if self._connection is None or self.target.postmaster_pid() is None:
             return
         # A backend that has ended reads as 0: the last value remains.
-        used_s = self._ended_cpu_s + process_cpu_s(self._connection.info.backend_pid)
+        used_s = self._ended_cpu_s + process_cpu_s(self._connection.info.backend_pid) - self._prepared_cpu_s
         self.cpu_s = max(self.cpu_s or 0.0, used_s)
 
     def _processes(self) -> Mapping[str, float]:
@@ -361,8 +377,8 @@ def _error_text(error: Exception) -> str:
 #             …
 #
 # The schedule is absolute: a tick is due at whole steps since ``zero_s``, without drift. A late tick is taken
-# at once, with the delay in ``late_s``; ticks that were due in between are skipped. Wait events are sampled
-# ``WAITS_PER_TICK`` times per step or more (``waits_per_tick``).
+# at once, with the delay in ``late_s``; ticks that were due in between are skipped. Wait events of the server
+# that is driven are sampled ``WAITS_PER_TICK`` times per step at first (``waits_per_tick``).
 # ----------------------------------------------------------------------
 
 STEP_S = 1.0
@@ -370,12 +386,12 @@ POINTS_MAX = 21_600
 """Maximum samples of a series: six hours of seconds. A hundred columns have 17 MB per trial before
 compression, and no chart shows more."""
 
-WAITS_PER_TICK, WAITS_PER_TICK_MAX = 5, 10
-"""Wait-event samples per tick: of all servers at least, even if they cost more than CPU_SHARE_MAX, and of
-each at most. A sample costs about 0.5 ms of CPU (``python -m bench readings``)."""
+WAITS_PER_TICK, WAITS_PER_TICK_MIN, WAITS_PER_TICK_MAX = 5, 2, 10
+"""Wait-event samples per tick: of all servers at first, at least, even if they cost more than CPU_SHARE_MAX,
+and at most. A sample costs about 0.4 ms of CPU (``python -m bench readings``)."""
 
-CPU_SHARE_MAX = 0.005
-"""CPU time that more samples may cost, as a share of a core."""
+CPU_SHARE_MAX = 0.0045
+"""CPU time that all samples may cost, as a share of a core: a tenth below 0.5%, because it varies."""
 
 CHUNK_S = 600.0
 """Duration of a chunk: ten minutes. A power loss loses one, of a trial that is repeated anyway. Chunks of a
@@ -416,18 +432,19 @@ class Cost:
         return (self.backends_s[target] or 0.0) + self.thread_s / len(self.backends_s)
 
 
-def waits_per_tick(cpu_s: Sequence[float | None], thread_s: float, looks: int, step_s: float) -> int:
+def waits_per_tick(
+    cpu_s: Sequence[float | None], thread_s: float, looks: int, step_s: float, at_once: int
+) -> int:
     """Return the number of wait-event samples per tick that CPU_SHARE_MAX pays for.
 
     ``cpu_s`` is that of the sampler's backends, by server, and ``thread_s`` that of its thread, for so many
-    samples of each server. The cost on a remote server is unknown.
+    samples of ``at_once`` servers. The cost on a remote server is unknown.
     """
-    least = math.ceil(WAITS_PER_TICK / max(1, len(cpu_s)))
     known = [each_s for each_s in cpu_s if each_s is not None]
     if not looks or len(known) < len(cpu_s):
-        return least
+        return math.ceil(WAITS_PER_TICK / max(1, at_once))
     cost_s = (thread_s + sum(known)) / looks
-    return min(max(int(CPU_SHARE_MAX * step_s / cost_s), least), WAITS_PER_TICK_MAX)
+    return min(max(int(CPU_SHARE_MAX * step_s / cost_s), WAITS_PER_TICK_MIN), WAITS_PER_TICK_MAX)
 
 
 def monotonic_of(unix_s: float) -> float:
@@ -436,7 +453,10 @@ def monotonic_of(unix_s: float) -> float:
 
 
 class Sampler:
-    """See above. Only tests replace ``clock`` and ``wait`` (which returns whether to stop)."""
+    """See above. ``driven`` returns the number of the only target whose clients run; None: of all.
+
+    Only tests replace ``clock`` and ``wait`` (which returns whether to stop).
+    """
 
     def __init__(
         self,
@@ -445,6 +465,7 @@ class Sampler:
         zero_s: float,
         *,
         step_s: float = STEP_S,
+        driven: Callable[[], int | None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
         wait: Wait | None = None,
     ) -> None:
@@ -452,7 +473,9 @@ class Sampler:
         self._host = host
         self._zero_s = zero_s
         self._step_s = step_s
-        self._per_tick = waits_per_tick([None] * len(targets), 0.0, 0, step_s)
+        self._driven = driven
+        self._at_once = len(targets) if driven() is None else 1
+        self._per_tick = waits_per_tick([None] * len(targets), 0.0, 0, step_s, self._at_once)
         self._looks = 0
         self._clock = clock
         self._wait = wait or self._stopping.wait
@@ -462,6 +485,11 @@ class Sampler:
         self._thread_s = 0.0
         self._marked = Cost(0.0, {server.target.number: 0.0 for server in self._servers})
         self._thread = threading.Thread(target=self.run, name="pgdyno-sampler", daemon=True)
+
+    def prepare(self) -> None:
+        """Connect before the measured part. Its CPU time is not counted."""
+        for server in self._servers:
+            self._hand_over(server.prepare())
 
     def start(self) -> None:
         """Start the thread."""
@@ -536,11 +564,13 @@ class Sampler:
                 self._tick(tick * self._step_s)
                 cpu_s = [server.cpu_s for server in self._servers]
                 before = self._per_tick
-                self._per_tick = waits_per_tick(cpu_s, self._thread_s, self._looks, self._step_s)
+                self._per_tick = waits_per_tick(
+                    cpu_s, self._thread_s, self._looks, self._step_s, self._at_once
+                )
                 slot_s = self._step_s / self._per_tick
                 latest = latest * self._per_tick // before
             else:
-                for server in self._servers:
+                for server in filter(self._is_driven, self._servers):
                     self._hand_over(server.look(slot * slot_s))
             if self._now_s() - chunk_from_s >= CHUNK_S:
                 chunk_from_s += CHUNK_S * math.floor((self._now_s() - chunk_from_s) / CHUNK_S)
@@ -554,7 +584,10 @@ class Sampler:
     def _tick(self, due_s: float) -> None:
         machine = self._host()
         for server in self._servers:
-            self._hand_over(server.tick(due_s, machine))
+            self._hand_over(server.tick(due_s, machine, looks=self._is_driven(server)))
+
+    def _is_driven(self, server: SampledServer) -> bool:
+        return self._driven() in (None, server.target.number)
 
     def _hand_over(self, chunks: Iterable[Chunk]) -> None:
         for chunk in chunks:

@@ -131,7 +131,7 @@ _PREPARED: weakref.WeakKeyDictionary[Connection, set[str]] = weakref.WeakKeyDict
 _FLOAT8, _FLOAT8_OID = struct.Struct("!d"), 701
 
 
-def fetch_prepared(connection: Connection, name: str) -> list[Row]:
+def fetch_prepared(connection: Connection, name: str) -> list[Mapping[str, Any]]:
     """Return the rows of ``sql/NAME.sql``, of texts and float8, as ``fetch`` in half of its CPU time.
 
     Prepares the connection for probes. Raises psycopg.Error.

@@ -112,12 +112,13 @@ PROBE_KINDS: Hooks[ProbeKind] = Hooks("probes")
 @dataclass
 class TelemetryCollection:
     """Telemetry of trials that run at the same time. ``epoch_unix_s`` and ``driver_pid`` are set at the start
-    of the run."""
+    of the run. ``driven``: number of the trial that is driven now; None: all of them."""
 
     lab: Lab
     trials: Sequence[RunningTrial]
     epoch_unix_s: float = 0.0
     driver_pid: int | None = None
+    driven: int | None = None
     _sampler: Sampler | None = None
     _host: HostCounters | None = None
     _cost: Cost | None = None
@@ -172,8 +173,13 @@ class TelemetryCollection:
         ]
         host = self._host.read if self._host else dict
         self._sampler = Sampler(
-            targets, host, monotonic_of(self.epoch_unix_s), step_s=step_for(self.lab.study.window_likely_s())
+            targets,
+            host,
+            monotonic_of(self.epoch_unix_s),
+            step_s=step_for(self.lab.study.window_likely_s()),
+            driven=lambda: self.driven,
         )
+        self._sampler.prepare()
         self._sampler.start()
         for kind in PROBE_KINDS:
             if kind.start is not None and kind.name in asked:
