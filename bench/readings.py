@@ -1,9 +1,9 @@
 """CPU time of a wait-event sample, by each way to take it.
 
 On 2 cores beside other tests, 8 and 64 backends of PostgreSQL 15, medians of 60 in ms: ``sample_waits.sql``
-0.70 and 0.83, pg_stat_activity 0.82 and 0.89, the functions by backend number 0.72 and 0.75, an empty query
-0.58 and 0.61, /proc/PID/stat 0.60 and 2.24. The first uses libpq, the others psycopg, whose thread takes
-0.25 ms more. The functions by number do not know whether a backend is active, and /proc has no wait events.
+0.59 and 0.55, pg_stat_activity 0.55 and 0.57, the functions by backend number 0.50 and 0.52, an empty query
+0.40 and 0.36, /proc/PID/stat 0.44 and 1.74. The view does not know parallel workers and background
+processes, the functions by number do not know whether a backend is active, and /proc has no wait events.
 """
 
 from __future__ import annotations

@@ -388,7 +388,7 @@ compression, and no chart shows more."""
 
 WAITS_PER_TICK, WAITS_PER_TICK_MIN, WAITS_PER_TICK_MAX = 5, 2, 10
 """Wait-event samples per tick: of all servers at first, at least, even if they cost more than CPU_SHARE_MAX,
-and at most. A sample costs about 0.4 ms of CPU (``python -m bench readings``)."""
+and at most. A sample costs about 0.5 ms of CPU (``python -m bench readings``)."""
 
 CPU_SHARE_MAX = 0.0045
 """CPU time that all samples may cost, as a share of a core: a tenth below 0.5%, because it varies."""
