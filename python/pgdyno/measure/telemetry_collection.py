@@ -172,13 +172,8 @@ class TelemetryCollection:
             for number, trial in enumerate(self.trials)
         ]
         host = self._host.read if self._host else dict
-        self._sampler = Sampler(
-            targets,
-            host,
-            monotonic_of(self.epoch_unix_s),
-            step_s=step_for(self.lab.study.window_likely_s()),
-            driven=lambda: self.driven,
-        )
+        zero_s, step_s = monotonic_of(self.epoch_unix_s), step_for(self.lab.study.window_likely_s())
+        self._sampler = Sampler(targets, host, zero_s, step_s=step_s, driven=lambda: self.driven)
         self._sampler.prepare()
         self._sampler.start()
         for kind in PROBE_KINDS:

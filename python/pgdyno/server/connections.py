@@ -217,16 +217,15 @@ class _Received:
     server is then a process of this machine.
     """
 
-    def __init__(self, bytes_max: int, *, is_unix: bool) -> None:
+    def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
-        self._is_unix = is_unix  # known without a system call
         self._taken_bytes = 0
         self._pending_bytes = 0
         self._before_bytes: int | None = None
 
     def before(self, fileno: int) -> None:
         """Record the state of the socket before libpq reads from it."""
-        if (count := None if self._is_unix else _tcp_received_bytes(fileno)) is None:
+        if (count := _tcp_received_bytes(fileno)) is None:
             self._pending_bytes = _pending_bytes(fileno)
         elif self._before_bytes is None or count < self._before_bytes:
             self._before_bytes = count  # first call, or another socket with the same descriptor
@@ -345,8 +344,7 @@ class BoundedConnection(psycopg.Connection[tuple[Any, ...]]):
         del args, kwargs  # those of psycopg have no limit
         try:
             fileno = self.pgconn.socket
-            is_unix = self.pgconn.host.startswith(b"/")
-            limited = _watched(gen, _Statement(self).check, READ_BYTES_MAX, fileno, is_unix=is_unix)
+            limited = _watched(gen, _Statement(self).check, READ_BYTES_MAX, fileno)
             return waiting.wait(limited, fileno, interval=TICK_S)
         except (NoAnswer, ReadLimitExceeded):
             self.pgconn.finish()
@@ -447,19 +445,14 @@ def _no_answer(what: str, limit_s: float) -> NoAnswer:
 
 
 def _watched(
-    gen: Waiting,
-    check: Callable[[bool], None],
-    bytes_max: int,
-    fileno: int | None = None,
-    *,
-    is_unix: bool = False,
+    gen: Waiting, check: Callable[[bool], None], bytes_max: int, fileno: int | None = None
 ) -> Waiting:
     """Wrap a generator of psycopg, which receives the events that occurred, or nothing at a tick.
 
     Calls ``check`` each time with whether data arrived. Raises ReadLimitExceeded if the result is too large.
     ``fileno``: the socket; None for a login, whose generator yields it.
     """
-    received = _Received(bytes_max, is_unix=is_unix)
+    received = _Received(bytes_max)
     try:
         wanted = next(gen)
         while True:
