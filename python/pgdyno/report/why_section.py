@@ -256,7 +256,7 @@ def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
     """Return sentences on the whole and its parts, largest change first.
 
     After a difference they name a resource and a statement, if not as significant then as the largest. An
-    undecided verdict gets one sentence.
+    undecided verdict gets one text, which the first screen omits.
     """
     either = why.by_resource or why.by_statement
     assert either is not None
@@ -264,26 +264,22 @@ def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
     is_told = verdict in {Verdict.FASTER, Verdict.SLOWER}
     if whole.difference.n < VERDICT_BLOCKS_MIN and not is_told:
         return []
-    if verdict is Verdict.UNDECIDED:
-        return [_of_undecided(why, whole)]
     waterfalls = (("resource", why.by_resource), ("statement", why.by_statement))
     found = [one for by, of in waterfalls if of for one in _of_parts(by, of, is_told=is_told)]
+    if verdict is Verdict.UNDECIDED:
+        return [" ".join([_of_undecided(why, whole), *([SOME_PARTS, *found] if found else [NO_PART])])]
     return [_of_whole(why, whole), *(found or [NO_PART])]
 
 
 def _of_undecided(why: TimeBreakdown, whole: TimePart) -> str:
     """Return the sentence of an undecided verdict; its CI may exclude 0 while below the noise floor."""
-    either = [part for of in (why.by_statement, why.by_resource) if of for part in of.parts]
-    marked = any(part.significant for part in either)
-    arms = f"{why.arm.name} vs. {why.baseline.name}"
     return (
-        f"The time breakdown of {arms} is inconclusive, too: {_what(why)} differs by "
-        f"{whole.difference.signed_text} ({_basis(whole, signed=True)}). "
-        f"{'Some of its parts differ significantly.' if marked else NO_PART}"
+        f"The time breakdown of {why.arm.name} vs. {why.baseline.name} is inconclusive, too: {_what(why)} "
+        f"differs by {whole.difference.signed_text} ({_basis(whole, signed=True)})."
     )
 
 
-NO_PART = "No part differs significantly."
+NO_PART, SOME_PARTS = "No part differs significantly.", "These parts differ significantly."
 
 
 def _what(why: TimeBreakdown) -> str:
