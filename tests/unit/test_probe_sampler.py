@@ -6,6 +6,7 @@ import itertools
 import math
 import threading
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -463,38 +464,46 @@ def test_the_cost_of_a_target_is_its_backend_and_its_share_of_the_thread() -> No
 
 
 @pytest.mark.parametrize(
-    ("cpu_s", "thread_s", "step_s", "expected"),
+    ("cost_s", "step_s", "expected"),
     [
-        ([0.03], 0.03, 1.0, 7),  # 0.6 ms each: 7 cost 4.2 ms per second
-        ([0.02, 0.02], 0.03, 1.0, 6),  # two servers share it
-        ([0.05, 0.05], 0.04, 1.0, 3),
-        ([0.3, 0.3], 0.3, 1.0, 2),  # and the minimum
-        ([0.03], 0.03, 0.1, 2),
-        ([0.003], 0.003, 1.0, 10),  # the maximum
+        (0.0006, 1.0, 7),  # which cost 4.2 ms per second
+        (0.0014, 1.0, 3),
+        (0.01, 1.0, 2),  # the minimum
+        (0.0006, 0.1, 2),
+        (0.0001, 1.0, 10),  # the maximum
     ],
 )
 def test_there_are_as_many_samples_as_their_share_of_a_core_pays_for(
-    cpu_s: list[float | None], thread_s: float, step_s: float, expected: int
+    cost_s: float, step_s: float, expected: int
 ) -> None:
-    assert waits_per_tick(cpu_s, thread_s, 100, step_s, 1) == expected
+    assert waits_per_tick(cost_s, step_s) == expected
 
 
-@pytest.mark.parametrize(("at_once", "expected"), [(1, WAITS_PER_TICK), (2, 3), (10, 1)])
-def test_all_servers_share_the_samples_while_their_cost_is_unknown(at_once: int, expected: int) -> None:
-    assert waits_per_tick([0.003] * at_once, 0.003, 0, 1.0, at_once) == expected
-    assert waits_per_tick([0.003, None], 0.003, 100, 1.0, at_once) == expected  # a remote server
+@pytest.mark.parametrize(("pids", "expected"), [((7, 7), 2), ((7, None), 3)])
+def test_the_number_of_samples_depends_on_the_cost_on_all_servers_if_it_is_known(
+    monkeypatch: pytest.MonkeyPatch, pids: tuple[int | None, ...], expected: int
+) -> None:
+    time, used_s = Time(4.05), itertools.count(0.0, 0.1)
+    monkeypatch.setattr("pgdyno.measure.sampler.process_cpu_s", lambda _: next(used_s))
+    monkeypatch.setattr("pgdyno.measure.sampler.server_cpu", lambda _: ServerCpu(0.0, 0.0, 0.0, 0))
+    targets = [Target(n, connect, None, counting(), partial(pids.__getitem__, n)) for n in range(2)]
+    chunks = run(time, *targets)
+    for number in range(2):
+        assert column(of(chunks, "waits", number)[0], "samples")[-1] == expected
 
 
 def test_a_higher_rate_begins_at_a_tick_and_keeps_the_ticks(monkeypatch: pytest.MonkeyPatch) -> None:
-    rates = iter([WAITS_PER_TICK] * 3 + [8, 8])
+    rates = iter([WAITS_PER_TICK] * 2 + [8, 8])
     monkeypatch.setattr("pgdyno.measure.sampler.waits_per_tick", lambda *_: next(rates))
+    monkeypatch.setattr("pgdyno.measure.sampler.process_cpu_s", lambda _: 1.0)
+    monkeypatch.setattr("pgdyno.measure.sampler.server_cpu", lambda _: ServerCpu(0.0, 0.0, 0.0, 0))
     time, looks = Time(3.05), []
 
     def waiting(_: Connection) -> Mapping[str, float]:
         looks.append(round(time.now_s - time.begun_s, 9))
         return {"running": 1.0}
 
-    (chunk,) = of(run(time, Target(0, connect, None, waiting)), "waits")
+    (chunk,) = of(run(time, Target(0, connect, None, waiting, lambda: 7)), "waits")
     first = [round(n / WAITS_PER_TICK, 9) for n in range(2 * WAITS_PER_TICK)]
     assert looks == [*first, *(2 + n / 8 for n in range(9))]
     assert column(chunk, "at_s") == [0, 1, 2, 3]

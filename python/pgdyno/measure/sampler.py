@@ -432,18 +432,8 @@ class Cost:
         return (self.backends_s[target] or 0.0) + self.thread_s / len(self.backends_s)
 
 
-def waits_per_tick(
-    cpu_s: Sequence[float | None], thread_s: float, looks: int, step_s: float, at_once: int
-) -> int:
-    """Return the number of wait-event samples per tick that CPU_SHARE_MAX pays for.
-
-    ``cpu_s`` is that of the sampler's backends, by server, and ``thread_s`` that of its thread, for so many
-    samples of ``at_once`` servers. The cost on a remote server is unknown.
-    """
-    known = [each_s for each_s in cpu_s if each_s is not None]
-    if not looks or len(known) < len(cpu_s):
-        return math.ceil(WAITS_PER_TICK / max(1, at_once))
-    cost_s = (thread_s + sum(known)) / looks
+def waits_per_tick(cost_s: float, step_s: float) -> int:
+    """Return the number of wait-event samples per tick that CPU_SHARE_MAX pays for, at this cost of each."""
     return min(max(int(CPU_SHARE_MAX * step_s / cost_s), WAITS_PER_TICK_MIN), WAITS_PER_TICK_MAX)
 
 
@@ -474,8 +464,7 @@ class Sampler:
         self._zero_s = zero_s
         self._step_s = step_s
         self._driven = driven
-        self._at_once = len(targets) if driven() is None else 1
-        self._per_tick = waits_per_tick([None] * len(targets), 0.0, 0, step_s, self._at_once)
+        self._per_tick = math.ceil(WAITS_PER_TICK / max(1, len(targets) if driven() is None else 1))
         self._looks = 0
         self._clock = clock
         self._wait = wait or self._stopping.wait
@@ -562,11 +551,10 @@ class Sampler:
             self._looks += 1
             if tick * self._per_tick <= latest:
                 self._tick(tick * self._step_s)
-                cpu_s = [server.cpu_s for server in self._servers]
+                cpu_s = [self._thread_s, *(server.cpu_s for server in self._servers)]
                 before = self._per_tick
-                self._per_tick = waits_per_tick(
-                    cpu_s, self._thread_s, self._looks, self._step_s, self._at_once
-                )
+                if None not in cpu_s and any(cpu_s):  # the cost on a remote server is unknown
+                    self._per_tick = waits_per_tick(sum(filter(None, cpu_s)) / self._looks, self._step_s)
                 slot_s = self._step_s / self._per_tick
                 latest = latest * self._per_tick // before
             else:
