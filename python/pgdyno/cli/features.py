@@ -59,6 +59,7 @@ FEATURES = (
     "running_server",
     "runs",
     "settings_catalogue",
+    "side_by_side",
     "statement_parameters",
     "statements",
     "sysbench",

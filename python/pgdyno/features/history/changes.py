@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -514,7 +514,7 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
                 values[Key(one.case, one.arm, one.baseline, one.metric, one.name)] = one.percent
         for case in study.cases:
             values |= _levels(case, metric or case.primary.key)
-    return Recorded(file, created, values, dict(_facts(study)))
+    return Recorded(file, created, values, facts_of(study))
 
 
 def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
@@ -529,7 +529,12 @@ def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
     return found
 
 
-def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
+def facts_of(study: StudyFindings, arms: Collection[str] | None = None) -> dict[str, str]:
+    """Return versions, settings and facts of the machine by name. ``arms``: only of these; None for all."""
+    return dict(_facts(study, arms))
+
+
+def _facts(study: StudyFindings, arms: Collection[str] | None) -> Iterable[tuple[str, str]]:
     first = study.first.study
     yield "pgdyno", first.pgdyno_version
     yield from ((f"the engine's {name}", str(value)) for name, value in vars(first.engine_facts).items())
@@ -537,7 +542,7 @@ def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
     for case in study.cases:
         place = f", {case.study.case}" if case.study.case else ""
         settings = {trial.arm: trial.settings for trial in case.trials}
-        for of in case.arms:
+        for of in (one for one in case.arms if arms is None or one.arm.name in arms):
             server = of.arm.server_facts
             yield f"the server of {of.arm.name}", server.version or ""
             yield f"the build of {of.arm.name}", server.version_text or ""
