@@ -88,6 +88,7 @@ TCP connections have keepalives (30 s) and a `tcp_user_timeout` (60 s). The conn
 | `PGDYNO_ENGINE` | Path of the engine, if it is not beside `pgdyno` |
 | `PGPASSWORD`, `PGSERVICE`, `PGSSLMODE`, … | As in libpq, also services. \
 Client certificates and GSSAPI are not supported; `pgdyno pgbench` refuses services |
+| `XDG_CONFIG_HOME` | Directory of [your defaults](../../python/pgdyno/features/user_defaults/README.md) |
 | `NO_COLOR` | No colors |
 """
 

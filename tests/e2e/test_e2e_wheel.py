@@ -101,7 +101,8 @@ def outside(folder: Path, **more: str) -> dict[str, object]:
     path = folder / "path"
     path.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name in ("HOME", "LANG", "TMPDIR")}
-    environment = {**kept, "PATH": str(path), "XDG_CACHE_HOME": str(folder), "XDG_STATE_HOME": str(folder)}
+    own = {f"XDG_{kind}_HOME": str(folder) for kind in ("CACHE", "CONFIG", "STATE")}
+    environment = {**kept, "PATH": str(path), **own}
     return {"env": {**environment, **more}, "cwd": folder}
 
 

@@ -63,6 +63,7 @@ FEATURES = (
     "statement_parameters",
     "statements",
     "sysbench",
+    "user_defaults",
     "wal_records",
     "waterfalls",
 )

@@ -39,9 +39,7 @@ def report(
         ),
     ],
     *,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report as a self-contained HTML file.")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Self-contained HTML to write.")] = None,
     force: options.Force = False,
     as_: Annotated[
         Literal["whole", "published", "pooled", "side-by-side"],
@@ -52,13 +50,9 @@ def report(
             "several files. whole: files of one machine side by side, others pooled.",
         ),
     ] = "whole",
-    md: Annotated[
-        bool, typer.Option("--md", help="Print the report as Markdown on standard output.")
-    ] = False,
+    md: Annotated[bool, typer.Option("--md", help="Print the report as Markdown.")] = False,
     json: options.Json = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV on standard output, one row per trial and metric.")
-    ] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row per trial and metric.")] = False,
     full: options.Full = False,
     added: Added,
 ) -> int:
