@@ -56,6 +56,7 @@ FEATURES = (
     "plans",
     "profiles",
     "published",
+    "quick",
     "running_server",
     "runs",
     "settings_catalogue",

@@ -156,7 +156,7 @@ def _spellings(of: inspect.Parameter) -> Sequence[str]:
 OPTIONS_MAX = 40
 """Maximum number of options in the help of a command; one with more has them by group."""
 
-MAIN = frozenset({"clients", "minutes", "margin", "workload", "data", "file", "evidence", "resume", "json"})
+MAIN = {"clients", "minutes", "margin", "workload", "data", "file", "evidence", "resume", "json", "quick"}
 """Options in the help of a command with more than OPTIONS_MAX."""
 
 HELP_GROUP, ALL = "pgdyno.help", "all"
