@@ -118,6 +118,8 @@ def test_the_wheel_is_for_this_platform_and_contains_every_program(wheel: Path) 
         for name in scripts:
             assert archive.read(name)[:4] == b"\x7fELF"
             assert archive.getinfo(name).external_attr >> 16 & 0o111
+        pages = {Path(name).name for name in archive.namelist() if ".data/data/share/man/man1/" in name}
+        assert {"pgdyno.1", "pgdyno-compare.1"} <= pages
         studies = {path.name for path in (ROOT / "studies").glob("*.toml")}
         assert studies <= {Path(name).name for name in archive.namelist() if "/studies/" in name}
 
