@@ -18,6 +18,7 @@ from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import typer
 from typer.testing import CliRunner
@@ -56,8 +57,8 @@ CLI_BEGINS = """# Command line
 
 `pgdyno COMMAND --help` prints the main options, `--help GROUP` those of a group, `--help-all` all.
 The wheel has man pages, for example `man pgdyno-compare`.
-This page describes an option of several commands once, and `-h`, `--json` and `-q` nowhere else. Pages of
-workloads describe their options. Results go to standard output, messages to standard error. Durations have a
+This page describes an option of several commands once, and `-h`, `--json` and `-q` nowhere else.
+Results go to standard output, messages to standard error. Durations have a
 unit: `200ms`, `1s`, `1.5min`, `12h`. A bare number is in seconds (in days for `cache prune`).
 See [Arms and servers](arms.md) for the arguments of `compare`.
 
@@ -124,10 +125,10 @@ def cli_page() -> str:
     for path in _commands():
         name = " ".join(("pgdyno", *path))
         if path == ("pgbench",):
-            shown, shared = _pgbench_help(), {}
+            shown, shared = _pgbench_help(), []
         else:
             shown, shared = _own_help(f"`{name}`", _help(path), known)
-        others = "".join(f"\nAs in {first}: {', '.join(names)}.\n" for first, names in shared.items())
+        others = f"\nAlso options of {', '.join(shared)}.\n" if shared else ""
         sections.append(f"## {name}\n\n```text\n{shown}\n```\n{others}")
     return "\n".join([CLI_BEGINS, *sections])
 
@@ -145,14 +146,16 @@ def _commands() -> Iterator[tuple[str, ...]]:
 def _help(path: tuple[str, ...]) -> str:
     command = reduce(lambda of, name: of.commands[name], path, typer.main.get_command(app))
     option = "--help-all" if isinstance(command, GroupedCommand) else "--help"
-    done = CliRunner().invoke(app, [*path, option], prog_name="pgdyno", terminal_width=WIDTH)
+    in_short = (command.help or "").partition("\f")[0]  # other pages have the rest, and so have man pages
+    with patch.object(command, "help", in_short):
+        done = CliRunner().invoke(app, [*path, option], prog_name="pgdyno", terminal_width=WIDTH)
     if done.exit_code != 0:
         raise RuntimeError(f"{path}: {done.output}")
     return "\n".join(line.rstrip() for line in done.output.strip().splitlines())
 
 
-def _own_help(name: str, text: str, known: dict[str, str]) -> tuple[str, dict[str, list[str]]]:
-    """Return the help without usage, subcommands and what is known, and the latter by its place.
+def _own_help(name: str, text: str, known: dict[str, str]) -> tuple[str, list[str]]:
+    """Return the help without usage, subcommands and what is known, and the places of the latter.
 
     ``known`` has the place of each argument and option with its help: the first command, or a page. It gets
     the new ones.
@@ -160,7 +163,7 @@ def _own_help(name: str, text: str, known: dict[str, str]) -> tuple[str, dict[st
     about, *blocks = re.split(
         r"\n\n(Arguments|Options|Keys of study files only):\n", text.partition("\n\nCommands:")[0]
     )
-    shown, shared = [about.partition("\n\n")[2]], dict[str, list[str]]()
+    shown, shared = [about.partition("\n\n")[2]], dict[str, None]()
     for title, block in zip(blocks[::2], blocks[1::2], strict=True):
         own = []
         for entry in re.split(r"\n(?=  \S)", re.sub(r" <(str|path|list\[\w+\])>", "", block)):
@@ -169,11 +172,9 @@ def _own_help(name: str, text: str, known: dict[str, str]) -> tuple[str, dict[st
             if place == name:
                 own.append(entry)
             elif not words.startswith(EVERYWHERE):
-                shared.setdefault(place, []).append(
-                    f"`{(re.findall(r'--[a-z-]+', words) or words.split())[0]}`"
-                )
+                shared[place] = None
         shown += ["", f"{title}:", *own] if own else []
-    return "\n".join(shown), shared
+    return "\n".join(shown), [*shared]
 
 
 def _page_of_workload(words: str) -> str:

@@ -31,7 +31,8 @@ def man_pages() -> dict[str, str]:
     """Return the text of each page by its file name, such as ``pgdyno-compare.1``."""
     features()
     program: Any = typer.main.get_command(main.app)
-    found = dict(_pages((), program, typer.Context(program, info_name="pgdyno", resilient_parsing=True)))
+    context = typer.Context(program, info_name="pgdyno", resilient_parsing=True, **program.context_settings)
+    found = dict(_pages((), program, context))
     return {f"{'-'.join(('pgdyno', *path))}.1": text for path, text in found.items()}
 
 

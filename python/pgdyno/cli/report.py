@@ -61,7 +61,6 @@ def report(
     Results files of several hosts are pooled. Those of one machine are shown side by side. Examples:
 
     \b
-      pgdyno report results.sqlite
       pgdyno report results.sqlite --full
       pgdyno report results.sqlite --html report.html
       pgdyno report results.sqlite --json | jq .verdicts
