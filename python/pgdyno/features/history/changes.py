@@ -25,6 +25,7 @@ from pgdyno.analysis.statistics.intervals import holm_confidences, percent_of
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, StudyFindings
 from pgdyno.analysis.telemetry.metrics import METRICS, is_tail
 from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_copy, is_same_machine
+from pgdyno.report.background import SETTINGS
 from pgdyno.results.records import Json, StudyRecord
 from pgdyno.units import Better, Estimate
 
@@ -550,6 +551,8 @@ def _facts(study: StudyFindings, arms: Collection[str] | None) -> Iterable[tuple
             for name in ("CONFIGURE", "CFLAGS"):
                 yield f"{name} of {of.arm.name}", server.compiled_with(name)
             for name, value in settings.get(of.arm.arm, {}).items():
+                if name in SETTINGS["not_set"]:  # paths of the run, and what other facts say
+                    continue
                 yield f"{name} of {of.arm.name}{place}", str(value)
 
 

@@ -163,6 +163,19 @@ def test_what_differs_is_named_but_numbers_of_blocks_are_no_reason_for_a_change(
     assert differ.parameters["differences"] == "the machine's kernel; the server of 18"
 
 
+def test_settings_that_differ_are_named_but_not_the_paths_of_a_run() -> None:
+    def with_settings(of: Synthetic, **settings: str) -> ReadFile:
+        study = report_of(of).findings
+        (case,) = study.cases
+        trials = [replace(trial, settings={**trial.settings, **settings}) for trial in case.trials]
+        return ReadFile(replace(study, cases=[replace(case, trials=trials)]), {})
+
+    one = with_settings(SMALL, data_directory="/a", hba_file="/a/b", work_mem="4MB")
+    other = with_settings(LATER, data_directory="/c", hba_file="/c/b", work_mem="8MB")
+    named = [of.name for of in find_files({"a": one, "b": other}).differences]
+    assert named == ["work_mem of 17", "work_mem of 18"]
+
+
 def test_files_of_one_day_are_not_paired_too() -> None:
     (times,) = found_in(a=SMALL, b=replace(LATER, created_unix_s=SMALL.created_unix_s + 3600)).caveats
     assert times.parameters["kind"] == "at-different-times"
