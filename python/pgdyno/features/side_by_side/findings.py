@@ -172,7 +172,8 @@ def find_files(files: Mapping[str, ReadFile]) -> FilesFindings:
             levels += _levels(of_case, found, files)
             paired += _paired(of_case, found, arms[0])
     metrics = list(dict.fromkeys(of.metric for of in levels))
-    levels.sort(key=lambda of: metrics.index(of.metric))
+    for of_arms in (levels, paired):
+        of_arms.sort(key=lambda of: metrics.index(of.metric))
     first = studies[names[0]]
     created = {name: study.first.study.created_unix_s for name, study in studies.items()}
     differences = _differences(studies, {of.arm for of in levels})

@@ -105,7 +105,7 @@ def build_side_by_side(found: FilesFindings) -> SideBySideReport:
     caveats = by_rank(ShownCaveat.of(of) for of in found.caveats)
     left_out = [f"Not in all files: {'; '.join(found.left_out)}."] if found.left_out else []
     tables = [_level_table(found, list(of)) for _, of in groupby(found.levels, key=lambda of: of.metric)]
-    paired = [_paired_table(found)] if found.paired else []
+    paired = [_paired_table(found, list(of)) for _, of in groupby(found.paired, key=lambda of: of.metric)]
     primary = [of for of in found.levels if of.metric == found.levels[0].metric]
     return SideBySideReport(
         title=first.title,
@@ -189,14 +189,14 @@ def _interval(level: Estimate) -> str:
     return with_no_break_spaces(level.interval_text) if is_known else ABSENT
 
 
-def _paired_table(found: FilesFindings) -> Table:
+def _paired_table(found: FilesFindings, chosen: Sequence[AcrossFiles]) -> Table:
     """Return the changes from the baseline within each file."""
     usual = found.confidence
-    cells = [[with_interval(of.estimate, usual) if of.estimate else ABSENT] for of in _in(found.paired)]
+    cells = [[with_interval(of.estimate, usual) if of.estimate else ABSENT] for of in _in(chosen)]
     return _by_file(
         found,
-        f"Change of {found.paired[0].name} vs. the baseline of the same file",
-        found.paired,
+        f"Change of {chosen[0].name} vs. the baseline of the same file",
+        chosen,
         ("change vs. baseline, %",),
         cells,
         "Both arms were measured in the same blocks, so drift of the machine cancels. It also cancels in the "
@@ -225,7 +225,7 @@ def _by_file(
             rows.append([*([""] * len(place) if i else place), one.file, *next(remaining), change, blocks])
     numeric = (*own, "change between files, %", "blocks")
     columns = (*(("case",) if several else ()), "arm", "file", *numeric)
-    return Table(title, columns, rows, note, frozenset(numeric), dispensable=dispensable)
+    return Table(title, columns, rows, note, frozenset(numeric), dispensable=dispensable, breaks_first=True)
 
 
 def _difference_table(found: FilesFindings) -> Table:
