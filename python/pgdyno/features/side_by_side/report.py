@@ -102,7 +102,7 @@ def read_files(paths: Sequence[Path], as_: str) -> SideBySideReport | None:
 def build_side_by_side(found: FilesFindings) -> SideBySideReport:
     """Return the report."""
     first = next(iter(found.studies.values())).first.study
-    caveats = by_rank(ShownCaveat.of(of) for of in found.caveats)
+    caveats = by_rank(ShownCaveat.of(of) for of in found.caveats)  # the first one is above the headlines, too
     left_out = [f"Not in all files: {'; '.join(found.left_out)}."] if found.left_out else []
     tables = [_level_table(found, list(of)) for _, of in groupby(found.levels, key=lambda of: of.metric)]
     paired = [_paired_table(found, list(of)) for _, of in groupby(found.paired, key=lambda of: of.metric)]
@@ -110,6 +110,7 @@ def build_side_by_side(found: FilesFindings) -> SideBySideReport:
     return SideBySideReport(
         title=first.title,
         sections=[
+            Section("not-paired", sentences=[found.caveats[0].text], place=Place.ABOVE, is_alarm=True),
             Section(
                 "change",
                 "Change between files",
