@@ -68,11 +68,12 @@ def fuzz(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def _state_of_its_own() -> Iterator[None]:
-    """Separate state directory, so that tests do not use the noise history of the user, and the name of a
-    terminal that can draw.
+    """Separate directories of state and configuration, so that tests use neither the noise history of the
+    user nor the user's defaults, and the name of a terminal that can draw.
     """
     with tempfile.TemporaryDirectory(prefix="pgdyno-state-") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", folder)
+        patch.setenv("XDG_CONFIG_HOME", folder)
         patch.setenv("TERM", "xterm")
         yield
 

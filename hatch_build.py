@@ -1,10 +1,12 @@
-"""Build hook of the wheel: compile the engine, add its programs to the wheel's scripts, set the tag."""
+"""Build hook of the wheel: compile the engine, add its programs and the man pages, set the tag."""
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ CARGO_BUILD = ("cargo", "build", "--profile", "dist", "--locked", "--bins", FORM
 
 
 class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Add the engine's programs to a wheel."""
+    """Add the engine's programs and the man pages to a wheel."""
 
     PLUGIN_NAME = "custom"
 
@@ -25,8 +27,23 @@ class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if version == "editable":
             return
         build_data["shared_scripts"].update({str(path): path.name for path in self._programs()})
+        build_data["shared_data"].update(
+            {str(page): f"share/man/man1/{page.name}" for page in self._man_pages()}
+        )
         build_data["pure_python"] = False
         build_data["tag"] = platform_tag()
+
+    def _man_pages(self) -> list[Path]:
+        """Write the man pages. They are made of the program, so this needs the packages that it imports."""
+        directory = Path(self.root, "target", "man")
+        shutil.rmtree(directory, ignore_errors=True)
+        paths = [str(Path(self.root, "python")), os.environ.get("PYTHONPATH", "")]
+        command = (sys.executable, str(Path(self.root, "docs", "man_pages.py")), str(directory))
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        done = subprocess.run(command, cwd=self.root, env=environment, check=False)
+        if done.returncode != 0:
+            raise SystemExit(f"{' '.join(command)} failed with status {done.returncode}: see above")
+        return sorted(directory.iterdir())
 
     def _programs(self) -> list[Path]:
         """Return the compiled programs. Cargo reports where they are, whatever its target directory."""

@@ -45,6 +45,7 @@ class Feature(NamedTuple):
     noise: Names = ()
     search_time: Names = ()
     options: Names = ()
+    defaults: Names = ()
     probes: Names = ()
     arm_requests: Names = ()
     io_clocks: Names = ()

@@ -101,7 +101,8 @@ def outside(folder: Path, **more: str) -> dict[str, object]:
     path = folder / "path"
     path.mkdir(exist_ok=True)
     kept = {name: value for name, value in os.environ.items() if name in ("HOME", "LANG", "TMPDIR")}
-    environment = {**kept, "PATH": str(path), "XDG_CACHE_HOME": str(folder), "XDG_STATE_HOME": str(folder)}
+    own = {f"XDG_{kind}_HOME": str(folder) for kind in ("CACHE", "CONFIG", "STATE")}
+    environment = {**kept, "PATH": str(path), **own}
     return {"env": {**environment, **more}, "cwd": folder}
 
 
@@ -117,6 +118,8 @@ def test_the_wheel_is_for_this_platform_and_contains_every_program(wheel: Path) 
         for name in scripts:
             assert archive.read(name)[:4] == b"\x7fELF"
             assert archive.getinfo(name).external_attr >> 16 & 0o111
+        pages = {Path(name).name for name in archive.namelist() if ".data/data/share/man/man1/" in name}
+        assert {"pgdyno.1", "pgdyno-compare.1"} <= pages
         studies = {path.name for path in (ROOT / "studies").glob("*.toml")}
         assert studies <= {Path(name).name for name in archive.namelist() if "/studies/" in name}
 

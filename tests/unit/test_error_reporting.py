@@ -22,7 +22,7 @@ PROGRAM = [sys.executable, "-c", "from pgdyno.cli.main import main; main()"]
 LIMIT_S = 120.0
 
 
-def a_failing_report(_: object) -> None:
+def a_failing_report(*_: object) -> None:
     raise LookupError("of postgresql://u:hunter2@h/d and pa55word")
 
 
@@ -90,7 +90,7 @@ def test_each_kind_of_error_has_its_status(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise error
 
     assert not state.exists()

@@ -44,6 +44,8 @@ from pgdyno.features.hosts.sections import HostsReport, build_hosts
 from pgdyno.features.outliers.section import outlier_trials
 from pgdyno.features.profiles.findings import Frame, ProfileComparison
 from pgdyno.features.profiles.section import cpu_by_function
+from pgdyno.features.side_by_side.findings import ReadFile, find_files
+from pgdyno.features.side_by_side.report import build_side_by_side
 from pgdyno.report.document import FileReport, Place
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
@@ -383,6 +385,15 @@ def history() -> str:
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
 
+def files() -> str:
+    """Return the report of two files side by side."""
+    later = {"created_unix_s": CREATED_UNIX_S + 7 * 86_400, "host": {**HOST, "kernel": "Linux 6.2.0"}}
+    today = replace(SMALL, seed=5, rate_per_s=2800, effects=(1, 1.2), versions=("17", "18.4"), **later)
+    read = {name: ReadFile(report_of(of).findings, {}) for name, of in (("old", SMALL), ("today", today))}
+    text = on_terminal(build_side_by_side(find_files(read)), WIDTH)
+    return _without_trailing_spaces(text.replace("\u00a0", " "))
+
+
 def caveats() -> str:
     """Return every caveat as reports show it, with the names of its parameters as their values."""
     lines = []
@@ -457,6 +468,7 @@ TEXTS: Mapping[str, Callable[[], str]] = {
     "explanations": explanations,
     "gates": gates,
     "history": history,
+    "files": files,
     "caveats": caveats,
     "study_file_errors": study_file_errors,
 }

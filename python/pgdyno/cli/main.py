@@ -10,7 +10,8 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
@@ -23,6 +24,7 @@ from pgdyno import __version__
 from pgdyno.cli.features import commands, features
 from pgdyno.cli.streams import PLAIN, ready_streams, survive_hangup, without_output, writing
 from pgdyno.errors import PgdynoError, plain_message
+from pgdyno.hooks import Hooks
 from pgdyno.interruption import RAY_THREAD
 
 # ----------------------------------------------------------------------
@@ -86,6 +88,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+DEFAULTS: Hooks[Callable[[Sequence[str]], AbstractContextManager[Mapping[str, Any]]]] = Hooks("defaults")
+"""Contexts with defaults for arguments, by command and option, which may explain errors about them."""
 
 COMPLETION = "_PGDYNO_COMPLETE"
 """Environment variable with which a shell requests completions. Messages would appear in the prompt."""
@@ -153,7 +158,10 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _status(arguments: Sequence[str]) -> int:
     try:
-        status = app(list(arguments), prog_name="pgdyno", standalone_mode=False)
+        with ExitStack() as stack:
+            asked = DEFAULTS if commands().keys() & arguments[:1] else ()  # --help and --version have none
+            default_map = {k: v for of in asked for k, v in stack.enter_context(of(arguments)).items()}
+            status = app(arguments, prog_name="pgdyno", standalone_mode=False, default_map=default_map)
         with writing():
             sys.stdout.flush()
         return status if isinstance(status, int) else 0

@@ -156,7 +156,7 @@ def _spellings(of: inspect.Parameter) -> Sequence[str]:
 OPTIONS_MAX = 40
 """Maximum number of options in the help of a command; one with more has them by group."""
 
-MAIN = frozenset({"clients", "minutes", "margin", "workload", "data", "file", "evidence", "resume", "json"})
+MAIN = {"clients", "minutes", "margin", "workload", "data", "file", "evidence", "resume", "json", "quick"}
 """Options in the help of a command with more than OPTIONS_MAX."""
 
 HELP_GROUP, ALL = "pgdyno.help", "all"
@@ -166,7 +166,9 @@ class GroupedCommand(TyperCommand):
     """A command whose help has the main options if there are many: ``--help GROUP`` has the others."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments. Raises UsageError for an unknown group."""
+        """Parse the arguments, in spellings of added options too. Raises UsageError for an unknown group."""
+        for kind in added_to(str(self.name)):
+            args = kind.spelled(args)
         own = args[: args.index("--")] if "--" in args else args
         help_at = next((i for i, arg in enumerate(own) if arg in ("-h", "--help")), None)
         if "--help-all" in own:

@@ -26,8 +26,8 @@ from pgdyno.report.study_report import StudyReport, build_study, published_docum
 from pgdyno.report.terminal_format import print_summary, print_terminal
 from pgdyno.results.reader import Evidence
 
-REPORTS = Hooks[Callable[[Sequence[Path]], FileReport | None]]("reports")
-"""Functions that read the files of features; None for other files."""
+REPORTS = Hooks[Callable[[Sequence[Path], str], FileReport | None]]("reports")
+"""Functions that read the files of features, for a value of --as; None for other files."""
 
 
 def report(
@@ -35,44 +35,37 @@ def report(
         list[Path],
         typer.Argument(
             metavar="FILE…",
-            help="Results file of a study, finished or running. Several files, or NAME.fleet.json: the same "
-            "study from several hosts.",
+            help="Results file of a study, finished or running. Several files, or NAME.fleet.json: see --as.",
         ),
     ],
     *,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the report as a self-contained HTML file.")
-    ] = None,
+    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Self-contained HTML to write.")] = None,
     force: options.Force = False,
     as_: Annotated[
-        Literal["whole", "published"],
+        Literal["whole", "published", "pooled", "side-by-side"],
         typer.Option(
             "--as",
-            help="whole: the full report. published: only the published tables next to the measured values.",
+            metavar="VIEW",
+            help="published: only the published tables next to the measured values. pooled, side-by-side: "
+            "several files. whole: files of one machine side by side, others pooled.",
         ),
     ] = "whole",
-    md: Annotated[
-        bool, typer.Option("--md", help="Print the report as Markdown on standard output.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print the report as JSON on standard output.")
-    ] = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", help="Print CSV on standard output, one row per trial and metric.")
-    ] = False,
+    md: Annotated[bool, typer.Option("--md", help="Print the report as Markdown.")] = False,
+    json: options.Json = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV, one row per trial and metric.")] = False,
     full: options.Full = False,
     added: Added,
 ) -> int:
     """Show the results of a study: verdict, figures, caveats.
 
-    The input is the results file of compare or run. Results of several hosts are pooled. Examples:
+    Results files of several hosts are pooled. Those of one machine are shown side by side. Examples:
 
     \b
-      pgdyno report results.sqlite
       pgdyno report results.sqlite --full
       pgdyno report results.sqlite --html report.html
       pgdyno report results.sqlite --json | jq .verdicts
       pgdyno report small.sqlite large.sqlite --html hosts.html
+      pgdyno report last-week.sqlite today.sqlite
       pgdyno report results.sqlite --fail-if slower --summary auto
     """
     is_judged = added.check_judging()
@@ -89,13 +82,13 @@ def report(
                 f"--as published cannot be combined with {' or '.join(added.judging)}: remove --as, or "
                 "remove these"
             )
-        built = _read(evidence)
+        built = _read(evidence, as_)
         _require_comparison(built, evidence, added)
         _print_published(built, md=md)
         return 0
     if html is not None:
         require_writable_page(html, force=force)
-    built = _read(evidence)
+    built = _read(evidence, as_)
     if is_judged:
         _require_comparison(built, evidence, added)
     if html is not None:
@@ -143,10 +136,10 @@ def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None
                 raise UsageError(f"--{form} takes no file (got {path}): use --{form} > {path}")
 
 
-def _read(evidence: Sequence[Path]) -> FileReport:
+def _read(evidence: Sequence[Path], as_: str) -> FileReport:
     """Read and analyze files: by the first feature that knows them, else as one study."""
     with showing(f"reading {', '.join(map(str, evidence))}", evidence):
-        found = (read(evidence) for read in REPORTS)
+        found = (read(evidence, as_) for read in REPORTS)
         return next((report for report in found if report is not None), None) or read_report(evidence[0])
 
 

@@ -20,10 +20,8 @@ from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
 from pgdyno.cli.options import (
     Added,
     FittedFile,
-    GroupedCommand,
     Output,
     RunCall,
-    added_to,
     complete_study,
     shortage,
 )
@@ -39,19 +37,6 @@ from pgdyno.study.study_file_reader import Path as Keys
 from pgdyno.study.study_file_reader import examine_text, study_path, text_of, text_with_files
 from pgdyno.study.values import Settings
 from pgdyno.units import counted, format_duration
-
-
-class RunCommand(GroupedCommand):
-    """A command with added options, which may have spellings that the parser does not have."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the arguments."""
-        for kind in added_to(str(self.name)):
-            args = kind.spelled(args)
-        return super().parse_args(ctx, args)
-
-
-AS_COMMAND = {"run": {"cls": RunCommand}}
 
 
 def run(

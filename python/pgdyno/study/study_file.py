@@ -197,7 +197,7 @@ class Run(StudyTable):
         default=None,
         gt=0,
         alias="budget",
-        description="Time budget for the measurement of all cases, in compare kept to within half a block. "
+        description="Time budget of all cases, in compare kept to within half a block. "
         "The first block always runs. Fetching servers and loading data are not included.",
     )
     stop: Annotated[plan.Stop | None, Option(default="verdict")] = Field(

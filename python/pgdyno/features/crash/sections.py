@@ -117,7 +117,7 @@ class CrashReport(FileReport):
         return CrashDocument(VERSION, sentences_of(self), **vars(self.test))
 
 
-def read_files(paths: Sequence[Path]) -> CrashReport | None:
+def read_files(paths: Sequence[Path], _as: str) -> CrashReport | None:
     """Return the report of a results file with a crash test and no study; None for other files."""
     try:
         if len(paths) > 1 or has_study(paths[0]):

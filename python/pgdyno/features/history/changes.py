@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
@@ -25,6 +25,7 @@ from pgdyno.analysis.statistics.intervals import holm_confidences, percent_of
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, StudyFindings
 from pgdyno.analysis.telemetry.metrics import METRICS, is_tail
 from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_copy, is_same_machine
+from pgdyno.report.background import SETTINGS
 from pgdyno.results.records import Json, StudyRecord
 from pgdyno.units import Better, Estimate
 
@@ -514,7 +515,7 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
                 values[Key(one.case, one.arm, one.baseline, one.metric, one.name)] = one.percent
         for case in study.cases:
             values |= _levels(case, metric or case.primary.key)
-    return Recorded(file, created, values, dict(_facts(study)))
+    return Recorded(file, created, values, facts_of(study))
 
 
 def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
@@ -529,7 +530,12 @@ def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
     return found
 
 
-def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
+def facts_of(study: StudyFindings, arms: Collection[str] | None = None) -> dict[str, str]:
+    """Return versions, settings and facts of the machine by name. ``arms``: only of these; None for all."""
+    return dict(_facts(study, arms))
+
+
+def _facts(study: StudyFindings, arms: Collection[str] | None) -> Iterable[tuple[str, str]]:
     first = study.first.study
     yield "pgdyno", first.pgdyno_version
     yield from ((f"the engine's {name}", str(value)) for name, value in vars(first.engine_facts).items())
@@ -537,7 +543,7 @@ def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
     for case in study.cases:
         place = f", {case.study.case}" if case.study.case else ""
         settings = {trial.arm: trial.settings for trial in case.trials}
-        for of in case.arms:
+        for of in (one for one in case.arms if arms is None or one.arm.name in arms):
             server = of.arm.server_facts
             yield f"the server of {of.arm.name}", server.version or ""
             yield f"the build of {of.arm.name}", server.version_text or ""
@@ -545,6 +551,8 @@ def _facts(study: StudyFindings) -> Iterable[tuple[str, str]]:
             for name in ("CONFIGURE", "CFLAGS"):
                 yield f"{name} of {of.arm.name}", server.compiled_with(name)
             for name, value in settings.get(of.arm.arm, {}).items():
+                if name in SETTINGS["not_set"]:  # paths of the run, and what other facts say
+                    continue
                 yield f"{name} of {of.arm.name}{place}", str(value)
 
 

@@ -144,17 +144,20 @@ def other_differences(change: HistoryChange) -> str:
 
 
 def _named(differences: Sequence[FileDifference]) -> str:
-    named = [_difference(of) for of in differences[:DIFFERENCES_MAX]]
+    named = [difference_text(of) for of in differences[:DIFFERENCES_MAX]]
     rest = len(differences) - len(named)
     return "; ".join(named) + (f"; and {rest} more" if rest > 0 else "")
 
 
-def _difference(of: FileDifference) -> str:
-    before, after = (
-        (fact if len(fact) <= TEXT_MAX else f"{fact[: TEXT_MAX - 1]}…") or "none"
-        for fact in (of.before, of.after)
-    )
+def difference_text(of: FileDifference) -> str:
+    """Return name and both values of a difference: ``the machine's kernel (6.1 → 6.2)``."""
+    before, after = fact_text(of.before), fact_text(of.after)
     return f"{of.name} ({before} → {after})"
+
+
+def fact_text(fact: str) -> str:
+    """Return a value in at most TEXT_MAX characters."""
+    return (fact if len(fact) <= TEXT_MAX else f"{fact[: TEXT_MAX - 1]}…") or "none"
 
 
 def history_sentences(history: StudyHistory) -> list[str]:
@@ -176,7 +179,7 @@ def history_sentences(history: StudyHistory) -> list[str]:
         return changes
     separation = (
         f"{apart.file} starts a new series and does not continue that of {apart.before}: "
-        f"{_difference(apart.difference)}."
+        f"{difference_text(apart.difference)}."
     )
     return [*changes, separation]
 

@@ -9,11 +9,14 @@ allowed and reported (``unlike``).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.errors import EvidenceError
+from pgdyno.features.hosts.fleet_record import SUFFIX
+from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Json, StudyRecord
 from pgdyno.study.arm_spec import is_settings_file
 
@@ -114,7 +117,7 @@ def _planned(findings: Findings, grown: bool) -> dict[str, Any]:
     place = f" in {findings.study.case}" if findings.study.case else ""
     arms = [of.arm for of in findings.arms]
     values = {
-        **dict(_flat(plan.workload.model_dump(), "workload")),
+        **dict(flat(plan.workload.model_dump(), "workload")),
         **{f"clients of arm {arm.name}": arm.clients for arm in arms},
         "schedule": str(plan.schedule),
         "slice_s": plan.turn_s,
@@ -146,10 +149,10 @@ def _requested_options(findings: Findings, grown: bool) -> dict[str, Any]:
     values = {
         "the list of arms": ", ".join(arm.name for arm in arms),
         **{f"the specification of arm {arm.name}": arm.spec for arm in arms},
-        **dict(_flat(plan.workload.model_dump(), "workload")),
+        **dict(flat(plan.workload.model_dump(), "workload")),
         **{f"clients of arm {arm.name}": arm.clients for arm in arms},
         "schedule": str(plan.schedule),
-        **dict(_flat(plan.model_dump(mode="json", exclude=hidden if grown else MAY_DIFFER), "")),
+        **dict(flat(plan.model_dump(mode="json", exclude=hidden if grown else MAY_DIFFER), "")),
         "slice_s": plan.turn_s,
         "window_s": plan.window_s,
         "rate_per_s": plan.rate_per_s,
@@ -157,10 +160,11 @@ def _requested_options(findings: Findings, grown: bool) -> dict[str, Any]:
     return _compared(values, grown)
 
 
-def _flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+def flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield each value in nested mappings, with its path in words. A list is one value."""
     if isinstance(value, Mapping):
         for key, part in value.items():
-            yield from _flat(part, f"{path} {key}".strip())
+            yield from flat(part, f"{path} {key}".strip())
     elif isinstance(value, list | tuple):
         yield path, ", ".join(map(str, value))
     else:
@@ -212,6 +216,20 @@ def is_same_machine(a: Json, b: Json) -> bool:
     is_equal = all(a.get(fact) == b.get(fact) for fact in ("processor", "cores", "architecture"))
     sizes = sorted([float(a.get("memory_bytes") or 0), float(b.get("memory_bytes") or 0)])
     return is_equal and sizes[0] >= sizes[1] * (1 - MEMORY_TOLERANCE)
+
+
+def are_shown_apart(paths: Sequence[Path], as_: str) -> bool:
+    """Return whether a report shows several files side by side instead of pooling them.
+
+    ``as_``: the value of --as. By default, files of one machine are not pooled. Raises EvidenceError.
+    """
+    if as_ != "whole" or len(paths) < 2 or any(path.name.endswith(SUFFIX) for path in paths):
+        return as_ == "side-by-side"
+    hosts = []
+    for path in paths:
+        with Evidence(path, verify=False) as evidence:
+            hosts.append(evidence.study().host)
+    return all(is_same_machine(hosts[0], host) for host in hosts)
 
 
 def files_by_machine(studies: Mapping[str, StudyFindings]) -> list[Sequence[str]]:

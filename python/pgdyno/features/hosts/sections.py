@@ -25,6 +25,7 @@ from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.crash.sections import durability_by_host
 from pgdyno.features.hosts.findings import Host, HostsFindings, OverHosts, PooledCell, PooledTable, find_hosts
 from pgdyno.features.hosts.fleet_record import SUFFIX, HostWork, read_fleet
+from pgdyno.features.hosts.identity import are_shown_apart
 from pgdyno.features.hosts.pooling import Pooled
 from pgdyno.features.published.section import as_printed
 from pgdyno.report import result_tables, study_report
@@ -613,10 +614,11 @@ def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) 
 # ----------------------------------------------------------------------
 
 
-def read_files(paths: Sequence[Path]) -> HostsReport | None:
-    """Read and pool several files, or those of a fleet study; None for a results file. Raises PgdynoError."""
+def read_files(paths: Sequence[Path], as_: str) -> HostsReport | None:
+    """Read and pool several files, or those of a fleet study; None for other files. Raises PgdynoError."""
     if not any(path.name.endswith(SUFFIX) for path in paths):
-        return read_hosts(paths) if len(paths) > 1 else None
+        is_pooled = len(paths) > 1 and not are_shown_apart(paths, as_)
+        return read_hosts(paths) if is_pooled else None
     if len(paths) > 1:
         raise UsageError(f"a file NAME{SUFFIX} has all hosts of its study: give it alone")
     return read_fleet_report(paths[0])
@@ -654,7 +656,7 @@ def names_of_files(paths: Sequence[Path]) -> list[str]:
     files = [path.resolve() for path in paths]
     for i, path in enumerate(paths):
         if files[i] in files[:i]:
-            raise UsageError(f"{path} is given twice: give the file of each host once")
+            raise UsageError(f"{path} is given twice: give each file once")
     stems = [file.with_suffix("").parts for file in files]
     parts = [file.parts if stems.count(stem) > 1 else stem for file, stem in zip(files, stems, strict=True)]
     length = 1

@@ -17,8 +17,8 @@ from rich.table import Table
 
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
-from pgdyno.cli.options import Added, FittedFile, Json, complete_study, expanded
-from pgdyno.cli.run import RunCommand, examined, read_study, size_of
+from pgdyno.cli.options import Added, FittedFile, GroupedCommand, Json, complete_study, expanded
+from pgdyno.cli.run import examined, read_study, size_of
 from pgdyno.errors import UsageError
 from pgdyno.features.planning.forecast import StudyForecast, study_forecast
 from pgdyno.results.records import NOT_THE_QUESTION
@@ -325,7 +325,7 @@ def plan(
     return 0
 
 
-app.command("plan", cls=RunCommand)(expanded(plan))
+app.command("plan", cls=GroupedCommand)(expanded(plan))
 
 
 @app.command("list")
