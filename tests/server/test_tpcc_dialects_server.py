@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pgdyno.cli.options import expanded
-from pgdyno.errors import DatasetError
+from pgdyno.errors import DatasetError, UsageError
 from pgdyno.features.runs import command
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Place, load_data
@@ -239,13 +239,15 @@ def test_a_database_of_sysbench_tpcc_needs_no_mark(
 ) -> None:
     with closing(running_server.connect()) as conn:
         conn.execute(f"CREATE DATABASE foreign_data TEMPLATE {sysbench}".encode())
+    dsn = running_server.conninfo("foreign_data")
     with closing(running_server.connect("foreign_data")) as conn:
         conn.execute("DROP TABLE pgdyno_dataset")
+    with pytest.raises(UsageError, match="of sysbench-tpcc: add --dialect=sysbench --table-sets=2"):
+        check(dsn)
     workload = parameters(dialect="sysbench", warehouses=2, table_sets=2)
     result, messages = drive(running_server, "foreign_data", workload)
     assert result is not None and result.counters["new_orders"] > 0, messages
     assert "holds no dataset of pgdyno's" in drive(running_server, "foreign_data", parameters())[1]
-    dsn = running_server.conninfo("foreign_data")
     options = {"dialect": "sysbench", "table_sets": 2, "into_existing": True}
     assert drive_command(dsn, 2, 0.5, warmup=0.0, **options) == 0
     assert check(dsn, dialect="sysbench", table_sets=2) == 0
@@ -255,6 +257,76 @@ def test_a_database_of_sysbench_tpcc_needs_no_mark(
             check(dsn, dialect="sysbench", table_sets=number)
     with pytest.raises(DatasetError, match="does not have 1 set of tables"):
         check(running_server.conninfo("template1"), dialect="sysbench")
+
+
+NUMBERS = """
+    SELECT format('ALTER TABLE %I %s', table_name,
+                  string_agg(format('ALTER COLUMN %I TYPE integer', column_name), ', '))
+      FROM information_schema.columns WHERE table_schema = 'public' AND data_type = 'smallint'
+     GROUP BY table_name
+"""
+ROUTINES = """
+    SELECT coalesce(array_agg(DISTINCT nspname::text), '{}')
+      FROM pg_proc JOIN pg_namespace ON pronamespace = pg_namespace.oid
+     WHERE proname LIKE 'tpcc%'
+"""
+
+
+def foreign_copy(server: Server, name: str, original: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Copy a database without what only pgdyno creates: its marker and its functions."""
+    with closing(server.connect()) as conn:
+        conn.execute(f"CREATE DATABASE {name} TEMPLATE {original}".encode())
+    conn = server.connect(name)
+    conn.execute("DROP TABLE pgdyno_dataset")
+    for (function,) in conn.execute("SELECT oid::regprocedure::text FROM pg_proc WHERE proname LIKE 'tpcc%'"):
+        conn.execute(f"DROP FUNCTION {function}".encode())
+    return conn
+
+
+def test_a_database_of_hammerdb_is_driven_and_checked_under_its_dialect_only(
+    running_server: Server, hammerdb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dsn = running_server.conninfo("of_hammerdb")
+    with closing(foreign_copy(running_server, "of_hammerdb", hammerdb)) as conn:
+        orders = scalar(conn, "SELECT count(*) FROM orders")
+        with pytest.raises(UsageError, match="are those of HammerDB: add --dialect=hammerdb"):
+            check(dsn)
+        with pytest.raises(UsageError, match="are those of HammerDB: add --dialect=hammerdb"):
+            drive_command(dsn, 2, 0.5, warmup=0.0, into_existing=True)
+        with pytest.raises(DatasetError, match="was not created by pgdyno: add --into-existing"):
+            drive_command(dsn, 2, 0.5, warmup=0.0, dialect="hammerdb")
+        assert scalar(conn, ROUTINES) == []
+        assert drive_command(dsn, 2, 0.5, warmup=0.0, dialect="hammerdb", into_existing=True) == 0
+        assert scalar(conn, "SELECT count(*) FROM orders") > orders
+        (schema,) = scalar(conn, ROUTINES)
+        assert re.fullmatch("pgdyno_[0-9a-f]{12}", schema)
+        assert drive_command(dsn, 2, 0.5, warmup=0.0, dialect="hammerdb", into_existing=True) == 0
+        assert scalar(conn, ROUTINES) == [schema]
+    capsys.readouterr()
+    assert check(dsn, dialect="hammerdb") == 0
+    assert capsys.readouterr().out.count(" skipped ") == 2
+
+
+@pytest.mark.parametrize("calls", ["procedures", "statements", "pipeline"])
+def test_integer_columns_are_used_as_they_are(running_server: Server, spec: str, calls: str) -> None:
+    name = f"integers_{calls}"
+    with closing(foreign_copy(running_server, name, spec)) as conn:
+        for (change,) in conn.execute(NUMBERS.encode()).fetchall():
+            conn.execute(change.encode())
+        kind = {"calls": "statements", "pipeline": calls == "pipeline"} if calls != "procedures" else {}
+        result, messages = drive(running_server, name, parameters(**kind), transactions=200)
+        assert result is not None and not messages, messages
+        assert all(kind["ok"] > 0 for kind in result.totals.values())
+    dsn = running_server.conninfo(name)
+    assert check(dsn) == 0
+
+
+def test_a_new_load_drops_the_schemas_of_functions(running_server: Server, new_database: str) -> None:
+    drive(running_server, new_database, parameters(deviate="subtransactions"), transactions=1)
+    with closing(running_server.connect(new_database)) as conn:
+        assert len(scalar(conn, ROUTINES)) == 2
+        load(running_server, new_database, parameters(), into_existing=True)
+        assert scalar(conn, ROUTINES) == ["public"]
 
 
 STATEMENT = re.compile(r"\[(\d+)\] LOG:  statement: (.*(?:\n\t.*)*)")

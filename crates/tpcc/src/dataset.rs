@@ -5,7 +5,7 @@
 
 use crate::deviation::{Deviation, Deviations};
 use crate::population::{self, Population, TABLES};
-use crate::schema::{CREATE_MARK, FOREIGN_KEYS, MARK, ROUTINES, format_with};
+use crate::schema::{CREATE_MARK, FOREIGN_KEYS, MARK, ROUTINES, SCHEMA_PREFIX, format_with};
 use crate::sysbench_sql::{schema as sysbench, warehouses_of};
 use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
 use loader::phase::Phase;
@@ -246,8 +246,14 @@ fn may_replace(tables: &[String], routines: &[String], existing: Replaceable) ->
     Err(LoadError::new(Stage::Create, message))
 }
 
+/// With the schemas of routines of earlier runs.
 async fn drop(connection: &mut Connection, tables: &[String], routines: &[String]) -> Result<(), Error> {
+    let sql = format!(
+        "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname ~ '^{SCHEMA_PREFIX}[0-9a-f]{{12}}$'"
+    );
+    let schemas: Vec<_> = connection.simple(&sql).await?.into_iter().flatten().flatten().collect();
     let mut statements = vec![format!("DROP TABLE IF EXISTS {}", tables.join(", "))];
+    statements.extend(schemas.iter().map(|schema| format!("DROP SCHEMA {schema} CASCADE")));
     statements.extend(routines.iter().map(|routine| format!("DROP FUNCTION {routine}")));
     connection.simple(&statements.join("; ")).await.map(|_| ())
 }
