@@ -56,6 +56,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "no-remote-warehouse",
         "unsorted-lines",
         "home-per-transaction",
+        "redraw-on-retry",
     ),
     "data": ("half-bad-credit", "reversed-amounts", "one-letter-filler", "hammerdb-schema"),
 }

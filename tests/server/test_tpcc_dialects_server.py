@@ -22,6 +22,7 @@ from pgdyno.results.records import Role
 from pgdyno.server.engine import TargetResult
 from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving
+from pgdyno.workloads.server_log import check_log, counted_in
 from pgdyno.workloads.tpcc.data import Tpcc
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -382,6 +383,21 @@ def test_the_statements_of_the_dialect_sysbench_are_those_that_sysbench_tpcc_sen
                 break
         conn.execute(f"ALTER DATABASE {sysbench} RESET log_statement".encode())
     assert different == set()
+
+
+def test_a_retry_of_the_dialect_sysbench_is_another_transaction(
+    running_server: Server, sysbench: str
+) -> None:
+    workload = parameters(dialect="sysbench", warehouses=2, table_sets=2, mix="payment=1,new-order=1")
+    start = len(running_server.log())
+    result, messages = drive(running_server, sysbench, workload, transactions=500)
+    assert result is not None, messages
+    retried = sum(kind["retried"] for kind in result.totals.values())
+    assert retried > 0, "payments of a warehouse conflict under repeatable read"
+    ended = sum(kind["ok"] + kind["rolled_back"] + kind["failed"] for kind in result.totals.values())
+    assert sum(result.tally["drawn"].values()) == ended + retried
+    log = check_log(running_server.log()[start:], counted_in(result.totals.values()))
+    assert log.passed, log.detail
 
 
 def test_data_of_other_deviations_are_refused(running_server: Server, hammerdb: str, spec: str) -> None:

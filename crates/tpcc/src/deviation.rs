@@ -61,12 +61,13 @@ deviations! {
     WarehouseRowFirst = "warehouse-row-first", false;
     TextProtocol = "text-protocol", false;
     CustomerAfterMiddle = "customer-after-middle", false;
+    RedrawOnRetry = "redraw-on-retry", false;
     SysbenchSql = "sysbench-sql", true;
 }
 
 /// A set of deviations; the empty one is TPC-C as we implement it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deviations(u32);
+pub struct Deviations(u64);
 
 impl Deviations {
     /// None of them.
@@ -76,7 +77,7 @@ impl Deviations {
     #[inline]
     #[must_use]
     pub const fn has(self, deviation: Deviation) -> bool {
-        self.0 & 1 << deviation as u32 != 0
+        self.0 & 1 << deviation as u64 != 0
     }
 
     /// Those that the data of a load depend on.
@@ -114,7 +115,7 @@ const MARK: &str = "--[";
 
 impl FromIterator<Deviation> for Deviations {
     fn from_iter<T: IntoIterator<Item = Deviation>>(deviations: T) -> Self {
-        Self(deviations.into_iter().fold(0, |set, deviation| set | 1 << deviation as u32))
+        Self(deviations.into_iter().fold(0, |set, deviation| set | 1 << deviation as u64))
     }
 }
 

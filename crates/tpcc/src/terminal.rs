@@ -37,6 +37,8 @@ pub struct Terminal {
     inputs: Stream,
     think: Stream,
     input: Input,
+    /// Whether it takes the place of another one that failed.
+    is_redrawn: bool,
     scratch: Scratch,
 }
 
@@ -54,6 +56,7 @@ impl Terminal {
             inputs: stream(Purpose::Inputs),
             think: stream(Purpose::Think),
             input: Input::Delivery(1),
+            is_redrawn: false,
             scratch: Scratch::default(),
         }
     }
@@ -179,9 +182,18 @@ impl User for Terminal {
     }
 
     #[inline]
+    fn redraw(&mut self, tally: &mut Tally) -> Option<usize> {
+        self.is_redrawn = self.desk.deviations.has(Deviation::RedrawOnRetry);
+        self.is_redrawn.then(|| self.draw(tally))
+    }
+
+    #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
         if self.desk.deviations.has(Deviation::SysbenchSql) {
             let sets = self.specification.table_sets;
+            if std::mem::take(&mut self.is_redrawn) {
+                connection.simple("-- ROLLBACK").await?; // Its second one, without a warning in the log.
+            }
             return transactions::attempt(connection, sets, &self.desk, &self.input).await;
         }
         match self.specification.calls {
@@ -263,6 +275,20 @@ mod tests {
         };
         assert!((mean(Input::Delivery(1)) - 10.0).abs() < 0.25);
         assert!((mean(Input::StockLevel(10)) - 5.0).abs() < 0.12);
+    }
+
+    #[test]
+    fn a_retry_keeps_its_transaction_unless_it_is_redrawn() {
+        let (mut terminal, mut tally) = (terminal(0), Tally::default());
+        terminal.draw(&mut tally);
+        assert_eq!(terminal.redraw(&mut tally), None);
+        terminal.desk.deviations = Deviations::from_iter([Deviation::RedrawOnRetry]);
+        let before = format!("{:?}", terminal.input);
+        assert!(terminal.redraw(&mut tally).is_some());
+        assert_ne!(format!("{:?}", terminal.input), before);
+        let value = tally.value();
+        let drawn = value["drawn"].as_object().expect("kinds").values().filter_map(serde_json::Value::as_u64);
+        assert_eq!(drawn.sum::<u64>(), 2);
     }
 
     #[test]
