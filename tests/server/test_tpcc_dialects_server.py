@@ -186,6 +186,9 @@ def test_a_database_of_the_dialect_hammerdb_has_its_schema_and_counts(
         assert 14_500 < bad < 15_500
         assert scalar(conn, "SELECT bool_and((ol_amount > 0) = (ol_delivery_d IS NOT NULL)) FROM order_line")
         assert scalar(conn, "SELECT c_load FROM pgdyno_dataset") == 123
+        customers = "SELECT count(DISTINCT (o_d_id, o_c_id)), bool_and(o_c_id >= o_id) FROM orders"
+        n, none_before = scalar(conn, customers)
+        assert 14_700 < n < 15_300 and none_before
 
 
 SUFFIXED = {"new_order": "new_orders"}
@@ -437,6 +440,8 @@ OF_TRANSACTIONS = (
     "stock-counters-not-updated,strict-stock-threshold,subtransactions,payment-count-not-updated,"
     "delivery-count-not-updated",
     "literal-last-name,payment-total-not-updated",
+    "unused-item-committed,supply-from-all,amounts-added,order-number-skipped",
+    "unused-item-committed,unsorted-lines,subtransactions",
 )
 STATEMENTS = (
     "text-protocol,second-to-last-item,unsorted-lines",
@@ -492,6 +497,12 @@ def test_a_dialect_drives_its_data_and_passes_its_checks(
     passes_its_checks(running_server, request.getfixturevalue(dialect), workload)
 
 
+def test_an_older_version_of_hammerdb_drives_the_same_data(running_server: Server, hammerdb: str) -> None:
+    with closing(running_server.connect()) as conn:
+        conn.execute(f"CREATE DATABASE hammerdb_4 TEMPLATE {hammerdb}".encode())
+    passes_its_checks(running_server, "hammerdb_4", parameters(dialect="hammerdb-4"))
+
+
 def test_defects_of_hammerdb_are_in_the_data_after_a_run(running_server: Server, hammerdb: str) -> None:
     drive(running_server, hammerdb, parameters(dialect="hammerdb"))
     with closing(running_server.connect(hammerdb)) as conn:
@@ -500,6 +511,22 @@ def test_defects_of_hammerdb_are_in_the_data_after_a_run(running_server: Server,
         assert scalar(conn, "SELECT max(c_payment_cnt) + max(c_delivery_cnt) FROM customer") == 1
         assert scalar(conn, "SELECT max(c_ytd_payment) FROM customer") == 10
         assert scalar(conn, "SELECT count(*) FROM orders") > 30_000
+        unused = "SELECT bool_and(ol_amount IS NULL AND ol_number = o_ol_cnt), count(*) > 0 FROM order_line "
+        unused += "JOIN orders ON (o_w_id, o_d_id, o_id) = (ol_w_id, ol_d_id, ol_o_id) WHERE ol_i_id > 100000"
+        assert scalar(conn, unused) == (True, True)
+
+
+def test_versions_of_hammerdb_differ_in_amounts_and_numbers_of_orders(
+    running_server: Server, new_database: str
+) -> None:
+    only_orders = parameters(mix="new-order=1", deviate="order-number-skipped,amounts-added")
+    drive(running_server, new_database, only_orders, transactions=50)
+    with closing(running_server.connect(new_database)) as conn:
+        of_new = "FROM order_line JOIN item ON i_id = ol_i_id WHERE ol_o_id > 3000"
+        assert scalar(conn, f"SELECT min(ol_o_id), bool_and(ol_amount = i_price + ol_quantity) {of_new}") == (
+            3002,
+            True,
+        )
 
 
 def test_text_statements_have_their_values_and_begin_at_their_isolation(

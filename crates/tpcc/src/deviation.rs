@@ -62,6 +62,11 @@ deviations! {
     TextProtocol = "text-protocol", false;
     CustomerAfterMiddle = "customer-after-middle", false;
     RedrawOnRetry = "redraw-on-retry", false;
+    UnusedItemCommitted = "unused-item-committed", false;
+    SupplyFromAll = "supply-from-all", false;
+    RepeatedOrderCustomers = "repeated-order-customers", true;
+    AmountsAdded = "amounts-added", false;
+    OrderNumberSkipped = "order-number-skipped", false;
     SysbenchSql = "sysbench-sql", true;
 }
 

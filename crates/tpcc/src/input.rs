@@ -192,7 +192,10 @@ impl NewOrder {
         let (mut drawn, mut all_local) = ([(0, 0, 0); LINES_MAX], true);
         for line in &mut drawn[..lines] {
             let item = desk.item(stream);
-            let (supply, is_remote) = desk.supplier(1, stream);
+            let (mut supply, is_remote) = desk.supplier(1, stream);
+            if is_remote && desk.has(Deviation::SupplyFromAll) {
+                supply = stream.uniform(1, desk.warehouses);
+            }
             all_local &= !is_remote;
             *line = (supply as i32, item, stream.uniform(1, 10) as i16);
         }

@@ -222,6 +222,17 @@ fn sysbench_means_remote_warehouses_that_it_does_not_use() {
 }
 
 #[test]
+fn a_supplier_can_be_drawn_from_all_warehouses() {
+    let orders = orders_with(&[Deviation::SupplyFromAll], 20_000);
+    let lines: usize = orders.iter().map(|order| order.items().len()).sum();
+    let of =
+        |warehouse| orders.iter().flat_map(NewOrder::supplies).filter(|&&supply| supply == warehouse).count();
+    assert!([1, 3, 4, 5].into_iter().all(|warehouse| about(of(warehouse), lines, 0.002)));
+    let homes = orders.iter().filter(|order| !order.all_local && order.supplies().iter().all(|&w| w == 2));
+    assert!(homes.count() > 0, "the home is one of them");
+}
+
+#[test]
 fn unsorted_lines_keep_their_order_and_tell_duplicates() {
     let orders = orders_with(&[Deviation::UnsortedLines], 20_000);
     let is_sorted = |order: &&NewOrder| order.items().is_sorted();

@@ -1,6 +1,6 @@
 //! Transactions as one call of a server-side routine each: one round trip, committed by the server.
 
-use super::deviation::Deviations;
+use super::deviation::{Deviation, Deviations};
 use super::input::{Desk, Input};
 use super::schema::OwnRoutines;
 use super::specification::Isolation;
@@ -49,7 +49,7 @@ pub(super) async fn attempt(
     send(connection.out(), desk, input)?;
     connection.flush().await?;
     let answer = connection.answer().await;
-    match (answer, rolls_back(input)) {
+    match (answer, rolls_back(desk, input)) {
         (Ok(()), false) => Ok(Ending::Committed),
         (Ok(()), true) => Err(Error::Workload("the server sold an item that does not exist".to_owned())),
         (Err(error), true) if error.sqlstate().is_some_and(|code| code.as_str() == UNUSED_ITEM) => {
@@ -59,8 +59,9 @@ pub(super) async fn attempt(
     }
 }
 
-fn rolls_back(input: &Input) -> bool {
-    matches!(input, Input::NewOrder(order) if order.rolls_back)
+fn rolls_back(desk: &Desk, input: &Input) -> bool {
+    let commits = desk.deviations.has(Deviation::UnusedItemCommitted);
+    matches!(input, Input::NewOrder(order) if order.rolls_back && !commits)
 }
 
 fn send(out: &mut Vec<u8>, desk: &Desk, input: &Input) -> Result<(), Error> {
