@@ -325,6 +325,44 @@ def test_integer_columns_are_used_as_they_are(running_server: Server, spec: str,
     assert check(dsn) == 0
 
 
+CALLS = {
+    "neword": "SELECT neword(1, 1, $1, 7, 15, 0) FROM generate_series(1, 300)",
+    "payment": "SELECT payment(1, 2, 1, 2, 7, 0, 100, 'x', '0', 0)",
+    "ostat": "SELECT * FROM ostat(1, 2, $1, 0, '') AS (ol_i_id INTEGER, ol_supply_w_id INTEGER, "
+    "ol_quantity SMALLINT, ol_amount NUMERIC, ol_delivery_d TIMESTAMP WITH TIME ZONE, out_os_c_id INTEGER, "
+    "out_os_c_last CHARACTER VARYING, os_c_first CHARACTER VARYING, os_c_middle CHARACTER VARYING, "
+    "os_c_balance NUMERIC, os_o_id INTEGER, os_entdate TIMESTAMP, os_o_carrier_id INTEGER)",
+    "delivery": "SELECT delivery(1, 5)",
+    "slev": "SELECT slev(1, 2, 20)",
+}
+"""Calls of HammerDB's routines, with the types that its driver declares."""
+
+
+def test_the_functions_of_hammerdb_work_as_its_driver_calls_them(running_server: Server) -> None:
+    load_command = expanded(command.load)
+    dsn = running_server.conninfo("for_hammerdb")
+    with pytest.raises(UsageError, match=r"--hammerdb-routines requires .* --dialect hammerdb"):
+        load_command(dsn, warehouses=1, hammerdb_routines=True)
+    options = {"warehouses": 1, "dialect": "hammerdb", "hammerdb_routines": True, "quiet": True}
+    assert load_command(dsn, **options) == 0
+    with closing(running_server.connect("for_hammerdb")) as conn:
+        totals = [row[0] for row in conn.execute(CALLS["neword"].replace("$1", "2"))]
+        assert 0 < totals.count(None) < 15 and len(totals) == 300
+        assert scalar(conn, "SELECT d_next_o_id FROM district WHERE d_id = 2") == 3301
+        unused = "SELECT count(*) FROM order_line WHERE ol_i_id = 100001 AND ol_amount IS NULL"
+        assert scalar(conn, unused) == totals.count(None)
+        assert scalar(conn, CALLS["payment"]) == 7
+        assert scalar(conn, "SELECT sum(h_amount) FROM history WHERE h_amount <> 10") == 100
+        lines = conn.execute(CALLS["ostat"].replace("$1", "7")).fetchall()
+        assert len(lines) == 15 and {line[10] for line in lines} == {3300}
+        assert scalar(conn, CALLS["delivery"]) == 1
+        assert scalar(conn, "SELECT min(no_o_id) FROM new_order WHERE no_d_id = 2") == 2102
+        assert 0 < scalar(conn, CALLS["slev"]) < 300
+        load(running_server, "for_hammerdb", parameters(), into_existing=True)
+        assert scalar(conn, "SELECT to_regprocedure('slev(integer, integer, integer)') IS NULL")
+        assert scalar(conn, ROUTINES) == ["public"]
+
+
 def test_a_new_load_drops_the_schemas_of_functions(running_server: Server, new_database: str) -> None:
     drive(running_server, new_database, parameters(deviate="subtransactions"), transactions=1)
     with closing(running_server.connect(new_database)) as conn:

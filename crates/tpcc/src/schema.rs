@@ -100,6 +100,15 @@ pub const ROUTINES: [(&str, &str); 7] = [
     ("tpcc_stock_level", include_str!("sql/procedures/stock_level.sql")),
 ];
 
+/// Routines with the names and signatures of those of HammerDB, which call ours.
+pub const HAMMERDB_ROUTINES: [(&str, &str); 5] = [
+    ("neword", include_str!("sql/hammerdb/neword.sql")),
+    ("payment", include_str!("sql/hammerdb/payment.sql")),
+    ("delivery", include_str!("sql/hammerdb/delivery.sql")),
+    ("ostat", include_str!("sql/hammerdb/ostat.sql")),
+    ("slev", include_str!("sql/hammerdb/slev.sql")),
+];
+
 /// What a table consists of.
 struct Definition {
     name: &'static str,
@@ -247,6 +256,9 @@ mod tests {
 
     #[test]
     fn the_routines_are_created_under_the_names_that_they_are_dropped_by() {
+        for (name, create) in HAMMERDB_ROUTINES {
+            assert!(create.contains(&format!("CREATE FUNCTION {name}(")), "{name}");
+        }
         for (name, create) in ROUTINES {
             assert!(create.contains(&format!("CREATE OR REPLACE FUNCTION {name}(")), "{name}");
         }

@@ -143,6 +143,13 @@ def load(
     ] = None,
     into_existing: options.IntoExisting = False,
     replace: options.Replace = False,
+    hammerdb_routines: Annotated[
+        bool,
+        typer.Option(
+            "--hammerdb-routines",
+            help="tpcc with a dialect of HammerDB: create the functions that HammerDB calls.",
+        ),
+    ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
@@ -168,6 +175,11 @@ def load(
         )
     sets = workload.given.get("table_sets", 1)  # at most one per warehouse
     parameters = workload.parameters(lambda _: sets)
+    further: dict[str, Any] = {}
+    if hammerdb_routines:
+        if not (isinstance(parameters, TpccParameters) and parameters.dialect.startswith("hammerdb")):
+            raise UsageError("--hammerdb-routines requires --workload tpcc and --dialect hammerdb")
+        further = {"hammerdb_routines": [one.name for one in parameters.deviations]}
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
@@ -184,7 +196,7 @@ def load(
     ):
         task = progress.add_task("connect", total=1.0)
         result = load_data(
-            Place(target.conninfo, remote.connect, into_existing, replace),
+            Place(target.conninfo, remote.connect, into_existing, replace, further),
             parameters,
             interruption,
             lambda phase, share: progress.update(task, description=f"{phase:8}", completed=share),
