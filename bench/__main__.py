@@ -29,6 +29,7 @@ from bench import (
     pgbench,
     ratios,
     readings,
+    real_clients,
     restore,
     scripts,
     simulated_disk,
@@ -62,11 +63,13 @@ BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {
     "slices": slices.figures,
     "pairs": pairs.figures,
     "driver-overhead": driver_overhead.figures,
+    "real-clients": real_clients.figures,
     "pgbench-startup": pgbench.startup,
     "pgbench-init": pgbench.initialise,
 }
-LONG = ("pairs", "driver-overhead")
-"""Benchmarks that run only if they are named: the machine's noise in 20 minutes, and what needs Ray."""
+LONG = ("pairs", "driver-overhead", "real-clients")
+"""Benchmarks that run only if they are named: the machine's noise in 20 minutes, what needs Ray, and programs
+that few machines have."""
 
 
 OWN: Mapping[str, Callable[[Sequence[str]], int]] = {

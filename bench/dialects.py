@@ -36,7 +36,18 @@ from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS, SPEC
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 GROUPS: Mapping[str, Sequence[str]] = {
-    "dialects": ("hammerdb", "literal-last-name", "warehouse-row-first", "uniform-items", "random-home"),
+    "dialects": ("literal-last-name", "warehouse-row-first", "uniform-items", "random-home"),
+    "hammerdb": (
+        "hammerdb",
+        "hammerdb-5",
+        "hammerdb-4",
+        "unused-item-committed",
+        "supply-from-all",
+        "repeated-order-customers",
+        "amounts-added",
+        "order-number-skipped",
+        "redraw-on-retry",
+    ),
     "statements": ("sysbench", "text-protocol", "foreign-keys", "order-status-of-district"),
     "updates": (
         "stock-counters-not-updated",

@@ -457,21 +457,22 @@ def tpcc_page() -> str:
 
 
 def _tpcc_tables() -> Iterator[str]:
-    yield "| Deviation | Clause | Difference | Dialects |\n|---|---|---|---|\n"
+    yield "| Deviation | Difference | Dialects |\n|---|---|---|\n"
     for one in DEVIATIONS.values():
-        dialects = ", ".join(name for name, of in DIALECTS.items() if one.name in of.deviations)
+        has = {name for name, of in DIALECTS.items() if one.name in of.deviations}
+        dialects = ", ".join(name for name, of in DIALECTS.items() if name in has and of.like not in has)
         marks = [
-            "allowed by TPC-C" if one.allowed else "",
-            "of the data" if one.data else "",
-            f"with `calls = {one.calls}`" if one.calls else "",
-            f"conditions {', '.join(map(str, one.broken))} cannot hold" if one.broken else "",
+            one.clause,
+            "allowed" if one.allowed else "",
+            "data" if one.data else "",
+            one.calls and f"`{one.calls}`",
+            f"breaks {', '.join(map(str, one.broken))}" if one.broken else "",
         ]
-        marked = "; ".join(mark for mark in marks if mark)
-        about = f"{one.about} ({marked[0].upper()}{marked[1:]}.)" if marked else one.about
-        yield f"| `{one.name}` | {one.clause} | {about} | {dialects} |\n"
+        yield f"| `{one.name}` | {one.about} ({'; '.join(filter(None, marks))}) | {dialects or '–'} |\n"
     yield "\n| Dialect | Reproduces | Defaults |\n|---|---|---|\n"
     for dialect in DIALECTS.values():
         own = {**dialect.parameters(), **({"mix": dialect.mix} if dialect.mix else {})}
+        own = {} if dialect.like else own
         defaults = ", ".join(f"`{name} = {value}`" for name, value in own.items()) or "–"
         yield f"| `{dialect.name}` | {dialect.about} | {defaults} |\n"
 

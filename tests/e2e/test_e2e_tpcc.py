@@ -112,7 +112,7 @@ def test_arms_can_differ_in_their_dialect_and_their_deviations_and_have_the_rate
     load = (*SLICES, "--slice", "0.2s", "--window", "1.2s", "--rate", str(rate))
     found, trials = compared(program, evidence, *load, *arms)
     assert [of["arm"]["name"] for of in found.case["arms"]] == names
-    assert [len(of["deviations"]) for of in found.case["arms"]] == [0, 17, 1]
+    assert [len(of["deviations"]) for of in found.case["arms"]] == [0, 20, 1]
     assert kinds(found).count("tpcc-deviations") == 2
     skipped = {trial.arm: {check.name for check in trial.checks if check.skipped} for trial in trials}
     assert skipped == {0: set(), 1: {"condition 10", "condition 12", "constant of last names"}, 2: set()}

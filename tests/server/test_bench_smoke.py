@@ -29,11 +29,13 @@ FIGURES = {
     "slices": {"noise", "not counted", "swap of cores"},
     "pairs": {"noise"},
     "driver-overhead": {"throughput", "client CPU with Ray", "CPU of the engine", "start later by"},
+    "real-clients": {"throughput", "New-Orders per payment"},
     "pgbench-startup": {"start to end", "beside pgbench"},
     "pgbench-init": {"tables made", "CPU of client and server"},
 }
 BESIDE_PGBENCH = {"scripts", "pgbench-startup", "pgbench-init"}
 BESIDE_SYSBENCH = {"sysbench"}
+BESIDE_REAL_CLIENTS = {"real-clients"}
 ON_DISK = {"simulated-disk"}
 ON_RAY = {"driver-overhead"}
 
@@ -57,6 +59,9 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
         )
     done = bench("--smoke", name)
     assert done.returncode == 0, done.stderr
+    if name in BESIDE_REAL_CLIENTS and len(done.stdout.splitlines()) < 3:
+        assert "sysbench-tpcc: not here" in done.stderr and "go-tpc: not here" in done.stderr
+        pytest.skip("NO REAL CLIENTS: neither sysbench-tpcc nor go-tpc is here to compare with")
     rows = [line.split("|") for line in done.stdout.splitlines()[2:]]
     assert {row[1].strip().rpartition(": ")[2] for row in rows} == FIGURES[name]
     assert all(float(row[2].replace(",", "")) > 0 for row in rows)

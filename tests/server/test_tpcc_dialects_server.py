@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from pgdyno.cli.options import expanded
-from pgdyno.errors import DatasetError
+from pgdyno.errors import DatasetError, UsageError
 from pgdyno.features.runs import command
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Place, load_data
@@ -22,6 +22,7 @@ from pgdyno.results.records import Role
 from pgdyno.server.engine import TargetResult
 from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving
+from pgdyno.workloads.server_log import check_log, counted_in
 from pgdyno.workloads.tpcc.data import Tpcc
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -185,6 +186,9 @@ def test_a_database_of_the_dialect_hammerdb_has_its_schema_and_counts(
         assert 14_500 < bad < 15_500
         assert scalar(conn, "SELECT bool_and((ol_amount > 0) = (ol_delivery_d IS NOT NULL)) FROM order_line")
         assert scalar(conn, "SELECT c_load FROM pgdyno_dataset") == 123
+        customers = "SELECT count(DISTINCT (o_d_id, o_c_id)), bool_and(o_c_id >= o_id) FROM orders"
+        n, none_before = scalar(conn, customers)
+        assert 14_700 < n < 15_300 and none_before
 
 
 SUFFIXED = {"new_order": "new_orders"}
@@ -239,13 +243,15 @@ def test_a_database_of_sysbench_tpcc_needs_no_mark(
 ) -> None:
     with closing(running_server.connect()) as conn:
         conn.execute(f"CREATE DATABASE foreign_data TEMPLATE {sysbench}".encode())
+    dsn = running_server.conninfo("foreign_data")
     with closing(running_server.connect("foreign_data")) as conn:
         conn.execute("DROP TABLE pgdyno_dataset")
+    with pytest.raises(UsageError, match="of sysbench-tpcc: add --dialect=sysbench --table-sets=2"):
+        check(dsn)
     workload = parameters(dialect="sysbench", warehouses=2, table_sets=2)
     result, messages = drive(running_server, "foreign_data", workload)
     assert result is not None and result.counters["new_orders"] > 0, messages
     assert "holds no dataset of pgdyno's" in drive(running_server, "foreign_data", parameters())[1]
-    dsn = running_server.conninfo("foreign_data")
     options = {"dialect": "sysbench", "table_sets": 2, "into_existing": True}
     assert drive_command(dsn, 2, 0.5, warmup=0.0, **options) == 0
     assert check(dsn, dialect="sysbench", table_sets=2) == 0
@@ -255,6 +261,114 @@ def test_a_database_of_sysbench_tpcc_needs_no_mark(
             check(dsn, dialect="sysbench", table_sets=number)
     with pytest.raises(DatasetError, match="does not have 1 set of tables"):
         check(running_server.conninfo("template1"), dialect="sysbench")
+
+
+NUMBERS = """
+    SELECT format('ALTER TABLE %I %s', table_name,
+                  string_agg(format('ALTER COLUMN %I TYPE integer', column_name), ', '))
+      FROM information_schema.columns WHERE table_schema = 'public' AND data_type = 'smallint'
+     GROUP BY table_name
+"""
+ROUTINES = """
+    SELECT coalesce(array_agg(DISTINCT nspname::text), '{}')
+      FROM pg_proc JOIN pg_namespace ON pronamespace = pg_namespace.oid
+     WHERE proname LIKE 'tpcc%'
+"""
+
+
+def foreign_copy(server: Server, name: str, original: str) -> psycopg.Connection[tuple[Any, ...]]:
+    """Copy a database without what only pgdyno creates: its marker and its functions."""
+    with closing(server.connect()) as conn:
+        conn.execute(f"CREATE DATABASE {name} TEMPLATE {original}".encode())
+    conn = server.connect(name)
+    conn.execute("DROP TABLE pgdyno_dataset")
+    for (function,) in conn.execute("SELECT oid::regprocedure::text FROM pg_proc WHERE proname LIKE 'tpcc%'"):
+        conn.execute(f"DROP FUNCTION {function}".encode())
+    return conn
+
+
+def test_a_database_of_hammerdb_is_driven_and_checked_under_its_dialect_only(
+    running_server: Server, hammerdb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dsn = running_server.conninfo("of_hammerdb")
+    with closing(foreign_copy(running_server, "of_hammerdb", hammerdb)) as conn:
+        orders = scalar(conn, "SELECT count(*) FROM orders")
+        with pytest.raises(UsageError, match="are those of HammerDB: add --dialect=hammerdb"):
+            check(dsn)
+        with pytest.raises(UsageError, match="are those of HammerDB: add --dialect=hammerdb"):
+            drive_command(dsn, 2, 0.5, warmup=0.0, into_existing=True)
+        with pytest.raises(DatasetError, match="was not created by pgdyno: add --into-existing"):
+            drive_command(dsn, 2, 0.5, warmup=0.0, dialect="hammerdb")
+        assert scalar(conn, ROUTINES) == []
+        assert drive_command(dsn, 2, 0.5, warmup=0.0, dialect="hammerdb", into_existing=True) == 0
+        assert scalar(conn, "SELECT count(*) FROM orders") > orders
+        (schema,) = scalar(conn, ROUTINES)
+        assert re.fullmatch("pgdyno_[0-9a-f]{12}", schema)
+        assert drive_command(dsn, 2, 0.5, warmup=0.0, dialect="hammerdb", into_existing=True) == 0
+        assert scalar(conn, ROUTINES) == [schema]
+    capsys.readouterr()
+    assert check(dsn, dialect="hammerdb") == 0
+    assert capsys.readouterr().out.count(" skipped ") == 2
+
+
+@pytest.mark.parametrize("calls", ["procedures", "statements", "pipeline"])
+def test_integer_columns_are_used_as_they_are(running_server: Server, spec: str, calls: str) -> None:
+    name = f"integers_{calls}"
+    with closing(foreign_copy(running_server, name, spec)) as conn:
+        for (change,) in conn.execute(NUMBERS.encode()).fetchall():
+            conn.execute(change.encode())
+        kind = {"calls": "statements", "pipeline": calls == "pipeline"} if calls != "procedures" else {}
+        result, messages = drive(running_server, name, parameters(**kind), transactions=200)
+        assert result is not None and not messages, messages
+        assert all(kind["ok"] > 0 for kind in result.totals.values())
+    dsn = running_server.conninfo(name)
+    assert check(dsn) == 0
+
+
+CALLS = {
+    "neword": "SELECT neword(1, 1, $1, 7, 15, 0) FROM generate_series(1, 300)",
+    "payment": "SELECT payment(1, 2, 1, 2, 7, 0, 100, 'x', '0', 0)",
+    "ostat": "SELECT * FROM ostat(1, 2, $1, 0, '') AS (ol_i_id INTEGER, ol_supply_w_id INTEGER, "
+    "ol_quantity SMALLINT, ol_amount NUMERIC, ol_delivery_d TIMESTAMP WITH TIME ZONE, out_os_c_id INTEGER, "
+    "out_os_c_last CHARACTER VARYING, os_c_first CHARACTER VARYING, os_c_middle CHARACTER VARYING, "
+    "os_c_balance NUMERIC, os_o_id INTEGER, os_entdate TIMESTAMP, os_o_carrier_id INTEGER)",
+    "delivery": "SELECT delivery(1, 5)",
+    "slev": "SELECT slev(1, 2, 20)",
+}
+"""Calls of HammerDB's routines, with the types that its driver declares."""
+
+
+def test_the_functions_of_hammerdb_work_as_its_driver_calls_them(running_server: Server) -> None:
+    load_command = expanded(command.load)
+    dsn = running_server.conninfo("for_hammerdb")
+    with pytest.raises(UsageError, match=r"--hammerdb-routines requires .* --dialect hammerdb"):
+        load_command(dsn, warehouses=1, hammerdb_routines=True)
+    options = {"warehouses": 1, "dialect": "hammerdb", "hammerdb_routines": True, "quiet": True}
+    assert load_command(dsn, **options) == 0
+    with closing(running_server.connect("for_hammerdb")) as conn:
+        totals = [row[0] for row in conn.execute(CALLS["neword"].replace("$1", "2"))]
+        assert 0 < totals.count(None) < 15 and len(totals) == 300
+        assert scalar(conn, "SELECT d_next_o_id FROM district WHERE d_id = 2") == 3301
+        unused = "SELECT count(*) FROM order_line WHERE ol_i_id = 100001 AND ol_amount IS NULL"
+        assert scalar(conn, unused) == totals.count(None)
+        assert scalar(conn, CALLS["payment"]) == 7
+        assert scalar(conn, "SELECT sum(h_amount) FROM history WHERE h_amount <> 10") == 100
+        lines = conn.execute(CALLS["ostat"].replace("$1", "7")).fetchall()
+        assert len(lines) == 15 and {line[10] for line in lines} == {3300}
+        assert scalar(conn, CALLS["delivery"]) == 1
+        assert scalar(conn, "SELECT min(no_o_id) FROM new_order WHERE no_d_id = 2") == 2102
+        assert 0 < scalar(conn, CALLS["slev"]) < 300
+        load(running_server, "for_hammerdb", parameters(), into_existing=True)
+        assert scalar(conn, "SELECT to_regprocedure('slev(integer, integer, integer)') IS NULL")
+        assert scalar(conn, ROUTINES) == ["public"]
+
+
+def test_a_new_load_drops_the_schemas_of_functions(running_server: Server, new_database: str) -> None:
+    drive(running_server, new_database, parameters(deviate="subtransactions"), transactions=1)
+    with closing(running_server.connect(new_database)) as conn:
+        assert len(scalar(conn, ROUTINES)) == 2
+        load(running_server, new_database, parameters(), into_existing=True)
+        assert scalar(conn, ROUTINES) == ["public"]
 
 
 STATEMENT = re.compile(r"\[(\d+)\] LOG:  statement: (.*(?:\n\t.*)*)")
@@ -312,6 +426,21 @@ def test_the_statements_of_the_dialect_sysbench_are_those_that_sysbench_tpcc_sen
     assert different == set()
 
 
+def test_a_retry_of_the_dialect_sysbench_is_another_transaction(
+    running_server: Server, sysbench: str
+) -> None:
+    workload = parameters(dialect="sysbench", warehouses=2, table_sets=2, mix="payment=1,new-order=1")
+    start = len(running_server.log())
+    result, messages = drive(running_server, sysbench, workload, transactions=500)
+    assert result is not None, messages
+    retried = sum(kind["retried"] for kind in result.totals.values())
+    assert retried > 0, "payments of a warehouse conflict under repeatable read"
+    ended = sum(kind["ok"] + kind["rolled_back"] + kind["failed"] for kind in result.totals.values())
+    assert sum(result.tally["drawn"].values()) == ended + retried
+    log = check_log(running_server.log()[start:], counted_in(result.totals.values()))
+    assert log.passed, log.detail
+
+
 def test_data_of_other_deviations_are_refused(running_server: Server, hammerdb: str, spec: str) -> None:
     with closing(running_server.connect(hammerdb)) as conn:
         Tpcc(parameters(dialect="hammerdb")).require(conn)
@@ -349,6 +478,8 @@ OF_TRANSACTIONS = (
     "stock-counters-not-updated,strict-stock-threshold,subtransactions,payment-count-not-updated,"
     "delivery-count-not-updated",
     "literal-last-name,payment-total-not-updated",
+    "unused-item-committed,supply-from-all,amounts-added,order-number-skipped",
+    "unused-item-committed,unsorted-lines,subtransactions",
 )
 STATEMENTS = (
     "text-protocol,second-to-last-item,unsorted-lines",
@@ -404,6 +535,12 @@ def test_a_dialect_drives_its_data_and_passes_its_checks(
     passes_its_checks(running_server, request.getfixturevalue(dialect), workload)
 
 
+def test_an_older_version_of_hammerdb_drives_the_same_data(running_server: Server, hammerdb: str) -> None:
+    with closing(running_server.connect()) as conn:
+        conn.execute(f"CREATE DATABASE hammerdb_4 TEMPLATE {hammerdb}".encode())
+    passes_its_checks(running_server, "hammerdb_4", parameters(dialect="hammerdb-4"))
+
+
 def test_defects_of_hammerdb_are_in_the_data_after_a_run(running_server: Server, hammerdb: str) -> None:
     drive(running_server, hammerdb, parameters(dialect="hammerdb"))
     with closing(running_server.connect(hammerdb)) as conn:
@@ -412,6 +549,22 @@ def test_defects_of_hammerdb_are_in_the_data_after_a_run(running_server: Server,
         assert scalar(conn, "SELECT max(c_payment_cnt) + max(c_delivery_cnt) FROM customer") == 1
         assert scalar(conn, "SELECT max(c_ytd_payment) FROM customer") == 10
         assert scalar(conn, "SELECT count(*) FROM orders") > 30_000
+        unused = "SELECT bool_and(ol_amount IS NULL AND ol_number = o_ol_cnt), count(*) > 0 FROM order_line "
+        unused += "JOIN orders ON (o_w_id, o_d_id, o_id) = (ol_w_id, ol_d_id, ol_o_id) WHERE ol_i_id > 100000"
+        assert scalar(conn, unused) == (True, True)
+
+
+def test_versions_of_hammerdb_differ_in_amounts_and_numbers_of_orders(
+    running_server: Server, new_database: str
+) -> None:
+    only_orders = parameters(mix="new-order=1", deviate="order-number-skipped,amounts-added")
+    drive(running_server, new_database, only_orders, transactions=50)
+    with closing(running_server.connect(new_database)) as conn:
+        of_new = "FROM order_line JOIN item ON i_id = ol_i_id WHERE ol_o_id > 3000"
+        assert scalar(conn, f"SELECT min(ol_o_id), bool_and(ol_amount = i_price + ol_quantity) {of_new}") == (
+            3002,
+            True,
+        )
 
 
 def test_text_statements_have_their_values_and_begin_at_their_isolation(

@@ -95,6 +95,20 @@ def test_the_statements_of_sysbench_need_the_deviations_that_they_consist_of() -
         assert set(one.requires) <= set(DEVIATIONS)
 
 
+def test_the_versions_of_hammerdb_have_the_deviations_of_newer_ones_and_further_ones() -> None:
+    newer, *older = (
+        {one.name for one in parameters(dialect=name).deviations}
+        for name in ("hammerdb", "hammerdb-5", "hammerdb-4")
+    )
+    assert [version - newer for version in older] == [
+        {"amounts-added"},
+        {"amounts-added", "order-number-skipped"},
+    ]
+    assert all(version > newer for version in older)
+    assert parameters(dialect="hammerdb-4").shape() == parameters(dialect="hammerdb").shape()
+    assert parameters(dialect="hammerdb-4").drawn_mix == parameters(dialect="hammerdb").drawn_mix != DECK
+
+
 def test_a_dialect_sets_defaults_that_can_be_overridden() -> None:
     of_sysbench = parameters(dialect="sysbench")
     assert (of_sysbench.calls, of_sysbench.isolation) == ("statements", "repeatable read")
@@ -112,6 +126,10 @@ def test_a_dialect_sets_defaults_that_can_be_overridden() -> None:
         (
             {"deviate": "subtransactions", "calls": "statements"},
             "subtransactions requires calls = procedures",
+        ),
+        (
+            {"deviate": "unused-item-committed", "calls": "statements"},
+            "unused-item-committed requires calls = procedures",
         ),
         ({"deviate": "text-protocol"}, "text-protocol requires calls = statements"),
         ({"deviate": "text-protocol", "calls": "statements", "pipeline": True}, "remove pipeline"),
@@ -194,6 +212,7 @@ def test_a_driver_with_a_deviation_passes_only_the_tests_of_that_deviation() -> 
         ("uniform-customers", uniform_ids, {CUSTOMERS}),
         ("no-rollback", simulate(5, rollback=0.0), {"rollback share"}),
         ("no-remote-warehouse", local, {"remote order lines", "remote payments"}),
+        ("supply-from-all", simulate(5, remote_line=0.0075), {"remote order lines"}),
         ("c-redrawn", redrawn(5), {NAMES, CUSTOMERS, ITEMS}),
     ):
         assert failed(tally, name) == set(), name

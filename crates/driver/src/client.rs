@@ -178,7 +178,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
     /// Drives a slice until it closes, the client completes its share, or the connection is lost.
     async fn slice(&mut self, window: &Window, connection: &mut Connection) -> Leave {
         let mut from = self.context.reactor.now();
-        while let Some(Due { kind, intended, sent, is_timed }) = self.next(window, from).await {
+        while let Some(Due { mut kind, intended, sent, is_timed }) = self.next(window, from).await {
             self.context.group.begin();
             let mut tries = Tries::default();
             let (outcome, failure) = loop {
@@ -195,6 +195,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
                 }
                 (self.context.notify)(ClientEvent::Error(failure.error));
                 self.context.group.retry(window, kind);
+                kind = self.user.redraw(&mut self.tally.borrow_mut()).unwrap_or(kind);
             };
             let is_committed = outcome == Outcome::Ok;
             self.context.group.count(|counters| self.user.add_to_counters(is_committed, counters));

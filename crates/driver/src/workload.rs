@@ -63,7 +63,7 @@ impl Tally for () {
 /// One simulated user.
 ///
 /// All random values are drawn in [`User::draw`], so that a retry is the same transaction, and so that the
-/// measured time excludes work that can be done earlier.
+/// measured time excludes work that can be done earlier. [`User::redraw`] is for drivers that do otherwise.
 #[allow(async_fn_in_trait)] // Futures stay on the thread that created them, so they need not be Send.
 pub trait User {
     /// See [`Workload::Tally`].
@@ -77,10 +77,18 @@ pub trait User {
     /// measured.
     fn draw(&mut self, tally: &mut Self::Tally) -> usize;
 
+    /// Draws another transaction in place of one that is to be attempted again, counts it, and returns the index of its
+    /// kind; `None` keeps the transaction.
+    #[inline]
+    fn redraw(&mut self, _tally: &mut Self::Tally) -> Option<usize> {
+        None
+    }
+
     /// Executes the drawn transaction to the end of the server's response.
     ///
     /// After an error the driver skips the rest of the response and rolls back, unless the workload
-    /// [restarts](User::restarts) the transaction. A retry calls this again with the same inputs.
+    /// [restarts](User::restarts) the transaction. A retry calls this again with the same inputs, unless they are
+    /// [drawn anew](User::redraw).
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error>;
 
     /// Adds the effects of a transaction to the workload's counters. Called once per transaction, after its last

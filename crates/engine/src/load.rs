@@ -64,8 +64,9 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
     let (connections, existing) = (specification.connections, specification.replaceable());
     let order = LoadOptions { conninfo, connections, existing, on_notice: None };
     match &specification.workload {
-        Workload::Tpcc { warehouses, deviations, table_sets } => {
+        Workload::Tpcc { warehouses, deviations, table_sets, hammerdb_routines } => {
             let tables = TpccTables::new(*warehouses, specification.seed, *deviations, *table_sets);
+            let tables = tables.with_hammerdb_routines(*hammerdb_routines);
             load(&tables, &order, stop, emit)
         }
         Workload::Sysbench(oltp) => load(&OltpDataset::new(*oltp, specification.seed), &order, stop, emit),
@@ -133,6 +134,9 @@ pub enum Workload {
         /// Sets of tables, at most one per warehouse; more than one only of sysbench-tpcc.
         #[serde(default = "one")]
         table_sets: u32,
+        /// Routines that HammerDB calls, under these deviations.
+        #[serde(default)]
+        hammerdb_routines: Option<Deviations>,
     },
     /// pgbench's tables.
     Pgbench(Initialise),
@@ -153,11 +157,14 @@ impl Workload {
             Self::Tpcc { warehouses, .. } if !(1..=WAREHOUSES_MAX).contains(warehouses) => {
                 Some(format!("warehouses: {warehouses} is not between 1 and {WAREHOUSES_MAX}"))
             }
-            Self::Tpcc { warehouses, deviations, table_sets } => {
+            Self::Tpcc { warehouses, deviations, table_sets, hammerdb_routines } => {
                 let is_sysbench = deviations.has(Deviation::SysbenchSql);
                 let sets_max = if is_sysbench { *warehouses } else { 1 };
                 if !(1..=sets_max).contains(table_sets) {
                     return Some(format!("table_sets: {table_sets} is not between 1 and {sets_max}"));
+                }
+                if is_sysbench && hammerdb_routines.is_some() {
+                    return Some("hammerdb_routines: they do not fit the tables of sysbench-sql".to_owned());
                 }
                 let is_large = is_sysbench && warehouses.div_ceil(*table_sets) > SYSBENCH_WAREHOUSES_MAX;
                 let problem = "table_sets: more sets are needed, of at most";
@@ -212,10 +219,9 @@ mod tests {
         let text = json!({"conninfo": {"host": "/tmp", "user": "u"}, "workload": {"kind": "tpcc", "warehouses": 3}, "seed": 1,
             "connections": 2, "into_existing": false});
         let read = Specification::read(&text.to_string()).expect("sound");
-        assert_eq!(
-            read.workload,
-            Workload::Tpcc { warehouses: 3, deviations: Deviations::default(), table_sets: 1 }
-        );
+        let deviations = Deviations::default();
+        let due = Workload::Tpcc { warehouses: 3, deviations, table_sets: 1, hammerdb_routines: None };
+        assert_eq!(read.workload, due);
     }
 
     #[test]
@@ -257,6 +263,11 @@ mod tests {
         let cases = [
             (json!({"kind": "tpcc", "warehouses": 0}), 1, "warehouses"),
             (json!({"kind": "tpcc", "warehouses": 100_001}), 1, "warehouses"),
+            (
+                json!({"kind": "tpcc", "warehouses": 1, "deviations": ["sysbench-sql"], "hammerdb_routines": []}),
+                1,
+                "hammerdb_routines",
+            ),
             (json!({"kind": "tpcc", "warehouses": -1}), 1, "invalid value"),
             (json!({"kind": "tpcc", "warehouses": 1, "more": 1}), 1, "more"),
             (json!({"kind": "tpch"}), 1, "tpch"),

@@ -5,7 +5,9 @@
 
 use crate::deviation::{Deviation, Deviations};
 use crate::population::{self, Population, TABLES};
-use crate::schema::{CREATE_MARK, FOREIGN_KEYS, MARK, ROUTINES, format_with};
+use crate::schema::{
+    CREATE_MARK, FOREIGN_KEYS, HAMMERDB_ROUTINES, MARK, OwnRoutines, ROUTINES, SCHEMA_PREFIX, format_with,
+};
 use crate::sysbench_sql::{schema as sysbench, warehouses_of};
 use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
 use loader::phase::Phase;
@@ -26,6 +28,8 @@ pub struct TpccTables {
     seed: u64,
     deviations: Deviations,
     sets: u32,
+    /// The deviations of the routines for HammerDB, if they are wanted.
+    hammerdb_routines: Option<Deviations>,
     /// Each table in each set of tables.
     places: Vec<(population::Table, u32)>,
     tables: Vec<Table>,
@@ -39,7 +43,16 @@ impl TpccTables {
         let population = Population::new(seed, warehouses, deviations);
         let places: Vec<_> =
             TABLES.iter().flat_map(|&table| (1..=sets).map(move |set| (table, set))).collect();
-        let mut dataset = Self { population, warehouses, seed, deviations, sets, places, tables: Vec::new() };
+        let mut dataset = Self {
+            population,
+            warehouses,
+            seed,
+            deviations,
+            sets,
+            hammerdb_routines: None,
+            places,
+            tables: Vec::new(),
+        };
         let foretold = |&(table, set): &(population::Table, u32)| {
             let rows = dataset.population_of(set).rows_estimated(table);
             Table {
@@ -50,6 +63,12 @@ impl TpccTables {
         };
         dataset.tables = dataset.places.iter().map(foretold).collect();
         dataset
+    }
+
+    /// With the routines that HammerDB calls, under these deviations.
+    #[must_use]
+    pub fn with_hammerdb_routines(self, deviations: Option<Deviations>) -> Self {
+        Self { hammerdb_routines: deviations, ..self }
     }
 
     fn is_sysbench(&self) -> bool {
@@ -203,8 +222,14 @@ impl Dataset for TpccTables {
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
         // sysbench-tpcc has no routines, and ours do not fit its tables.
         let routines = if self.is_sysbench() { &[][..] } else { &ROUTINES[..] };
-        for (_, create) in routines {
-            let created = control.simple(&Deviations::NONE.render(create)).await;
+        let mut statements: Vec<_> =
+            routines.iter().map(|(_, create)| Deviations::NONE.render(create).into_owned()).collect();
+        if let Some(own) = self.hammerdb_routines.and_then(|deviations| OwnRoutines::new(deviations, true)) {
+            statements.push(own.create());
+            statements.extend(HAMMERDB_ROUTINES.iter().map(|(_, create)| own.sql(create)));
+        }
+        for create in statements {
+            let created = control.simple(&create).await;
             created.map_err(|error| LoadError::from_io(Stage::Index, "create the routines", &error))?;
         }
         let (warehouses, seed, c_load) = (self.warehouses, self.seed, self.population.c_load());
@@ -246,8 +271,14 @@ fn may_replace(tables: &[String], routines: &[String], existing: Replaceable) ->
     Err(LoadError::new(Stage::Create, message))
 }
 
+/// With the schemas of routines of earlier runs.
 async fn drop(connection: &mut Connection, tables: &[String], routines: &[String]) -> Result<(), Error> {
+    let sql = format!(
+        "SELECT nspname FROM pg_catalog.pg_namespace WHERE nspname ~ '^{SCHEMA_PREFIX}[0-9a-f]{{12}}$'"
+    );
+    let schemas: Vec<_> = connection.simple(&sql).await?.into_iter().flatten().flatten().collect();
     let mut statements = vec![format!("DROP TABLE IF EXISTS {}", tables.join(", "))];
+    statements.extend(schemas.iter().map(|schema| format!("DROP SCHEMA {schema} CASCADE")));
     statements.extend(routines.iter().map(|routine| format!("DROP FUNCTION {routine}")));
     connection.simple(&statements.join("; ")).await.map(|_| ())
 }
@@ -287,13 +318,14 @@ async fn tables_among(connection: &mut Connection, names: &[String]) -> Result<V
     Ok(rows.into_iter().flatten().flatten().collect())
 }
 
-/// The routines of our names, with their arguments' types.
+/// The routines of our names, with their arguments' types; of those for HammerDB only the ones that call ours.
 async fn existing_routines(connection: &mut Connection) -> Result<Vec<String>, Error> {
-    let names: Vec<_> = ROUTINES.iter().map(|(name, _)| *name).collect();
+    let [names, of_hammerdb] = [&ROUTINES[..], &HAMMERDB_ROUTINES]
+        .map(|of| of.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("', '"));
     let sql = format!(
-        "SELECT oid::regprocedure FROM pg_catalog.pg_proc \
-         WHERE pronamespace = 'public'::regnamespace AND proname IN ('{}') ORDER BY proname",
-        names.join("', '")
+        "SELECT oid::regprocedure FROM pg_catalog.pg_proc WHERE pronamespace = 'public'::regnamespace \
+         AND (proname IN ('{names}') OR proname IN ('{of_hammerdb}') AND prosrc LIKE '%{SCHEMA_PREFIX}%.tpcc_%') \
+         ORDER BY proname"
     );
     let rows = connection.simple(&sql).await?;
     Ok(rows.into_iter().flatten().flatten().collect())

@@ -61,12 +61,18 @@ deviations! {
     WarehouseRowFirst = "warehouse-row-first", false;
     TextProtocol = "text-protocol", false;
     CustomerAfterMiddle = "customer-after-middle", false;
+    RedrawOnRetry = "redraw-on-retry", false;
+    UnusedItemCommitted = "unused-item-committed", false;
+    SupplyFromAll = "supply-from-all", false;
+    RepeatedOrderCustomers = "repeated-order-customers", true;
+    AmountsAdded = "amounts-added", false;
+    OrderNumberSkipped = "order-number-skipped", false;
     SysbenchSql = "sysbench-sql", true;
 }
 
 /// A set of deviations; the empty one is TPC-C as we implement it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deviations(u32);
+pub struct Deviations(u64);
 
 impl Deviations {
     /// None of them.
@@ -76,7 +82,7 @@ impl Deviations {
     #[inline]
     #[must_use]
     pub const fn has(self, deviation: Deviation) -> bool {
-        self.0 & 1 << deviation as u32 != 0
+        self.0 & 1 << deviation as u64 != 0
     }
 
     /// Those that the data of a load depend on.
@@ -114,7 +120,7 @@ const MARK: &str = "--[";
 
 impl FromIterator<Deviation> for Deviations {
     fn from_iter<T: IntoIterator<Item = Deviation>>(deviations: T) -> Self {
-        Self(deviations.into_iter().fold(0, |set, deviation| set | 1 << deviation as u32))
+        Self(deviations.into_iter().fold(0, |set, deviation| set | 1 << deviation as u64))
     }
 }
 

@@ -79,10 +79,15 @@ impl Desk {
         if other < self.warehouse { other } else { other + 1 }
     }
 
-    /// The terminal's warehouse, or `percent` times in a hundred another one where there is one.
-    fn supplier(&self, percent: u32, stream: &mut Stream) -> u32 {
+    /// The terminal's warehouse, or `percent` times in a hundred another one where there is one; and whether another one
+    /// was meant.
+    fn supplier(&self, percent: u32, stream: &mut Stream) -> (u32, bool) {
         let has_others = self.warehouses > 1 && !self.has(Deviation::NoRemoteWarehouse);
-        if stream.percent(percent) && has_others { self.remote(stream) } else { self.warehouse }
+        match stream.percent(percent) {
+            true if has_others => (self.remote(stream), true),
+            // sysbench-tpcc looks for another warehouse, and takes its own.
+            is_meant => (self.warehouse, is_meant && self.has(Deviation::SysbenchSql)),
+        }
     }
 }
 
@@ -171,6 +176,8 @@ pub struct NewOrder {
     pub rolls_back: bool,
     /// Whether two lines ask for the same item of the same warehouse.
     pub has_duplicates: bool,
+    /// What `O_ALL_LOCAL` tells: no line is of a remote warehouse.
+    pub all_local: bool,
     lines: usize,
     items: [i32; LINES_MAX],
     supplies: [i32; LINES_MAX],
@@ -182,11 +189,15 @@ impl NewOrder {
         let (district, customer) = (district(stream), desk.customer_id(stream));
         let lines = stream.uniform(5, LINES_MAX as u32) as usize;
         let rolls_back = stream.one_in(100) && !desk.has(Deviation::NoRollback);
-        let mut drawn = [(0, 0, 0); LINES_MAX];
+        let (mut drawn, mut all_local) = ([(0, 0, 0); LINES_MAX], true);
         for line in &mut drawn[..lines] {
             let item = desk.item(stream);
-            let supply = desk.supplier(1, stream) as i32;
-            *line = (supply, item, stream.uniform(1, 10) as i16);
+            let (mut supply, is_remote) = desk.supplier(1, stream);
+            if is_remote && desk.has(Deviation::SupplyFromAll) {
+                supply = stream.uniform(1, desk.warehouses);
+            }
+            all_local &= !is_remote;
+            *line = (supply as i32, item, stream.uniform(1, 10) as i16);
         }
         let valid = lines - usize::from(rolls_back);
         if !desk.has(Deviation::UnsortedLines) {
@@ -208,6 +219,7 @@ impl NewOrder {
             customer,
             rolls_back,
             has_duplicates,
+            all_local,
             lines,
             items: drawn.map(|line| line.1),
             supplies: drawn.map(|line| line.0),
@@ -249,8 +261,7 @@ pub struct Payment {
 impl Payment {
     fn draw(desk: &Desk, stream: &mut Stream) -> Self {
         let own = district(stream);
-        let warehouse = desk.supplier(15, stream);
-        let is_remote = warehouse != desk.warehouse;
+        let (warehouse, is_remote) = desk.supplier(15, stream);
         Self {
             district: own,
             customer_warehouse: warehouse as i32,

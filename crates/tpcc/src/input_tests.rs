@@ -64,6 +64,7 @@ fn lines_are_sorted_by_supplier_and_item_with_the_unused_item_last() {
         assert!(keys[..valid].windows(2).all(|pair| pair[0] <= pair[1]));
         assert!(order.items()[..valid].iter().all(|item| (1..=100_000).contains(item)));
         assert_eq!(order.items()[lines - 1] == UNUSED_ITEM, order.rolls_back);
+        assert_eq!(order.all_local, order.supplies().iter().all(|&supply| supply == 2));
         assert!(order.quantities().iter().all(|quantity| (1..=10).contains(quantity)));
     }
 }
@@ -199,6 +200,36 @@ fn no_line_and_no_payment_is_remote_under_no_remote_warehouse() {
     let desk = Desk { deviations: Deviations::from_iter([Deviation::NoRemoteWarehouse]), ..desk(5) };
     let mut stream = Stream::new(1, Purpose::Inputs, &[]);
     assert!((0..5000).all(|_| Payment::draw(&desk, &mut stream).customer_warehouse == 2));
+}
+
+#[test]
+fn sysbench_means_remote_warehouses_that_it_does_not_use() {
+    for warehouses in [1, 5] {
+        let deviations = Deviations::from_iter([Deviation::NoRemoteWarehouse, Deviation::SysbenchSql]);
+        let desk = Desk { deviations, ..desk(warehouses) };
+        let mut stream = Stream::new(1, Purpose::Inputs, &[]);
+        let orders: Vec<_> = (0..20_000).map(|_| NewOrder::draw(&desk, &mut stream)).collect();
+        let expected: f64 =
+            orders.iter().map(|order| 1.0 - 0.99_f64.powi(order.items().len() as i32)).sum::<f64>()
+                / 20_000.0;
+        let not_local = orders.iter().filter(|order| !order.all_local).count();
+        assert!(about(not_local, 20_000, expected) && expected > 0.09, "{not_local} {expected}");
+        let payments: Vec<_> = (0..20_000).map(|_| Payment::draw(&desk, &mut stream)).collect();
+        let others = payments.iter().filter(|payment| payment.customer_district != payment.district).count();
+        assert!(about(others, 20_000, 0.15 * 0.9), "{others}");
+        assert!(payments.iter().all(|payment| payment.customer_warehouse as u32 == desk.warehouse));
+    }
+}
+
+#[test]
+fn a_supplier_can_be_drawn_from_all_warehouses() {
+    let orders = orders_with(&[Deviation::SupplyFromAll], 20_000);
+    let lines: usize = orders.iter().map(|order| order.items().len()).sum();
+    let of =
+        |warehouse| orders.iter().flat_map(NewOrder::supplies).filter(|&&supply| supply == warehouse).count();
+    assert!([1, 3, 4, 5].into_iter().all(|warehouse| about(of(warehouse), lines, 0.002)));
+    let homes = orders.iter().filter(|order| !order.all_local && order.supplies().iter().all(|&w| w == 2));
+    assert!(homes.count() > 0, "the home is one of them");
 }
 
 #[test]

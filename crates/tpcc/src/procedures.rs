@@ -1,8 +1,8 @@
 //! Transactions as one call of a server-side routine each: one round trip, committed by the server.
 
-use super::deviation::Deviations;
+use super::deviation::{Deviation, Deviations};
 use super::input::{Desk, Input};
-use super::schema::{temporary, temporary_routines};
+use super::schema::OwnRoutines;
 use super::specification::Isolation;
 use driver::Ending;
 use pgwire::frontend::{self, Cents, Format, Parameter};
@@ -19,22 +19,23 @@ const CALLS: [(&str, &str); 5] = [
     ("s", include_str!("sql/call/stock_level.sql")),
 ];
 
+/// `are_missing`: the database has no routines of ours.
 pub(super) async fn prepare(
     connection: &mut Connection,
     isolation: Isolation,
     deviations: Deviations,
+    are_missing: bool,
 ) -> Result<(), Error> {
-    connection.simple(&format!("SET default_transaction_isolation = '{}'", isolation.sql())).await?;
-    let own = temporary_routines(deviations);
-    for create in &own {
-        connection.simple(create).await?;
+    let own = OwnRoutines::new(deviations, are_missing);
+    if let Some(own) = &own
+        && connection.simple(&own.exist()).await?.is_empty()
+    {
+        connection.simple(&own.create()).await?;
     }
+    connection.simple(&format!("SET default_transaction_isolation = '{}'", isolation.sql())).await?;
     for (name, sql) in CALLS {
-        if own.is_empty() {
-            connection.prepare(name, sql, &[]).await?;
-        } else {
-            connection.prepare(name, temporary(sql), &[]).await?;
-        }
+        let sql = own.as_ref().map_or_else(|| sql.to_owned(), |own| own.sql(sql));
+        connection.prepare(name, sql, &[]).await?;
     }
     Ok(())
 }
@@ -48,7 +49,7 @@ pub(super) async fn attempt(
     send(connection.out(), desk, input)?;
     connection.flush().await?;
     let answer = connection.answer().await;
-    match (answer, rolls_back(input)) {
+    match (answer, rolls_back(desk, input)) {
         (Ok(()), false) => Ok(Ending::Committed),
         (Ok(()), true) => Err(Error::Workload("the server sold an item that does not exist".to_owned())),
         (Err(error), true) if error.sqlstate().is_some_and(|code| code.as_str() == UNUSED_ITEM) => {
@@ -58,8 +59,9 @@ pub(super) async fn attempt(
     }
 }
 
-fn rolls_back(input: &Input) -> bool {
-    matches!(input, Input::NewOrder(order) if order.rolls_back)
+fn rolls_back(desk: &Desk, input: &Input) -> bool {
+    let commits = desk.deviations.has(Deviation::UnusedItemCommitted);
+    matches!(input, Input::NewOrder(order) if order.rolls_back && !commits)
 }
 
 fn send(out: &mut Vec<u8>, desk: &Desk, input: &Input) -> Result<(), Error> {

@@ -39,20 +39,51 @@ pub const FOREIGN_KEYS: [&str; 11] = [
     include_str!("sql/foreign_key/order_line_references.sql"),
 ];
 
-/// Creates the routines with deviations as temporary functions of a session, so that the dataset stays as it is; empty
-/// if they are those of the dataset.
-pub fn temporary_routines(deviations: Deviations) -> Vec<String> {
-    let changed = |sql: &'static str| deviations.render(sql) != Deviations::NONE.render(sql);
-    if !ROUTINES.iter().any(|(_, create)| changed(create)) {
-        return Vec::new();
-    }
-    ROUTINES.iter().map(|(_, create)| temporary(&deviations.render(create))).collect()
+/// The routines with deviations, in a schema of their own, so that the dataset stays as it is. They are not temporary:
+/// PostgreSQL 12.3 and 13.1 fail at the end of a session that has such functions ("no known snapshots").
+pub struct OwnRoutines {
+    schema: String,
+    statements: Vec<String>,
 }
 
-/// SQL that names the routines, with those of the session.
-pub fn temporary(sql: &str) -> String {
-    sql.replace("tpcc_", "pg_temp.tpcc_")
+impl OwnRoutines {
+    /// The routines of a run; `None` if they are those of the dataset. `are_missing`: the dataset has none.
+    pub fn new(deviations: Deviations, are_missing: bool) -> Option<Self> {
+        let rendered: Vec<_> = ROUTINES.iter().map(|(_, create)| deviations.render(create)).collect();
+        let differs = |(sql, (_, create)): (&_, &(_, &'static str))| *sql != Deviations::NONE.render(create);
+        if !are_missing && !rendered.iter().zip(&ROUTINES).any(differs) {
+            return None;
+        }
+        let digest = format_of(rendered.iter().map(AsRef::as_ref));
+        let mut own = Self { schema: format!("{SCHEMA_PREFIX}{digest}"), statements: Vec::new() };
+        own.statements = rendered.iter().map(|sql| own.sql(sql)).collect();
+        Some(own)
+    }
+
+    /// SQL that names the routines, with those of the schema.
+    pub fn sql(&self, sql: &str) -> String {
+        sql.replace("tpcc_", &format!("{}.tpcc_", self.schema))
+    }
+
+    /// Whether they exist. The name of the schema has a digest of them, and one transaction creates them all.
+    pub fn exist(&self) -> String {
+        format!("SELECT 1 FROM pg_catalog.pg_namespace WHERE nspname = '{}'", self.schema)
+    }
+
+    /// Creates them. Clients that do so at the same time wait for each other.
+    pub fn create(&self) -> String {
+        format!(
+            "BEGIN; SELECT pg_advisory_xact_lock({ADVISORY_LOCK}, 0); CREATE SCHEMA IF NOT EXISTS {}; {}; COMMIT",
+            self.schema,
+            self.statements.join("; ")
+        )
+    }
 }
+
+/// How the names of the schemas of [`OwnRoutines`] begin; 12 hexadecimal digits follow.
+pub const SCHEMA_PREFIX: &str = "pgdyno_";
+/// The first key of the advisory locks; the second one is a warehouse, or 0 for the routines.
+const ADVISORY_LOCK: i32 = 1_346_847_556;
 /// The table whose one row marks a dataset as whole.
 pub const MARK: &str = "pgdyno_dataset";
 /// Creates the mark's table, without its row.
@@ -67,6 +98,15 @@ pub const ROUTINES: [(&str, &str); 7] = [
     ("tpcc_order_status", include_str!("sql/procedures/order_status.sql")),
     ("tpcc_delivery", include_str!("sql/procedures/delivery.sql")),
     ("tpcc_stock_level", include_str!("sql/procedures/stock_level.sql")),
+];
+
+/// Routines with the names and signatures of those of HammerDB, which call ours.
+pub const HAMMERDB_ROUTINES: [(&str, &str); 5] = [
+    ("neword", include_str!("sql/hammerdb/neword.sql")),
+    ("payment", include_str!("sql/hammerdb/payment.sql")),
+    ("delivery", include_str!("sql/hammerdb/delivery.sql")),
+    ("ostat", include_str!("sql/hammerdb/ostat.sql")),
+    ("slev", include_str!("sql/hammerdb/slev.sql")),
 ];
 
 /// What a table consists of.
@@ -186,12 +226,22 @@ mod tests {
     }
 
     #[test]
-    fn only_deviations_of_routines_need_temporary_ones() {
-        let with = |one| temporary_routines(Deviations::from_iter([one]));
-        assert!(with(Deviation::UniformItems).is_empty());
-        let own = with(Deviation::Subtransactions);
-        assert_eq!(own.len(), ROUTINES.len());
-        assert!(own.iter().all(|sql| sql.contains("FUNCTION pg_temp.tpcc_") && !sql.contains(" tpcc_")));
+    fn routines_have_a_schema_of_their_own_if_they_differ_or_are_missing() {
+        let with = |one: &[_], missing| OwnRoutines::new(one.iter().copied().collect(), missing);
+        assert!(with(&[Deviation::UniformItems], false).is_none());
+        let (foreign, own) = (with(&[], true), with(&[Deviation::Subtransactions], false));
+        let (foreign, own) = (foreign.expect("missing"), own.expect("different"));
+        assert_ne!(foreign.schema, own.schema);
+        for (name, create) in ROUTINES {
+            assert!(create.contains(name) && own.create().contains(&format!("{}.{name}(", own.schema)));
+        }
+        assert!(own.statements.iter().all(|sql| !sql.contains(" tpcc_")));
+        assert!(
+            own.sql(include_str!("sql/call/payment.sql"))
+                .contains(&format!("FROM {}.tpcc_payment", own.schema))
+        );
+        let lock = format!("pg_advisory_xact_lock({ADVISORY_LOCK}, home_w_id)");
+        assert!(include_str!("sql/procedures/delivery.sql").contains(&lock));
     }
 
     #[test]
@@ -206,6 +256,9 @@ mod tests {
 
     #[test]
     fn the_routines_are_created_under_the_names_that_they_are_dropped_by() {
+        for (name, create) in HAMMERDB_ROUTINES {
+            assert!(create.contains(&format!("CREATE FUNCTION {name}(")), "{name}");
+        }
         for (name, create) in ROUTINES {
             assert!(create.contains(&format!("CREATE OR REPLACE FUNCTION {name}(")), "{name}");
         }

@@ -3,6 +3,7 @@
 use super::deviation::{Deviation, Deviations};
 use super::input::{Desk, Input};
 use super::mix::Mix;
+use super::population::TABLES;
 use super::procedures;
 use super::random::{C_LAST_CONSTANT, Constants, Purpose, Stream, run_constants};
 use super::schema::{FORMAT, MARK, format_with};
@@ -36,6 +37,8 @@ pub struct Terminal {
     inputs: Stream,
     think: Stream,
     input: Input,
+    /// Whether it takes the place of another one that failed.
+    is_redrawn: bool,
     scratch: Scratch,
 }
 
@@ -53,27 +56,29 @@ impl Terminal {
             inputs: stream(Purpose::Inputs),
             think: stream(Purpose::Think),
             input: Input::Delivery(1),
+            is_redrawn: false,
             scratch: Scratch::default(),
         }
     }
 
-    /// The number of warehouses and the constant of the last names, from the mark of a whole dataset. A database of
-    /// sysbench-tpcc has no mark: its warehouses are counted, and it needs no constant.
-    async fn dataset(
-        connection: &mut Connection,
-        of_data: Deviations,
-        sets: u32,
-    ) -> Result<(u32, u32), Error> {
+    /// What the mark of a whole dataset tells. A database of another program has no mark: its tables have to exist, and
+    /// its warehouses are counted.
+    async fn dataset(connection: &mut Connection, of_data: Deviations, sets: u32) -> Result<Loaded, Error> {
         let sql = format!("SELECT scale, c_load, format FROM {MARK} WHERE workload = 'tpcc'");
         let rows = match connection.simple(&sql).await {
             Ok(rows) => rows,
             Err(error) if error.sqlstate().is_none_or(|code| code.as_str() != UNDEFINED_TABLE) => {
                 return Err(error);
             }
-            Err(_) if of_data.has(Deviation::SysbenchSql) => {
-                return Ok((transactions::count_warehouses(connection, sets).await?, 0));
+            Err(_) => {
+                let is_sysbench = of_data.has(Deviation::SysbenchSql);
+                let warehouses = if is_sysbench {
+                    transactions::count_warehouses(connection, sets).await?
+                } else {
+                    count_foreign_warehouses(connection).await?
+                };
+                return Ok(Loaded { warehouses, c_load: 0, is_foreign: true });
             }
-            Err(_) => return unusable("the database holds no dataset of pgdyno's; load one first"),
         };
         let [row] = &rows[..] else {
             return unusable("the database holds no whole tpcc dataset; load it again");
@@ -82,7 +87,7 @@ impl Terminal {
         let number = |column: usize| text(column)?.parse::<u32>().ok();
         match (number(0), number(1), text(2)) {
             (Some(warehouses @ 1..), Some(c_load), Some(format)) if format == format_with(of_data, sets) => {
-                Ok((warehouses, c_load))
+                Ok(Loaded { warehouses, c_load, is_foreign: false })
             }
             (Some(_), Some(_), Some(format)) if format.starts_with(&*FORMAT) => {
                 let run = format_with(of_data, sets);
@@ -95,6 +100,34 @@ impl Terminal {
             _ => unusable("the dataset is of another version of pgdyno; load it again"),
         }
     }
+}
+
+/// What a dataset is.
+struct Loaded {
+    warehouses: u32,
+    /// The constant of the last names; 0 if it is unknown.
+    c_load: u32,
+    /// Whether another program loaded it: there are no routines of ours.
+    is_foreign: bool,
+}
+
+/// The warehouses of a database that another program loaded.
+async fn count_foreign_warehouses(connection: &mut Connection) -> Result<u32, Error> {
+    let names = TABLES.map(|table| format!("('{}')", table.name())).join(", ");
+    let sql = format!("SELECT name FROM (VALUES {names}) AS due (name) WHERE to_regclass(name) IS NULL");
+    let absent: Vec<_> = connection.simple(&sql).await?.into_iter().flatten().flatten().collect();
+    if !absent.is_empty() {
+        let names = absent.join(", ");
+        return unusable(format!(
+            "the database holds no dataset of pgdyno's, and no table {names}; load one first"
+        ));
+    }
+    let rows = connection.simple("SELECT count(*) FROM warehouse HAVING count(*) = max(w_id)").await?;
+    let count = rows.into_iter().flatten().flatten().find_map(|count| count.parse().ok());
+    count.map_or_else(
+        || unusable("the warehouses are not numbered from 1 without gaps; load the data again"),
+        Ok,
+    )
 }
 
 /// The deviations and sets of tables in a format: `with foreign-keys`, `without deviations`.
@@ -114,7 +147,7 @@ impl User for Terminal {
 
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
         let deviations = self.specification.deviations;
-        let (warehouses, c_load) =
+        let Loaded { warehouses, c_load, is_foreign } =
             Self::dataset(connection, deviations.of_data(), self.specification.table_sets).await?;
         let mut constants = run_constants(self.seed, c_load);
         if deviations.has(Deviation::ConstantC) {
@@ -130,7 +163,7 @@ impl User for Terminal {
             return transactions::prepare(connection, isolation).await;
         }
         match self.specification.calls {
-            Calls::Procedures => procedures::prepare(connection, isolation, deviations).await,
+            Calls::Procedures => procedures::prepare(connection, isolation, deviations, is_foreign).await,
             Calls::Statements => {
                 statements::prepare(connection, isolation, deviations, &mut self.scratch).await
             }
@@ -149,9 +182,18 @@ impl User for Terminal {
     }
 
     #[inline]
+    fn redraw(&mut self, tally: &mut Tally) -> Option<usize> {
+        self.is_redrawn = self.desk.deviations.has(Deviation::RedrawOnRetry);
+        self.is_redrawn.then(|| self.draw(tally))
+    }
+
+    #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
         if self.desk.deviations.has(Deviation::SysbenchSql) {
             let sets = self.specification.table_sets;
+            if std::mem::take(&mut self.is_redrawn) {
+                connection.simple("-- ROLLBACK").await?; // Its second one, without a warning in the log.
+            }
             return transactions::attempt(connection, sets, &self.desk, &self.input).await;
         }
         match self.specification.calls {
@@ -233,6 +275,20 @@ mod tests {
         };
         assert!((mean(Input::Delivery(1)) - 10.0).abs() < 0.25);
         assert!((mean(Input::StockLevel(10)) - 5.0).abs() < 0.12);
+    }
+
+    #[test]
+    fn a_retry_keeps_its_transaction_unless_it_is_redrawn() {
+        let (mut terminal, mut tally) = (terminal(0), Tally::default());
+        terminal.draw(&mut tally);
+        assert_eq!(terminal.redraw(&mut tally), None);
+        terminal.desk.deviations = Deviations::from_iter([Deviation::RedrawOnRetry]);
+        let before = format!("{:?}", terminal.input);
+        assert!(terminal.redraw(&mut tally).is_some());
+        assert_ne!(format!("{:?}", terminal.input), before);
+        let value = tally.value();
+        let drawn = value["drawn"].as_object().expect("kinds").values().filter_map(serde_json::Value::as_u64);
+        assert_eq!(drawn.sum::<u64>(), 2);
     }
 
     #[test]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -38,13 +38,14 @@ DATASET_SEED = 1
 @dataclass(frozen=True)
 class Place:
     """Target database of a load. ``into_existing``: data of an earlier load may be replaced. ``replace``:
-    pgbench tables may be replaced, whoever created them.
+    pgbench tables may be replaced, whoever created them. ``further``: what the load creates besides the data.
     """
 
     conninfo: str
     connect: Connect
     into_existing: bool = False
     replace: bool = False
+    further: Mapping[str, Any] = field(default_factory=dict)
 
 
 def load_data(
@@ -116,7 +117,7 @@ def load_specification(
     """
     return {
         "conninfo": place.conninfo,
-        "workload": parameters.to_load(),
+        "workload": {**parameters.to_load(), **place.further},
         "seed": seed,
         "connections": connections or max(2, psutil.cpu_count() or 2),
         "into_existing": place.into_existing,

@@ -132,6 +132,16 @@ fn a_retried_transaction_is_identical_and_timed_from_its_first_attempt() {
 }
 
 #[test]
+fn a_retry_can_be_another_transaction() {
+    let mut play = Play::new(vec![Reply::Error(3 * MS, "40001"), Reply::Ok(7 * MS)]);
+    play.user.redraws = true;
+    let server = play.server.clone();
+    let played = play.run();
+    assert_eq!(server.transactions()[..3], ["tx 1", "tx 2", "tx 3"]);
+    assert_eq!(played.totals(), counts(14, 0, 0, 1));
+}
+
+#[test]
 fn a_rollback_by_design_is_neither_a_success_nor_a_failure() {
     let mut play = Play::new(vec![Reply::Ok(MS)]);
     play.user = Counting { rolls_back: Some(10), ..Counting::default() };

@@ -157,6 +157,8 @@ pub struct Counting {
     pub prepares: bool,
     /// Whether it restarts a transaction after any error.
     pub restarts: bool,
+    /// Whether it draws another transaction for each retry.
+    pub redraws: bool,
     /// Number of drawn transactions.
     pub number: u32,
 }
@@ -171,6 +173,10 @@ impl User for Counting {
     fn draw(&mut self, (): &mut ()) -> usize {
         self.number += 1;
         0
+    }
+
+    fn redraw(&mut self, tally: &mut ()) -> Option<usize> {
+        self.redraws.then(|| self.draw(tally))
     }
 
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {

@@ -329,7 +329,14 @@ impl Population {
         // sysbench-tpcc has one permutation for all districts.
         let permuted = if self.is_sysbench() { 1 } else { district };
         let mut customers = [0; CUSTOMERS as usize];
-        self.stream(Purpose::OrderCustomers, [warehouse, permuted]).permutation(&mut customers);
+        let stream = &mut self.stream(Purpose::OrderCustomers, [warehouse, permuted]);
+        stream.permutation(&mut customers);
+        if self.deviations.has(Deviation::RepeatedOrderCustomers) {
+            // A permutation by swaps with a later place, of which the half that writes the later place is lost.
+            (1..)
+                .zip(&mut customers)
+                .for_each(|(order, customer)| *customer = stream.uniform(order, CUSTOMERS));
+        }
         for (order, customer) in (1..=CUSTOMERS).zip(customers) {
             let stream = &mut self.stream(Purpose::Order, [warehouse, district, order]);
             let lines = line_count(stream);

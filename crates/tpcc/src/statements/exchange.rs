@@ -144,41 +144,47 @@ pub struct Scratch {
     pub texts: Vec<String>,
 }
 
+/// OIDs of types.
+const I2: u32 = 21;
+const I4: u32 = 23;
+const NUMERIC: u32 = 1700;
+
 macro_rules! statements {
-    ($($statement:ident = $sql:expr),+ $(,)?) => {
+    ($($statement:ident [$($type:expr),*] = $sql:expr),+ $(,)?) => {
         /// A prepared statement. BEGIN, which names the isolation level, is made in [`super::prepare`].
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Statement { $($statement),+, Begin }
 
-        /// The texts of all but BEGIN, in order.
-        pub const SQL: &[&str] = &[$($sql),+];
+        /// The texts of all but BEGIN, in order, and the types of their leading parameters: those of the columns may be
+        /// others in a database of another program. The server infers those of texts.
+        pub const SQL: &[(&str, &[u32])] = &[$(($sql, &[$($type),*])),+];
     };
 }
 
 statements! {
-    Buyer = include_str!("../sql/statements/buyer.sql"),
-    NextOrderId = include_str!("../sql/statements/next_order_id.sql"),
-    InsertOrder = include_str!("../sql/statements/insert_order.sql"),
-    InsertNewOrder = include_str!("../sql/statements/insert_new_order.sql"),
-    Item = include_str!("../sql/statements/item.sql"),
-    TakeStock = include_str!("../sql/statements/take_stock.sql"),
-    InsertOrderLine = include_str!("../sql/statements/insert_order_line.sql"),
-    CustomersByName = include_str!("../sql/statements/customers_by_name.sql"),
-    PayCustomer = include_str!("../sql/statements/pay_customer.sql"),
-    PayDistrict = include_str!("../sql/statements/pay_district.sql"),
-    PayWarehouse = include_str!("../sql/statements/pay_warehouse.sql"),
-    InsertHistory = include_str!("../sql/statements/insert_history.sql"),
-    CustomerBalance = include_str!("../sql/statements/customer_balance.sql"),
-    LastOrder = include_str!("../sql/statements/last_order.sql"),
-    OrderLines = include_str!("../sql/statements/order_lines.sql"),
-    LockDeliveries = include_str!("../sql/statements/lock_deliveries.sql"),
-    TakeOldest = include_str!("../sql/statements/take_oldest.sql"),
-    DeliverOrder = include_str!("../sql/statements/deliver_order.sql"),
-    DeliverLines = include_str!("../sql/statements/deliver_lines.sql"),
-    ChargeCustomer = include_str!("../sql/statements/charge_customer.sql"),
-    LowStock = include_str!("../sql/statements/low_stock.sql"),
-    Commit = "COMMIT",
-    Rollback = "ROLLBACK",
+    Buyer [I4, I2, I4] = include_str!("../sql/statements/buyer.sql"),
+    NextOrderId [I4, I2] = include_str!("../sql/statements/next_order_id.sql"),
+    InsertOrder [I4, I2, I4, I4, I2, I2] = include_str!("../sql/statements/insert_order.sql"),
+    InsertNewOrder [I4, I2, I4] = include_str!("../sql/statements/insert_new_order.sql"),
+    Item [I4] = include_str!("../sql/statements/item.sql"),
+    TakeStock [I4, I4, I2, I4, I2] = include_str!("../sql/statements/take_stock.sql"),
+    InsertOrderLine [I4, I2, I4, I2, I4, I4, I2, NUMERIC] = include_str!("../sql/statements/insert_order_line.sql"),
+    CustomersByName [I4, I2] = include_str!("../sql/statements/customers_by_name.sql"),
+    PayCustomer [I4, I2, I4, NUMERIC, I2, I4] = include_str!("../sql/statements/pay_customer.sql"),
+    PayDistrict [I4, I2, NUMERIC] = include_str!("../sql/statements/pay_district.sql"),
+    PayWarehouse [I4, NUMERIC] = include_str!("../sql/statements/pay_warehouse.sql"),
+    InsertHistory [I2, I4, I4, I2, I4, NUMERIC] = include_str!("../sql/statements/insert_history.sql"),
+    CustomerBalance [I4, I2, I4] = include_str!("../sql/statements/customer_balance.sql"),
+    LastOrder [I4, I2, I4] = include_str!("../sql/statements/last_order.sql"),
+    OrderLines [I4, I2, I4] = include_str!("../sql/statements/order_lines.sql"),
+    LockDeliveries [I4] = include_str!("../sql/statements/lock_deliveries.sql"),
+    TakeOldest [I4, I2] = include_str!("../sql/statements/take_oldest.sql"),
+    DeliverOrder [I4, I2, I4, I2] = include_str!("../sql/statements/deliver_order.sql"),
+    DeliverLines [I4, I2, I4] = include_str!("../sql/statements/deliver_lines.sql"),
+    ChargeCustomer [I4, I2, I4, NUMERIC] = include_str!("../sql/statements/charge_customer.sql"),
+    LowStock [I4, I2, I2] = include_str!("../sql/statements/low_stock.sql"),
+    Commit [] = "COMMIT",
+    Rollback [] = "ROLLBACK",
 }
 
 /// The name on the wire of the statement of an index: a letter.

@@ -24,12 +24,12 @@ pub(super) async fn prepare(
 ) -> Result<(), Error> {
     let begin = format!("BEGIN ISOLATION LEVEL {}", isolation.sql());
     if deviations.has(Deviation::TextProtocol) {
-        let texts = SQL.iter().map(|sql| deviations.render(sql).into_owned());
+        let texts = SQL.iter().map(|(sql, _)| deviations.render(sql).into_owned());
         scratch.texts = texts.chain([begin]).collect();
         return Ok(());
     }
-    for (index, sql) in SQL.iter().enumerate() {
-        connection.prepare(name(index), &*deviations.render(sql), &[]).await?;
+    for (index, (sql, types)) in SQL.iter().enumerate() {
+        connection.prepare(name(index), &*deviations.render(sql), types).await?;
     }
     connection.prepare(name(Statement::Begin as usize), &begin, &[]).await
 }
@@ -37,7 +37,7 @@ pub(super) async fn prepare(
 /// The SQL of all statements, with its marks.
 #[cfg(test)]
 pub(super) fn texts() -> impl Iterator<Item = &'static str> {
-    SQL.iter().copied()
+    SQL.iter().map(|(sql, _)| *sql)
 }
 
 pub(super) async fn attempt(

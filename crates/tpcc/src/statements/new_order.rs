@@ -79,7 +79,7 @@ async fn enter(
     lines: &mut [Line],
 ) -> Result<(), Error> {
     let line_count = order.items().len() as i16;
-    let all_local = i16::from(order.supplies().iter().all(|&supply| supply == warehouse));
+    let all_local = i16::from(order.all_local);
     let district = order.district;
     session
         .exchange(

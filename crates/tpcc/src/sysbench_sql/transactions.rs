@@ -172,7 +172,7 @@ async fn new_order(connection: &mut Connection, place: Place, order: &NewOrder) 
         })
         .await?;
     run(connection, sql::SET_NEXT_ORDER, &[&set, &warehouse, &district, &(id + 1)]).await?;
-    let (lines, all_local) = (order.items().len() as i16, 1_i16);
+    let (lines, all_local) = (order.items().len() as i16, i16::from(order.all_local));
     let values: [&dyn Parameter; 7] = [&set, &id, &district, &warehouse, &customer, &lines, &all_local];
     run(connection, sql::INSERT_ORDER, &values).await?;
     run(connection, sql::INSERT_NEW_ORDER, &[&set, &id, &district, &warehouse]).await?;

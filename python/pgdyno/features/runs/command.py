@@ -15,6 +15,7 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from importlib import resources
 from typing import Annotated, Any
 
 import typer
@@ -142,6 +143,13 @@ def load(
     ] = None,
     into_existing: options.IntoExisting = False,
     replace: options.Replace = False,
+    hammerdb_routines: Annotated[
+        bool,
+        typer.Option(
+            "--hammerdb-routines",
+            help="tpcc with a dialect of HammerDB: create the functions that HammerDB calls.",
+        ),
+    ] = False,
     json: options.Json = False,
     quiet: options.Quiet = False,
 ) -> int:
@@ -167,6 +175,11 @@ def load(
         )
     sets = workload.given.get("table_sets", 1)  # at most one per warehouse
     parameters = workload.parameters(lambda _: sets)
+    further: dict[str, Any] = {}
+    if hammerdb_routines:
+        if not (isinstance(parameters, TpccParameters) and parameters.dialect.startswith("hammerdb")):
+            raise UsageError("--hammerdb-routines requires --workload tpcc and --dialect hammerdb")
+        further = {"hammerdb_routines": [one.name for one in parameters.deviations]}
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
@@ -183,7 +196,7 @@ def load(
     ):
         task = progress.add_task("connect", total=1.0)
         result = load_data(
-            Place(target.conninfo, remote.connect, into_existing, replace),
+            Place(target.conninfo, remote.connect, into_existing, replace, further),
             parameters,
             interruption,
             lambda phase, share: progress.update(task, description=f"{phase:8}", completed=share),
@@ -285,6 +298,8 @@ def check(
         else:
             assert isinstance(parameters, TpccParameters)
             marker = _marker_or_none(conn)
+            if marker is None:
+                require_dialect(conn, workload.given)
             own = [one.name for one in parameters.deviations]
             names = in_order((*own, *(marker.deviations if marker else ())))
             sets = marker.suffixed_sets if marker else parameters.suffixed_sets
@@ -369,15 +384,40 @@ def _marker_or_none(conn: Connection) -> OwnershipMarker | None:
 def size_of_data(connection: Connection, of: type[WorkloadParameters], given: Mapping[str, Any]) -> int:
     """Return the scale or the number of warehouses of the loaded data.
 
-    Data of the dialect sysbench may be those of sysbench-tpcc itself, which has no ownership marker. Raises
-    DatasetError.
+    Other programs load tpcc data, too, without an ownership marker. Raises DatasetError.
     """
     if issubclass(of, PgbenchParameters):
         return read_scale(connection)
-    if given.get("dialect") == "sysbench" and _marker_or_none(connection) is None:
-        create_views(connection, given.get("table_sets", 1))
-        return require_warehouses(connection)
-    return read_marker(connection).scale
+    if loaded_by(connection)[0] in ("pgdyno", "none"):
+        return read_marker(connection).scale
+    require_dialect(connection, given)
+    create_views(connection, given.get("table_sets", 1) if given.get("dialect") == "sysbench" else 0)
+    return require_warehouses(connection)
+
+
+LOADED_BY = resources.files(__package__).joinpath("loaded_by.sql").read_bytes()
+
+
+def loaded_by(connection: Connection) -> tuple[str, int]:
+    """Return the program that loaded the tpcc data, by their tables, and the number of numbered sets."""
+    row = connection.execute(LOADED_BY).fetchone()
+    assert row is not None
+    return row[0], row[1]
+
+
+def require_dialect(connection: Connection, given: Mapping[str, Any]) -> None:
+    """Raise UsageError for data of a program with a dialect of its own, if none is given."""
+    program, sets = loaded_by(connection)
+    dialects = {"hammerdb": "--dialect=hammerdb", "sysbench": f"--dialect=sysbench --table-sets={sets}"}
+    if program in dialects and "dialect" not in given:
+        raise UsageError(
+            f"the tables of {connection.info.dbname} are those of {NAMES[program]}: add {dialects[program]}, "
+            "or another --dialect"
+        )
+
+
+NAMES = {"hammerdb": "HammerDB", "sysbench": "sysbench-tpcc"}
+"""Programs that load tpcc data, by dialect."""
 
 
 WINDOW_S, WARMUP_S = 30.0, 5.0

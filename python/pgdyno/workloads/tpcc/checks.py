@@ -173,11 +173,7 @@ def _mark_of(rows: Sequence[Sequence[str | None]]) -> OwnershipMarker | None:
     workload, scale, seed, form, c_load = map(str, rows[0])
     form, _, further = form.partition("+")
     deviations, _, sets = further.partition(",table-sets=")
-    if not (_WHOLE_NUMBER.fullmatch(scale) and _WHOLE_NUMBER.fullmatch(seed)):
-        return None
-    if not _WHOLE_NUMBER.fullmatch(c_load) or int(scale) < 1:
-        return None
-    if sets and not _WHOLE_NUMBER.fullmatch(sets):
+    if not all(map(_WHOLE_NUMBER.fullmatch, (scale, seed, c_load, sets or "1"))) or int(scale) < 1:
         return None
     names = tuple(name for name in deviations.split(",") if name)
     return OwnershipMarker(workload, int(scale), int(seed), form, int(c_load), names, int(sets or 1))
@@ -485,16 +481,12 @@ def _fits(
     drawn = tally["drawn"]
     others = warehouses > 1 and "no-remote-warehouse" not in deviations  # a single one has no remote ones
     rollback_share = 0.0 if "no-rollback" in deviations else ROLLBACK_SHARE
+    away = (warehouses - 1) / warehouses if "supply-from-all" in deviations else 1.0
+    remote_lines, remote_payments = REMOTE_LINE_SHARE * others * away, REMOTE_PAYMENT_SHARE * others
     yield "mix", fit_deck(drawn, clients) if isinstance(mix, str) else fit_weights(drawn, mix)
     yield "rollback share", fit_share(tally["rollbacks_drawn"], drawn["new_order"], rollback_share)
-    yield (
-        "remote order lines",
-        fit_share(tally["order_lines_remote"], tally["order_lines"], REMOTE_LINE_SHARE if others else 0.0),
-    )
-    yield (
-        "remote payments",
-        fit_share(tally["payments_remote"], drawn["payment"], REMOTE_PAYMENT_SHARE if others else 0.0),
-    )
+    yield "remote order lines", fit_share(tally["order_lines_remote"], tally["order_lines"], remote_lines)
+    yield "remote payments", fit_share(tally["payments_remote"], drawn["payment"], remote_payments)
     for kind in ("payment", "order_status"):
         yield f"{kind} by last name", fit_share(tally["by_name"][kind], drawn[kind], BY_NAME_SHARE)
     lines = LINES_MAX - LINES_MIN + 1

@@ -30,10 +30,14 @@ class TpccDeviation(Deviation):
 
 @dataclass(frozen=True)
 class Dialect:
-    """The behavior of one driver: deviations, and the values of parameters that are not given."""
+    """The behavior of one driver: deviations, and the values of parameters that are not given.
+
+    ``like``: the dialect whose deviations and values it has, too.
+    """
 
     name: str
     about: str
+    like: str = ""
     deviations: tuple[str, ...] = ()
     calls: str = ""
     isolation: str = ""
@@ -49,9 +53,13 @@ def _read() -> tuple[Mapping[str, TpccDeviation], Mapping[str, Dialect]]:
     table = tomllib.loads(
         resources.files(__package__).joinpath("tpcc_deviations.toml").read_text(encoding="utf-8")
     )
+    dialects = table["dialects"]
+    for row in dialects.values():  # one that is like another one follows it
+        base = dialects.get(row.get("like"), {})
+        row |= {**base, **row, "deviations": [*base.get("deviations", ()), *row.get("deviations", ())]}
     return (
         {name: TpccDeviation(name, **_frozen(row)) for name, row in table["deviations"].items()},
-        {name: Dialect(name, **_frozen(row)) for name, row in table["dialects"].items()},
+        {name: Dialect(name, **_frozen(row)) for name, row in dialects.items()},
     )
 
 
@@ -64,6 +72,9 @@ DEVIATIONS, DIALECTS = _read()
 EXCLUSIVE = (
     ("constant-c", "c-redrawn"),
     ("no-rollback", "second-to-last-item"),
+    ("no-rollback", "unused-item-committed"),
+    ("second-to-last-item", "unused-item-committed"),
+    ("no-remote-warehouse", "supply-from-all"),
     ("random-home", "home-per-transaction"),
 )
 """Pairs of deviations that contradict each other."""
@@ -86,8 +97,7 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def deviations_of(dialect: str, deviate: str) -> Sequence[TpccDeviation]:
     """Return the deviations of a dialect and further ones."""
-    further = [name for name in deviate.split(",") if name]
-    return [DEVIATIONS[name] for name in in_order((*DIALECTS[dialect].deviations, *further))]
+    return [DEVIATIONS[name] for name in in_order((*DIALECTS[dialect].deviations, *deviate.split(",")))]
 
 
 def require_compatible(deviations: Iterable[TpccDeviation], calls: str, *, pipeline: bool) -> None:
@@ -101,7 +111,6 @@ def require_compatible(deviations: Iterable[TpccDeviation], calls: str, *, pipel
             raise ValueError(
                 f"the deviation {one.name} requires calls = {one.calls} (got {calls}): change one of them"
             )
-    for one in chosen.values():
         if missing := [name for name in one.requires if name not in chosen]:
             raise ValueError(
                 f"the deviation {one.name} requires {', '.join(missing)}: use dialect = sysbench, or add them"

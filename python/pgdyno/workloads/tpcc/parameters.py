@@ -120,7 +120,7 @@ class TpccParameters(WorkloadParameters):
         description="Weights of new-order, payment, order-status, delivery and stock-level. Transactions "
         "that are not listed do not run.",
     )
-    dialect: Annotated[Literal["spec", "hammerdb", "sysbench"], Rare()] = Field(
+    dialect: Annotated[Literal["spec", "hammerdb", "hammerdb-5", "hammerdb-4", "sysbench"], Rare()] = Field(
         default="spec",
         description="Driver whose data and transactions are reproduced, with its deviations from TPC-C.",
     )

@@ -35,7 +35,8 @@ BEGIN
     UPDATE district
        SET d_next_o_id = d_next_o_id + 1
      WHERE d_w_id = home_w_id AND d_id = home_d_id
-    RETURNING d_next_o_id - 1, d_tax
+    RETURNING d_next_o_id - 1, d_tax --[unless order-number-skipped]
+    RETURNING d_next_o_id, d_tax --[if order-number-skipped]
       INTO STRICT order_id, district_tax;
 
     SELECT c_last, c_credit, c_discount, w_tax
@@ -71,7 +72,8 @@ BEGIN
               JOIN item ON i_id = line.item_id
              WHERE s_w_id = line.supply_w_id AND s_i_id = line.item_id
             RETURNING line.number, line.item_id, line.supply_w_id, line.quantity,
-                      i_name, i_price, i_price * line.quantity AS amount, s_quantity,
+                      i_name, i_price, i_price * line.quantity AS amount, s_quantity, --[unless amounts-added]
+                      i_name, i_price, i_price + line.quantity AS amount, s_quantity, --[if amounts-added]
                       CASE WHEN i_data LIKE '%ORIGINAL%' AND s_data LIKE '%ORIGINAL%' THEN 'B' ELSE 'G' END AS brand,
                       CASE home_d_id
                           WHEN 1 THEN s_dist_01 WHEN 2 THEN s_dist_02 WHEN 3 THEN s_dist_03 WHEN 4 THEN s_dist_04
@@ -91,7 +93,11 @@ BEGIN
     END IF;
 
     IF lines_found < lines_total THEN
-        RAISE EXCEPTION 'item number is not valid' USING ERRCODE = 'PD001';
+        RAISE EXCEPTION 'item number is not valid' USING ERRCODE = 'PD001'; --[unless unused-item-committed]
+        INSERT INTO order_line (ol_o_id, ol_d_id, ol_w_id, ol_number, ol_i_id, ol_supply_w_id, ol_quantity) --[if unused-item-committed]
+        VALUES (order_id, home_d_id, home_w_id, lines_total, item_ids[lines_total], supply_w_ids[lines_total], --[if unused-item-committed]
+                quantities[lines_total]); --[if unused-item-committed]
+        lines_sum := NULL; --[if unused-item-committed]
     END IF;
     total_amount := lines_sum * (1 - discount) * (1 + warehouse_tax + district_tax);
 EXCEPTION --[if subtransactions]

@@ -33,7 +33,8 @@ BEGIN
                s_remote_cnt = s_remote_cnt + CASE WHEN s_w_id = home_w_id THEN 0 ELSE 1 END --[unless stock-counters-not-updated]
           FROM item
          WHERE i_id = item_ids[number] AND s_w_id = supply_w_ids[number] AND s_i_id = item_ids[number]
-        RETURNING i_name, i_price, i_price * quantities[number] AS amount, s_quantity,
+        RETURNING i_name, i_price, i_price * quantities[number] AS amount, s_quantity, --[unless amounts-added]
+        RETURNING i_name, i_price, i_price + quantities[number] AS amount, s_quantity, --[if amounts-added]
                   CASE WHEN i_data LIKE '%ORIGINAL%' AND s_data LIKE '%ORIGINAL%' THEN 'B' ELSE 'G' END AS brand,
                   CASE home_d_id
                       WHEN 1 THEN s_dist_01 WHEN 2 THEN s_dist_02 WHEN 3 THEN s_dist_03 WHEN 4 THEN s_dist_04
