@@ -76,6 +76,14 @@ def test_build_options_and_extensions_belong_to_the_build_and_not_to_the_setting
     assert key not in parse_arm(build).model_dump()
 
 
+def test_a_wal_directory_is_neither_a_setting_nor_of_the_build() -> None:
+    arm = parse_arm("18,wal_dir=/mnt/wal,jit=off")
+    assert (arm.server, arm.build, arm.wal_dir, arm.settings) == ("18", "18", "/mnt/wal", {"jit": "off"})
+    assert arm.full_name == "18,wal_dir=/mnt/wal,jit=off"
+    assert ArmSpec.model_validate(arm.model_dump()) == arm and "wal_dir" not in parse_arm("18").model_dump()
+    assert [arm.name for arm in parse_arms(["18", "18,wal_dir=/mnt/wal"])] == ["18", "wal_dir=/mnt/wal"]
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

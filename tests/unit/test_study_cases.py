@@ -222,6 +222,14 @@ def test_an_extension_belongs_to_the_server_of_an_arm() -> None:
         cases_of(study_file(factors=servers | others | {"settings": ["jit=off", "extension=/src/demo"]}))
 
 
+def test_a_wal_directory_belongs_to_the_server_of_an_arm() -> None:
+    factors = {"server": {"a": "18", "b": "18,wal_dir=/mnt/wal"}, "scale": [1], "clients": [1]}
+    (case,) = cases_of(study_file(factors=factors | {"variant": ["default"]}))
+    assert [arm.wal_dir for arm in case.study.arms] == ["", "/mnt/wal"]
+    with pytest.raises(StudyFileError, match="wal_dir is no setting: give it with the server"):
+        cases_of(study_file(factors=factors | {"settings": ["jit=off", "wal_dir=/mnt/wal"]}))
+
+
 def test_a_password_has_no_place_in_a_file() -> None:
     text = 'title = "t"\ncompare = ["clients"]\nserver = "host=x password=y"\nfactors.clients = [1, 2]\n'
     _, problems = examine_text(

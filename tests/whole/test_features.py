@@ -75,7 +75,7 @@ def answers(folder: Path) -> list[object]:
             dataset_key(new, parameters, InitOptions(), (old, new) if parameters.is_upgraded else ())
             for parameters in EVERY
         ],
-        [[found.redaction(parameters) for found in PREPARATIONS] for parameters in EVERY],
+        [[*filter(None, (of.redaction(parameters) for of in PREPARATIONS))] for parameters in EVERY],
         sorted(kind.name for kind in PROBE_KINDS),
         [type(source(cache.builds, print)) for source in SERVER_SOURCES],
         [item.name for item in items(cache)],

@@ -65,6 +65,7 @@ FEATURES = (
     "statements",
     "sysbench",
     "user_defaults",
+    "wal_directory",
     "wal_records",
     "waterfalls",
 )

@@ -201,6 +201,7 @@ class BuildArm:
     account: Account
     shares_server: bool = False
     redaction: Redaction | None = None  # if the rows are those of the user
+    before_restore: Callable[[LiveDirectory], None] = lambda _: None
     _server: Server | None = None
     _run: LiveDirectory | None = None
     _log_of_no_start: str | None = None
@@ -214,6 +215,7 @@ class BuildArm:
     def restore(self, block: int) -> None:
         """Choose the live directory of the block, copy the files that differ, and delete the log."""
         self._run = self.placement.directory(self.seed, block, self.position)
+        self.before_restore(self.run)
         restore(self.snapshot, self.run.data_dir, self.account)
         self.run.log_path.unlink(missing_ok=True)
         self._log_of_no_start = None

@@ -635,7 +635,7 @@ def _rate(study: Study, trial: records.Trial) -> float | None:
 
 
 HOST_FACTS = ("processor", "cores", "memory_bytes", "kernel", "architecture")
-SERVER_FACTS = ("build_id", "version_text")
+SERVER_FACTS = ("build_id", "version_text", "wal_disk")
 """Facts that must be equal to resume a study."""
 
 

@@ -37,6 +37,7 @@ from pgdyno.measure.sampler import (
 from pgdyno.measure.server_probes import EXTENSIONS, PROBES, Row, find_clients, read_probe
 from pgdyno.measure.trial import Lab, RunningTrial
 from pgdyno.results.records import Moment, SampleSeries, StoredReading
+from pgdyno.server.snapshots import WAL
 from pgdyno.study.defaults import Absence
 from pgdyno.study.plan import Study
 
@@ -157,7 +158,7 @@ class TelemetryCollection:
             return
         if "host" in self.lab.study.probes:
             paths = [path for trial in self.trials if (path := trial.arm.data_path()) is not None]
-            self._host = HostCounters(paths, self.driver_pid)
+            self._host = HostCounters([*paths, *(path / WAL for path in paths)], self.driver_pid)
         self._read(Moment.BEGIN)
         asked = frozenset(self.lab.study.probes)
         targets = [

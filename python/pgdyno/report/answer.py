@@ -600,6 +600,7 @@ def differences(findings: Findings) -> list[str]:
         for name, values in (
             ("PostgreSQL", [of.version or UNKNOWN for of in facts]),
             ("extension", [of.extensions_shown or "none" for of in facts]),
+            ("WAL directory", [of.wal_dir or "with the data" for of in facts]),
             ("compiler", [_compiler(of) for of in facts]),
             ("CFLAGS", [of.optimization or UNKNOWN for of in facts]),
             ("clients", [findings.study.plan.clients_text(of.arm.clients) for of in findings.arms]),

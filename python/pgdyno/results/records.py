@@ -174,7 +174,8 @@ Facts = TypeVar("Facts")
 @dataclass(frozen=True)
 class ServerFacts:
     """Facts about the server of an arm. ``compiled`` are values of pg_config, for example CFLAGS.
-    ``extensions`` were built for this arm.
+    ``extensions`` were built for this arm. ``wal_dir``: directory outside of its data, below which its WAL
+    is; empty without one.
     """
 
     provider: str | None = None
@@ -184,6 +185,7 @@ class ServerFacts:
     build_id: str | None = None
     compiled: Mapping[str, str] | None = None
     extensions: Sequence[Mapping[str, Any]] = ()
+    wal_dir: str = ""
 
     @property
     def shown(self) -> str:

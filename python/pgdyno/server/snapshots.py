@@ -251,8 +251,15 @@ def different_paths(expected: Mapping[str, SnapshotEntry], found: Mapping[str, S
     return sorted(path for path in expected.keys() | found.keys() if expected.get(path) != found.get(path))
 
 
-def walk(data_dir: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield relative path and status of all but the transient files, a directory before its content."""
+WAL = "pg_wal"
+"""Directory of the WAL. In a live data directory it may be a link to a directory on another disk."""
+
+
+def walk(data_dir: Path, linked: str = "") -> Iterator[tuple[str, os.stat_result]]:
+    """Yield relative path and status of all but the transient files, a directory before its content.
+
+    ``linked``: a path that may be a link to a directory, and counts as that directory.
+    """
     yield ".", data_dir.lstat()
     pending = [""]
     while pending:
@@ -262,8 +269,9 @@ def walk(data_dir: Path) -> Iterator[tuple[str, os.stat_result]]:
                 path = prefix + found.name
                 if path in TRANSIENT:
                     continue
-                yield path, found.stat(follow_symlinks=False)
-                if found.is_dir(follow_symlinks=False):
+                follow = path == linked and found.is_dir()
+                yield path, found.stat(follow_symlinks=follow)
+                if found.is_dir(follow_symlinks=follow):
                     pending.append(path + "/")
 
 
@@ -303,9 +311,9 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     """Make ``data_dir`` equal to the snapshot, sync it, so that write-back does not disturb the trial, and
     check it.
 
-    Creates ``data_dir`` if missing. The file ``<data_dir>.restored`` next to it records the files that the
-    next restore can keep. Raises DatasetError (a server runs there, or the result differs from the snapshot),
-    DiskFullError.
+    Creates ``data_dir`` if missing, and keeps its link WAL to a directory. The file ``<data_dir>.restored``
+    next to it records the files that the next restore can keep. Raises DatasetError (a server runs there, or
+    the result differs from the snapshot), DiskFullError.
     """
     begun_s = time.monotonic()
     if (data_dir / "postmaster.pid").exists():
@@ -318,8 +326,8 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     _require_space(data_dir, files, snapshot)
     _make_directories(snapshot, data_dir, account)
     bytes_copied = _copy_all(snapshot, data_dir, files, account)
-    if sync:
-        sync_file_system(data_dir)
+    for synced in (data_dir, data_dir / WAL) if sync else ():
+        sync_file_system(synced)
     _write_record(data_dir, snapshot, _checked(snapshot, data_dir))
     return RestoreStatistics(len(files), bytes_copied, kept, time.monotonic() - begun_s)
 
@@ -341,7 +349,7 @@ def _remove_and_sort(
         (data_dir / name).unlink(missing_ok=True)
     files = {path: 0 for path, entry in snapshot.entries.items() if not entry.is_directory}
     n = len(files)
-    for path, found in list(walk(data_dir)):
+    for path, found in list(walk(data_dir, WAL)):
         expected, target = snapshot.entries.get(path), data_dir / path
         if stat.S_ISDIR(found.st_mode):
             if (expected is None or not expected.is_directory) and target.exists():
@@ -416,7 +424,7 @@ def _pieces(snapshot: Snapshot, files: Mapping[str, int]) -> list[tuple[str, int
 
 def _checked(snapshot: Snapshot, data_dir: Path) -> dict[str, os.stat_result]:
     """Return the status of all entries. Raises DatasetError if they differ from those of the snapshot."""
-    restored = dict(walk(data_dir))
+    restored = dict(walk(data_dir, WAL))
     unlike = different_paths(snapshot.entries, {path: _entry(found) for path, found in restored.items()})
     if unlike:
         raise DatasetError(f"{data_dir} differs from its snapshot {snapshot.data_dir}: {first_paths(unlike)}")

@@ -91,6 +91,12 @@ BUILD_OPTIONS = "build_options"
 EXTENSION = "extension"
 """Sources of extensions that are built for an arm, in the place of a setting."""
 
+WAL_DIR = "wal_dir"
+"""Directory below which the WAL of an arm is, in the place of a setting."""
+
+OF_ARM = (BUILD_OPTIONS, EXTENSION, WAL_DIR)
+"""Parts of an arm that are neither settings nor of its load. Each is a field of ``ArmSpec``."""
+
 GIT_PREFIX = "git:"
 """Start of a server that is built from a commit: ``git:REF`` or ``git:/path/to/clone@REF``."""
 
@@ -123,14 +129,15 @@ class ArmSpec(BaseModel):
     load: dict[str, str] = {}  # parameters of the workload of this arm alone: LOAD_PARAMETERS
     build_options: str = ""  # of configure or meson, for a server built from a commit
     extension: str = ""  # directories and commits of extensions, separated by commas
+    wal_dir: str = ""  # directory on another disk than the data
 
     @model_serializer(mode="wrap")
     def _without_usual_load(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit an empty load, empty files, build options and extensions, so that results files equal those of
-        versions without them.
+        """Omit an empty load, empty files and empty parts, so that results files equal those of versions
+        without them.
         """
         written: dict[str, Any] = serialize(self)
-        later = ("load", "files", BUILD_OPTIONS, EXTENSION)
+        later = ("load", "files", *OF_ARM)
         return {name: value for name, value in written.items() if value or name not in later}
 
     @property
@@ -141,17 +148,15 @@ class ArmSpec(BaseModel):
     @property
     def build(self) -> str:
         """The server with its build options and extensions: what ``server.build_store`` resolves."""
-        return ",".join([self.server, *(f"{name}={value}" for name, value in self._of_build.items())])
+        return ",".join([self.server, *map("=".join, self._given(BUILD_OPTIONS, EXTENSION).items())])
 
-    @property
-    def _of_build(self) -> Mapping[str, str]:
-        given = {BUILD_OPTIONS: self.build_options, EXTENSION: self.extension}
-        return {name: value for name, value in given.items() if value}
+    def _given(self, *names: str) -> dict[str, str]:
+        return {name: value for name in names if (value := getattr(self, name))}
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Profiles, settings and parameters of the load, as on the command line."""
-        own = {**self._of_build, **self.settings, **self.load}
+        own = {**self._given(*OF_ARM), **self.settings, **self.load}
         return (*(f"@{name}" for name in self.profiles), *(f"{k}={v}" for k, v in own.items()))
 
     @property
@@ -198,22 +203,15 @@ def parse_arm(text: str) -> ArmSpec:
             "an arm contains a connection string in the middle; NAME=DSN needs a NAME of letters, digits and "
             "_.+- that begins with a letter"
         )
-    server, *parts = split_at_commas(spec)
-    if not server.strip():
+    first, *parts = split_at_commas(spec)
+    if not (server := first.strip()):
         raise UsageError(f"the arm {text!r} names no server; for example: 18  or  18,@starter,work_mem=16MB")
-    profiles, settings = _profiles_and_settings(text, server.strip(), parts)
+    profiles, settings = _profiles_and_settings(text, server, parts)
     load = {name: settings.pop(name) for name in LOAD_PARAMETERS if name in settings}
-    build_options, extension = settings.pop(BUILD_OPTIONS, ""), settings.pop(EXTENSION, "")
-    arm = ArmSpec(
-        name=spec,
-        server=server.strip(),
-        profiles=tuple(profiles),
-        settings={name: unquoted(value) for name, value in settings.items()},
-        load=load,
-        build_options=build_options,
-        extension=extension,
-    )
-    if build_options and not arm.is_git:
+    own: dict[str, Any] = {name: settings.pop(name) for name in OF_ARM if name in settings}
+    values = {name: unquoted(value) for name, value in settings.items()}
+    arm = ArmSpec(name=spec, server=server, profiles=tuple(profiles), settings=values, load=load, **own)
+    if arm.build_options and not arm.is_git:
         raise UsageError(
             f"build_options requires a server that is built from a commit (got {arm.server}): name one as "
             "git:REF, or build a version with them (pgdyno servers build)"
@@ -334,8 +332,7 @@ def _with_short_names(arms: Sequence[ArmSpec]) -> list[ArmSpec]:
         profiles = tuple(files.get(name, name) for name in arm.profiles)
         named = arm.model_copy(update={EXTENSION: short, "profiles": profiles})
         own = [part for part, full in zip(named.parts, arm.parts, strict=True) if full not in common]
-        server = tails.get(arm.server, arm.server)
-        return _short(",".join(own if own and is_one_server else [server, *own]))
+        return _short(",".join(own if own and is_one_server else [tails.get(arm.server, arm.server), *own]))
 
     return [
         arm if arm.is_named or arm.is_dsn else arm.model_copy(update={"name": name_of(arm)}) for arm in arms

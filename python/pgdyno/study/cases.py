@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.study import defaults
 from pgdyno.study.arm_spec import (
+    OF_ARM,
     ArmSpec,
     has_secrets,
     is_settings_file,
@@ -315,8 +316,8 @@ def _settings_of_set(level: Level | None) -> Settings:
             spec = parse_arm(f"any,{given}")
         except UsageError as error:
             raise StudyFileError(path, str(error).replace("any,", "")) from None
-        if spec.extension:
-            raise StudyFileError(path, "extension is no setting: give it with the server, as 18,extension=…")
+        if name := next((name for name in OF_ARM if getattr(spec, name)), ""):
+            raise StudyFileError(path, f"{name} is no setting: give it with the server, as 18,{name}=…")
         if spec.load:
             name = next(iter(spec.load))
             raise StudyFileError(path, f"{name} is no setting: use the workload, or a factor {name}")

@@ -96,6 +96,10 @@ def crash(
             f"pgdyno crash creates no extensions ({extended[0]}): remove extension=…, or crash the servers "
             "of a comparison with pgdyno compare --durability"
         )
+    if placed := [arm.name for arm in chosen if arm.wal_dir]:
+        raise UsageError(
+            f"pgdyno crash keeps the WAL on the disk whose power is cut ({placed[0]}): remove wal_dir=…"
+        )
     path = evidence or Path(time.strftime("pgdyno-crash-%Y%m%d-%H%M%S.sqlite"))
     plan = CrashPlan(
         arms=tuple(chosen),

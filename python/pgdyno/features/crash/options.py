@@ -93,6 +93,7 @@ class DurabilityOptions(StudyOptions):
                     "server": arm.server["bin_dir"],
                     "build_options": "",
                     "extension": "",
+                    "wal_dir": "",  # all files are on the disk whose power is cut
                     "profiles": (),
                     "files": {},
                     "settings": dict(arm.settings_requested),

@@ -18,7 +18,7 @@ import typer
 
 from pgdyno.cli.options import StudyOptions
 from pgdyno.errors import UsageError
-from pgdyno.study.arm_spec import BUILD_OPTIONS, EXTENSION, LOAD_PARAMETERS, NAME_MAX, ArmSpec, parse_arms
+from pgdyno.study.arm_spec import LOAD_PARAMETERS, NAME_MAX, OF_ARM, ArmSpec, parse_arms
 from pgdyno.study.cases import SETTING_PREFIX, ChosenArms, label_of
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
 
@@ -139,7 +139,7 @@ def _swept(arm: ArmSpec, sweeps: Sequence[SettingSweep]) -> ChosenArms:
     for setting in settings:
         if settings.count(setting) > 1:
             raise UsageError(f"--sweep {setting} is given twice: list all values in one of them")
-        if setting in (*LOAD_PARAMETERS, BUILD_OPTIONS, EXTENSION):
+        if setting in (*LOAD_PARAMETERS, *OF_ARM):
             raise UsageError(
                 f"--sweep {setting}: it is no setting of the server: name the arms instead, "
                 f"for example: {arm.server} {arm.server},{setting}=…"
