@@ -7,9 +7,12 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+import psycopg
 import pytest
 from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
@@ -21,6 +24,7 @@ from pgdyno.server.processes import Cluster, InitOptions, Server
 from pgdyno.server.settings import MachineResources, ProfileInput, request, safety
 from pgdyno.server.settings_catalogue import catalogue, compiled_differences
 from pgdyno.server.snapshots import restore, take
+from pgdyno.workloads.server_log import EXPECTED, EXPECTED_OF_ANY_SCRIPT, check_log
 
 pytestmark = pytest.mark.server
 
@@ -156,6 +160,33 @@ def test_a_version_runs_with_the_starter_profile_and_restores(
     with Cluster(build, server_dir / "live", cache.account).start() as server, server.connect() as connection:
         assert connection.execute("select n from t").fetchone() == (1,)
         assert "interrupted" not in server.log()
+
+
+@pytest.mark.parametrize("major", OLDEST_MIDDLE_NEWEST)
+def test_the_file_of_a_logging_collector_is_the_server_log(
+    cache: Cache, cluster_of: Callable[[Build], Cluster], major: int
+) -> None:
+    cluster = cluster_of(build_of(cache, major))
+    settings = {"logging_collector": "on", "log_rotation_age": "1min", "log_truncate_on_rotation": "on"}
+    for n in range(2):
+        with cluster.start(settings) as server:
+            assert server.effective["logging_collector"] == "on"
+            commands = [child.cmdline() for child in psutil.Process(server.postmaster_pid).children()]
+            assert any("logger" in " ".join(words) for words in commands)
+            with server.connect() as connection:
+                connection.execute("checkpoint")
+                for _ in range(2):
+                    with pytest.raises(psycopg.errors.DivisionByZero):
+                        connection.execute("select 1/0")
+                    connection.execute("select pg_rotate_logfile()")
+            deadline_s = time.monotonic() + 60
+            while server.log().count("ERROR:  division by zero") < 2:
+                assert time.monotonic() < deadline_s, server.log()
+            assert "checkpoint starting" in server.log()
+            assert check_log(server.log(), {"failed": 2}, [*EXPECTED, *EXPECTED_OF_ANY_SCRIPT]).passed
+        assert server.log().count("redirecting log output to logging collector process") == 1
+        assert cluster.log_path.read_text().count("division by zero") == 2 * (n + 1)
+    assert [path.name for path in cluster.log_path.parent.glob("*.log")] == [cluster.log_path.name]
 
 
 def test_a_setting_newer_than_the_server_is_an_error_unless_optional(

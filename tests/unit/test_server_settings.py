@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -187,6 +188,18 @@ def test_booleans_may_be_shortened_and_ambiguous_ones_are_rejected(text: str) ->
 def test_settings_controlled_by_pgdyno_are_rejected(name: str) -> None:
     with pytest.raises(UsageError, match="cannot be set:"):
         refuse_reserved({name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("locale", "is_english"),
+    [
+        *((name, True) for name in ("C", "POSIX", "en_US.UTF-8", "C.UTF-8", "")),
+        *((name, False) for name in ("de_DE.UTF-8", "fr", "csb_PL")),
+    ],
+)
+def test_the_messages_of_a_server_are_english(locale: str, is_english: bool) -> None:
+    with nullcontext() if is_english else pytest.raises(UsageError, match="the server log in English"):
+        refuse_reserved({"lc_messages": locale, "logging_collector": "on", "lc_time": "de_DE"})
 
 
 def test_values_are_quoted_in_the_configuration_file_and_cannot_break_out_of_it() -> None:
@@ -616,7 +629,7 @@ def read(tmp_path: Path, text: str) -> dict[str, dict[str, str]]:
 def test_what_pgdyno_sets_or_reaches_other_systems_is_skipped_with_the_reason(tmp_path: Path) -> None:
     names = (
         *("listen_addresses", "port", "unix_socket_directories", "log_destination", "log_line_prefix"),
-        *("data_directory", "hba_file", "logging_collector", "tcp_keepalives_idle"),
+        *("data_directory", "hba_file", "log_filename", "tcp_keepalives_idle"),
         *("archive_command", "restore_command", "primary_conninfo", "archive_library", "archive_mode"),
         *("archive_cleanup_command", "recovery_end_command", "ssl", "ssl_cert_file", "ssl_key_file"),
         *("synchronous_standby_names", "lc_messages", "stats_temp_directory", "client_encoding"),
@@ -631,7 +644,8 @@ def test_what_pgdyno_sets_or_reaches_other_systems_is_skipped_with_the_reason(tm
 
 
 def test_nothing_is_skipped_that_would_have_no_effect(tmp_path: Path) -> None:
-    files = read(tmp_path, "ssl = off\narchive_command = ''\narchive_mode = off\nwork_mem = 4MB")
+    text = "ssl = off\narchive_command = ''\narchive_mode = off\nlc_messages = 'C'\nlc_time = POSIX"
+    files = read(tmp_path, f"{text}\nwork_mem = 4MB")
     assert request(["x.conf"], {}, of_files(), files=files).notes == []
 
 

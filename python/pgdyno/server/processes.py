@@ -74,6 +74,7 @@ def clean_environment() -> dict[str, str]:
 def launch(command: Sequence[str], account: Account, log_path: Path) -> subprocess.Popen[bytes]:
     """Start a server as that user and append its output to the log. It ends with pgdyno."""
     with log_path.open("ab") as log:
+        account.own(log_path)  # a logging collector opens it again
         return launch_tree(command, account, output=log, mode="alone")
 
 
@@ -789,9 +790,7 @@ class Cluster:
         self.account.own(path)
 
     def _command(self, socket: SocketDirectory) -> list[str]:
-        return [
-            str(self.build.program("postgres")),
-            "-D",
-            str(self.data_dir),
-            *(part for name, value in socket.settings().items() for part in ("-c", f"{name}={value}")),
-        ]
+        log = {"log_directory": str(self.log_path.parent), "log_filename": self.log_path.name}
+        own = {**socket.settings(), **log}
+        program = [str(self.build.program("postgres")), "-D", str(self.data_dir)]
+        return [*program, *(part for name, value in own.items() for part in ("-c", f"{name}={value}"))]

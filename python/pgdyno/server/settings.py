@@ -113,8 +113,7 @@ RESERVED: Mapping[str, str] = {
             *("data_directory", "config_file", "hba_file", "ident_file", "hosts_file", "external_pid_file"),
         ),
         "pgdyno reads the server log and stores it in the results file": (
-            *("logging_collector", "log_destination", "log_directory", "log_filename", "log_line_prefix"),
-            "log_timezone",
+            *("log_destination", "log_directory", "log_filename", "log_line_prefix", "log_timezone"),
         ),
     }.items()
     for name in names
@@ -128,6 +127,7 @@ BASE: Mapping[str, str] = {
     "log_destination": "stderr",
     "log_line_prefix": "%m [%p] ",
     "log_timezone": "UTC",
+    "log_rotation_size": "0",  # a logging collector writes into one file
     "log_checkpoints": "on",
     "log_autovacuum_min_duration": "0",
 }
@@ -140,11 +140,15 @@ def base_settings(major: int) -> Mapping[str, str]:
     return {**BASE, "log_autoanalyze_min_duration": "0"} if major >= AUTOANALYZE_SINCE else BASE
 
 
+ENGLISH = re.compile(r"(c|posix|en)?([._].*)?", re.IGNORECASE)
+"""Locales in which the messages of a server are those that pgdyno looks for in its log."""
+
+
 def refuse_reserved(settings: Mapping[str, str]) -> None:
-    """Raise UsageError if one of the settings is reserved for pgdyno."""
-    for name in settings:
-        reason = RESERVED.get(name.lower())
-        if reason:
+    """Raise UsageError if one of the settings is reserved for pgdyno, or lc_messages is not English."""
+    for name, value in settings.items():
+        is_foreign = name.lower() == "lc_messages" and not ENGLISH.fullmatch(value.strip())
+        if reason := "pgdyno reads the server log in English" if is_foreign else RESERVED.get(name.lower()):
             raise UsageError(f"{name} cannot be set: {reason}")
 
 

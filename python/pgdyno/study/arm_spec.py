@@ -513,7 +513,7 @@ def read_settings_file(path: Path) -> dict[str, str]:
     """
     settings = dict(_read(path, ()))
     for name in [name for name in settings if reason_to_skip(name)]:
-        if settings[name].lower() in ("", "off"):
+        if settings[name].lower() in ("", "off", "c", "posix"):  # without effect
             del settings[name]
         elif name != ARCHIVE_MODE:
             settings[name] = SECRET  # no value of these is used

@@ -148,8 +148,8 @@ class Published(StudyTable):
     )
     not_repeated: tuple[str, ...] = Field(
         default=(),
-        description="Published figures, tables and charts without a counterpart in the report, each with the "
-        "reason.",
+        description="Published figures, charts and settings without a counterpart in the report, each with "
+        "the reason.",
     )
     tables: tuple[PublishedTable, ...] = Field(min_length=1, description="The published tables.")
 
