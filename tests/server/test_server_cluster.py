@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -162,6 +163,15 @@ def test_a_version_runs_with_the_starter_profile_and_restores(
         assert "interrupted" not in server.log()
 
 
+def commands_of(server: Server) -> list[str]:
+    """Return the command lines of a server's processes that have not ended meanwhile."""
+    found = []
+    for child in psutil.Process(server.postmaster_pid).children():
+        with contextlib.suppress(psutil.Error):
+            found.append(" ".join(child.cmdline()))
+    return found
+
+
 @pytest.mark.parametrize("major", OLDEST_MIDDLE_NEWEST)
 def test_the_file_of_a_logging_collector_is_the_server_log(
     cache: Cache, cluster_of: Callable[[Build], Cluster], major: int
@@ -171,8 +181,7 @@ def test_the_file_of_a_logging_collector_is_the_server_log(
     for n in range(2):
         with cluster.start(settings) as server:
             assert server.effective["logging_collector"] == "on"
-            commands = [child.cmdline() for child in psutil.Process(server.postmaster_pid).children()]
-            assert any("logger" in " ".join(words) for words in commands)
+            assert any("logger" in words for words in commands_of(server))
             with server.connect() as connection:
                 connection.execute("checkpoint")
                 for _ in range(2):
