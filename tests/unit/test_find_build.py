@@ -91,7 +91,7 @@ def test_versions_come_from_one_provider_if_possible(specs: list[str], expected:
         ("17.99", r"nearest version is 17\.6.*--nearest"),
         ("13", r"nearest version is 12\.0"),
         ("eighteen", "is not a server"),
-        ("./nonexistent/bin", "contains no PostgreSQL server"),
+        ("./nonexistent/bin", "contains no PostgreSQL server: the directory does not exist"),
     ],
 )
 def test_an_unavailable_version_is_a_usage_error_with_the_nearest_one(

@@ -246,7 +246,8 @@ def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
     bin_dir = bin_dir.resolve()
     for name in ("postgres", "initdb"):
         if not (bin_dir / name).is_file():
-            raise ServerError(f"{bin_dir} contains no PostgreSQL server: it has no program {name!r}")
+            why = f"it has no program {name!r}" if bin_dir.is_dir() else "the directory does not exist"
+            raise ServerError(f"{bin_dir} contains no PostgreSQL server: {why}")
     text = output_of([str(bin_dir / "postgres"), "--version"])
     version = reported_version(text or "")
     if text is None or version is None:
