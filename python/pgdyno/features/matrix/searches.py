@@ -19,14 +19,19 @@ _VERSION = re.compile(r"(\d+)(\.\d+)?")
 def bisect_command(study: Study, arm: int) -> str:
     """Return ``pgdyno bisect REL_17_BETA1 REL_18_BETA1 …`` for an arm against the baseline.
 
-    Empty unless both are versions. The first beta of a version is a commit of the main branch, so the older
+    Empty unless both are versions, with default settings, a closed loop and no script of the study's own,
+    which a bisection would not have. The first beta of a version is a commit of the main branch, so the older
     one is an ancestor of the newer one.
     """
     found = [_VERSION.fullmatch(study.arms[index].server) for index in (0, arm)]
     majors = [int(one[1]) for one in found if one]
     if len(majors) < 2 or majors[0] == majors[1]:
         return ""
-    driving = study.driving(arm)
+    driving, specs = study.driving(arm), (study.arms[0], study.arms[arm])
+    has_own_text = any(one.get("text") for one in _named_scripts(driving.workload))
+    has_settings = any(of.settings or of.profiles for of in specs)
+    if has_own_text or has_settings or driving.rate or driving.pacing != "none":
+        return ""
     good, bad = (f"REL_{major}_BETA1" for major in sorted(majors))
     words = ["pgdyno", "bisect", good, bad, "--repository", "CLONE", "--clients", str(driving.clients)]
     return shlex.join([*words, *options_of(driving.workload)])
@@ -47,11 +52,16 @@ def options_of(workload: WorkloadParameters) -> Iterator[str]:
             yield from _script(option, value)
 
 
+def _named_scripts(workload: WorkloadParameters) -> Iterator[Mapping[str, Any]]:
+    written = workload.model_dump()
+    for value in (written.get("script"), *(written.get("scripts") or ())):
+        if isinstance(value, Mapping):
+            yield value
+
+
 def _script(option: str, value: Any) -> tuple[str, str]:
-    """Return an option with its value; a text that is in the study only is a file to be written."""
+    """Return an option with its value, or with the name and weight of a script."""
     if not isinstance(value, Mapping):
         return option, str(value)
-    if value.get("text") is not None:
-        return "--file" if option == "--builtin" else option, str(value["name"])
     weight = value.get("weight", 1)
     return option, value["name"] if weight == 1 else f"{value['name']}@{weight}"

@@ -6,8 +6,8 @@ It is proven for positively dependent tests. Cells of a row share the baseline, 
 dependence stays below the limit (``tests/oracle/test_oracle_matrix.py``). The interval of each cell has the
 level at which its test was decided, so it excludes 0 exactly if the cell is selected. Then the expected share
 of selected cells whose interval misses the true effect has the same limit (Benjamini and Yekutieli, "False
-discovery rate-adjusted multiple confidence intervals", 2005). A correction for any false cell (Holm) would
-leave most of a large page undecided.
+discovery rate-adjusted multiple confidence intervals", 2005). Those of the other cells have no such limit. A
+correction for any false cell (Holm) would leave most of a large page undecided.
 """
 
 from __future__ import annotations
@@ -174,9 +174,9 @@ def sentences_of(found: Matrix) -> list[str]:
     false = given_percent(1 - found.confidence)
     said = [
         f"{len(selected)} of {counted(total, 'cell')} differ from {found.baseline}: {better} better, "
-        f"{len(selected) - better} worse. Of these, at most {false} are false on average."
+        f"{len(selected) - better} worse. The false discovery rate is limited to {false}."
         if selected
-        else f"No cell of {total} differs from {found.baseline} beyond noise."
+        else f"No cell of {total} is known to differ from {found.baseline}."
     ]
     resolved = [cell.resolves for cell in cells if cell.resolves is not None]
     if resolved:
@@ -205,9 +205,9 @@ def effects_table(found: Matrix) -> Table:
         f"Change of the primary metric against {found.baseline}, %",
         ("workload", "metric", *found.servers),
         rows,
-        f"An asterisk marks a difference (Benjamini and Hochberg over all cells, at most "
-        f"{given_percent(1 - found.confidence)} false). Intervals hold for the page, and are wider than "
-        "those of one workload.",
+        "An asterisk marks a difference (Benjamini and Hochberg over all cells; the false discovery rate is "
+        f"limited to {given_percent(1 - found.confidence)}). The expected share of marked cells whose "
+        "interval misses the effect has the same limit; other intervals have none.",
         numeric=frozenset(found.servers),
         long=True,
     )
@@ -231,7 +231,10 @@ def _interval(cell: Cell) -> str:
     change = cell.change
     if change is None or change.low is None or change.high is None:
         return ""
-    return bracketed(*(signed(end, min(1, change.decimals), "") for end in (change.low, change.high)))
+    ends = (change.low, change.high)
+    is_near_zero = cell.differs and min(map(abs, ends)) < 10**-1
+    decimals = change.decimals if is_near_zero else min(1, change.decimals)
+    return bracketed(*(signed(end, decimals, "") for end in ends))
 
 
 def costs_table(found: Matrix, cases: Sequence[Findings]) -> Table:

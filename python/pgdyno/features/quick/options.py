@@ -43,6 +43,6 @@ class QuickOptions(StudyOptions):
         own = args[: args.index("--")] if "--" in args else args
         if QUICK not in own:
             return args
-        given = {one.partition("=")[0] for one in own}
+        given = {one.partition("=")[0] if one.startswith("--") else one[:2] for one in own}
         added = [(name, value) for name, value in PRESET.items() if not given & {*EXCLUDED[name]}]
         return [*(word for pair in added for word in pair), *args]

@@ -6,14 +6,15 @@ verdict. Arms are the same if their specifications are equal, whatever build is 
 The change of a level between two files has the interval of Zou and Donner ("Construction of confidence limits
 about effect measures", Statistics in Medicine 2008; MOVER): with the estimates a, b and the intervals [l, u]
 of both files on the log scale, b − a − √((b − l_b)² + (u_a − a)²) … b − a + √((u_b − b)² + (a − l_a)²). It
-keeps the method of each file, Student's or anytime-valid. Blocks of different files are not paired, so the
-drift of the machine between the files is a part of the change, and no interval covers it. It cancels in the
-change of an arm from its baseline. The difference of two such changes has the same kind of interval.
+is approximate, also with anytime-valid intervals of both files. Blocks of different files are not paired, so
+the drift of the machine between the files is a part of the change, and no interval covers it. It cancels in
+the change of an arm from its baseline. The difference of two such changes has the same kind of interval.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,8 +213,11 @@ def _same_arms(cases: Mapping[str, Findings]) -> list[SameArm]:
     """Return the arms that at least two files have, in the order of the files. Raises EvidenceError."""
     found: dict[str, dict[str, ArmFindings]] = {}
     for name, case in cases.items():
+        seen = Counter[str]()  # arms of an A/A comparison have the same specification
         for spec, of in zip(case.study.plan.arms, case.arms, strict=True):
-            found.setdefault(repr(spec.model_dump(exclude={"name", "is_named"})), {})[name] = of
+            key = repr(spec.model_dump(exclude={"name", "is_named"}))
+            seen[key] += 1
+            found.setdefault(f"{key} {seen[key]}", {})[name] = of
     same: list[SameArm] = [of for of in found.values() if len(of) > 1]
     if not same:
         listed = "; ".join(f"{name}: {', '.join(of.arm.spec for of in c.arms)}" for name, c in cases.items())

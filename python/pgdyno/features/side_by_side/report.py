@@ -43,7 +43,7 @@ from pgdyno.report.json_format import VERSION, Sentences, sentences_of, sentence
 from pgdyno.report.plot import Panel, Row, arm_class, estimates
 from pgdyno.report.result_tables import change_with_ci, level_text, with_interval, with_no_break_spaces
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.units import ABSENT, Estimate, ci_text, counted
+from pgdyno.units import ABSENT, Estimate, ci_text, counted, given_percent
 
 HEADLINES_MAX = 6
 """Maximum number of headlines; the table has all arms."""
@@ -167,7 +167,7 @@ def _level_table(found: FilesFindings, chosen: Sequence[AcrossFiles]) -> Table:
         else "The change is not paired: its CI has no share of the drift between the files."
     )
     cells = [
-        [level_text(of.estimate), _interval(of.estimate)] if of.estimate else [ABSENT] * 2
+        [level_text(of.estimate), _interval(of.estimate, found.confidence)] if of.estimate else [ABSENT] * 2
         for of in _in(chosen)
     ]
     return _by_file(
@@ -185,9 +185,12 @@ def _in(chosen: Sequence[AcrossFiles]) -> list[InFile]:
     return [of for one in chosen for of in one.files]
 
 
-def _interval(level: Estimate) -> str:
-    is_known = level.n >= VERDICT_BLOCKS_MIN
-    return with_no_break_spaces(level.interval_text) if is_known else ABSENT
+def _interval(level: Estimate, usual: float) -> str:
+    """Return the interval, with its confidence unless it is ``usual``."""
+    if level.low is None or level.n < VERDICT_BLOCKS_MIN:
+        return ABSENT
+    own = "" if level.confidence == usual else f"; {given_percent(level.confidence)}"
+    return with_no_break_spaces(level.interval_text.replace("]", f"{own}]"))
 
 
 def _paired_table(found: FilesFindings, chosen: Sequence[AcrossFiles]) -> Table:

@@ -159,7 +159,7 @@ def release(path: Path) -> Sequence[str]:
         return []
     if not found.is_symlink():
         shutil.rmtree(found, ignore_errors=True)
-    if found.exists():
+    if found.exists() or not found.parent.is_dir():  # or its disk is not mounted
         return [str(found)]
     (path / RECORD).unlink()
     return []

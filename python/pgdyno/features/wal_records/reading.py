@@ -30,6 +30,9 @@ READ_BYTES_MAX = 256 << 20
 
 READ_S_MAX = 120.0
 
+READ_SHARE_MIN = 0.8
+"""Least share of the WAL that must be read if pg_waldump ends with an error."""
+
 _TYPE = re.compile(r"^(\S+)\s+(\d+)\s+\([^)]*\)\s+(\d+)\s+\([^)]*\)\s+(\d+)\s+\(")
 _SEGMENT = re.compile(r"^[0-9A-F]{24}$")
 
@@ -148,7 +151,10 @@ def _by_waldump(program: Path, folder: Path, timeline: int, begin: int, end: int
     except subprocess.TimeoutExpired:
         raise ProbeError(f"pg_waldump timed out after {READ_S_MAX:g} s") from None
     found = types_of(done.stdout)
-    if not found:
+    # An end within a record is an error, too, after nearly everything was read. Padding and page headers are
+    # in no record.
+    read = sum(int(row[column] or 0) for row in found for column in ("record_bytes", "image_bytes"))
+    if not found or (done.returncode and read < READ_SHARE_MIN * (end - begin)):
         words = " ".join(done.stderr.split())
         raise ProbeError(f"pg_waldump failed: {words[:200] or 'no error message'}")
     return found

@@ -22,6 +22,9 @@ SHARE_MIN = 0.01
 
 IMAGES = "full-page images"
 
+READ_ALL = 0.995
+"""Share of the WAL from which on all of it counts as read."""
+
 
 @dataclass(frozen=True)
 class WalPart:
@@ -40,7 +43,8 @@ class WalPart:
 class WalComparison:
     """WAL of an arm and the baseline, largest part first.
 
-    ``read_share``: share of the WAL of the measured parts that was read; the rest is taken as alike.
+    ``read_share``: share of the WAL of the measured parts that was read. The rest is taken as alike, so the
+    changes have no interval then: full-page images are frequent after a checkpoint.
     """
 
     baseline: ArmName
@@ -87,6 +91,8 @@ def wal_of(findings: Findings) -> list[WalComparison]:
             pairs = [(by_trial[a], by_trial[b]) for a, b in sides]
             summarized = partial(summarize, method=method_of(plan, trials))
             parts = _parts(pairs, plan.confidence, summarized)
+            if share < READ_ALL:
+                parts = [replace(one, change=replace(one.change, low=None, high=None)) for one in parts]
             found.append(WalComparison(findings.arms[0].arm, arm.arm, len(pairs), share, parts))
     return found
 
@@ -132,7 +138,12 @@ def _table(findings: Findings, of: WalComparison) -> Table:
     names = (in_a_head(of.baseline.name, "baseline"), in_a_head(of.arm.name, "arm"))
     columns = ("type of record", *(f"{name}, B/tx" for name in names), "change, B/tx")
     share = share_text(of.read_share)
-    read = "" if of.read_share > 0.995 else f" {share} of it was read, the last part of each trial."
+    read = (
+        ""
+        if of.read_share >= READ_ALL
+        else f" {share} of it was read, the last part of each trial, and stands for the rest. Full-page "
+        "images depend on the distance to a checkpoint, so there are no CIs."
+    )
     return Table(
         f"WAL per transaction by type of record{findings.at_own_rates} (lower is better)",
         columns,

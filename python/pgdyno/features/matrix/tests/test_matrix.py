@@ -125,10 +125,6 @@ def test_false_discoveries_stay_below_the_limit() -> None:
             "--workload pgbench --scale 10 --builtin select-only --builtin tpcb-like@3 --protocol prepared",
         ),
         (
-            {"kind": "pgbench", "scale": 1, "scripts": ({"name": "own.sql", "text": "SELECT 1"},)},
-            "--workload pgbench --scale 1 --file own.sql",
-        ),
-        (
             {"kind": "sysbench", "script": "oltp_read_only", "tables": 4, "options": {"sum_ranges": "1"}},
             "--workload sysbench --script oltp_read_only --tables 4 --opt sum-ranges=1",
         ),
@@ -149,6 +145,39 @@ def test_a_cell_has_the_command_that_searches_its_commit(workload: dict[str, obj
     begin = "pgdyno bisect REL_14_BETA1 REL_17_BETA1 --repository CLONE --clients 3"
     assert bisect_command(case.study, 1) == f"{begin} {words}"
     assert (bisect_command(case.study, 2), bisect_command(case.study, 3)) == ("", "")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"drive": {"clients": 3, "rate": 50.0}},
+        {"settings": {"work_mem": "64MB"}},
+        {
+            "factors": {
+                "server": ("17", "14"),
+                "workload": {
+                    "a": {
+                        "kind": "pgbench",
+                        "scale": 1,
+                        "scripts": ({"name": "own.sql", "text": "SELECT 1"},),
+                    }
+                },
+            }
+        },
+    ],
+)
+def test_a_cell_that_a_bisection_would_not_repeat_has_no_command(changed: dict[str, object]) -> None:
+    workload = {"kind": "pgbench", "scale": 1, "scripts": ("select-only",)}
+    data = {
+        "title": "x",
+        "compare": ("server",),
+        "drive": {"clients": 3},
+        "factors": {"server": ("17", "14"), "workload": {"a": workload}},
+    }
+    (case,) = cases_of(StudyFile.of(data))
+    assert bisect_command(case.study, 1)
+    (case,) = cases_of(StudyFile.of({**data, **changed}))
+    assert bisect_command(case.study, 1) == ""
 
 
 def test_the_heat_map_names_every_cell(built: StudyReport) -> None:

@@ -80,7 +80,8 @@ def test_parts_are_per_transaction_and_stand_for_all_wal() -> None:
     assert parts_of_trial(rows(300, 50), 0) == {}  # type: ignore[arg-type]
 
 
-def test_the_table_has_the_difference_of_each_part_with_its_interval(tmp_path: Path) -> None:
+@pytest.mark.parametrize("read", [1000, 2000])
+def test_the_table_has_the_difference_of_each_part_with_its_interval(tmp_path: Path, read: int) -> None:
     path = tmp_path / "e.sqlite"
     write_study(path, Synthetic(blocks=6, schedule=Schedule.SLICES))
     with Evidence(path) as evidence:
@@ -91,8 +92,9 @@ def test_the_table_has_the_difference_of_each_part_with_its_interval(tmp_path: P
             findings.telemetry.by_trial[trial.trial],
             after={
                 "wal_records": rows(
-                    round((300 + trial.block + 150 * trial.arm) * trial.transactions / 2),
+                    round((300 + trial.block + 150 * trial.arm) * trial.transactions * read / 2000),
                     50 * trial.transactions,
+                    read=read,
                 )
             },
         )
@@ -101,11 +103,12 @@ def test_the_table_has_the_difference_of_each_part_with_its_interval(tmp_path: P
     measured = replace(findings, telemetry=replace(findings.telemetry, by_trial=by_trial))
     (found,) = wal_of(measured)
     insert = next(part for part in found.parts if part.name == "Heap/INSERT")
-    assert (found.blocks, found.read_share) == (6, 0.5)
+    assert (found.blocks, found.read_share) == (6, read / 2000)
+    assert (insert.change.low is None) is (read < 2000)
     assert insert.baseline_bytes == pytest.approx(302.5, abs=0.01)
     assert insert.change.value == pytest.approx(150, abs=0.01)
     assert found.parts[0] is insert
     (section,) = sections(measured)
     (table,) = section.tables
     assert table.rows[0][:3] == ["Heap/INSERT", "302", "452"] and table.rows[0][3].startswith("+150")
-    assert "50% of it was read" in table.note
+    assert ("50% of it was read" in table.note) is (read < 2000)
