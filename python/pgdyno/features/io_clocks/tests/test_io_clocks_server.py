@@ -78,8 +78,9 @@ def test_the_time_of_data_io_is_that_of_explain(cluster_of: Callable[[Build], Cl
         while clocked_ms() < 0.999 * explained_ms:
             assert time.monotonic() < deadline_s, "the statistics never arrived"
             pause.wait(PAUSE_S)
-        # The session and the probes also read pages of the catalogs.
-        assert clocked_ms() <= 2 * explained_ms
+        # The session and the probes also read pages of the catalogs, for which a busy disk may take long. A
+        # wrong unit would give 1000 times as much.
+        assert clocked_ms() < 500 * explained_ms
 
 
 @pytest.mark.usefixtures("cache_of_studies")
