@@ -46,10 +46,10 @@ class RealClient:
     suffix: str
     parameters: Mapping[str, Any]
     command: Callable[[str, int, Sequence[str]], list[str]]
-    """Of a database, warehouses, and the action with its options."""
+    """Command for a database, a number of warehouses, and an action with its options."""
     load: Sequence[str]
     drive: Callable[[int, int], Sequence[str]]
-    """Of clients and seconds."""
+    """Options for a number of clients and a duration in seconds."""
     directory: str | None = None
 
     def run(self, conninfo: str, warehouses: int, action: Sequence[str]) -> None:

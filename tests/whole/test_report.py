@@ -366,7 +366,7 @@ for (const picture of document.querySelectorAll("svg:not(.flame)")) {
 document.body.textContent = JSON.stringify(found);
 """
 A4_WIDTH = 718
-"""Of a page with the usual margins, in pixels."""
+"""Width in pixels of a page with the usual margins."""
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")

@@ -45,7 +45,7 @@ from pgdyno.units import (
 # ----------------------------------------------------------------------
 
 Value = Callable[[MeasuredCell], MeasuredCell | Estimate | None]
-"""What a chart draws of a cell: value and unit."""
+"""Value and unit of a cell in a chart."""
 
 
 def source_charts(table: MeasuredTable) -> list[Panel]:
