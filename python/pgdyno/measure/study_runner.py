@@ -247,7 +247,8 @@ def _was_decided(cases: Sequence[CaseProgress], analyze: InterimAnalysis, budget
     """Analyze all cases of a resumed study, so that their state is shown. Return whether all are decided."""
     likely_s = max(1.0, budget.spent_s / sum(case.next_block for case in cases))
     budget = replace(budget, block_s=dict.fromkeys(range(len(cases)), likely_s))
-    return not sum(not analyze(case.lab, budget).is_decided for case in cases)
+    decided = [analyze(case.lab, budget).is_decided for case in cases]
+    return all(decided)
 
 
 def _repeats(case: CaseProgress, cases: Sequence[CaseProgress], block: str) -> bool:

@@ -276,6 +276,11 @@ class FileReport(Document, ABC):
         """Return the JSON document, a dataclass."""
 
 
+def address_of(text: str) -> str:
+    """Return the address of a section or a case in a page: ``point-select`` of ``Point select``."""
+    return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
 def placed(sections: Iterable[Section], further: Iterable[Section]) -> list[Section]:
     """Insert further sections where they say; at the end without such a section.
 

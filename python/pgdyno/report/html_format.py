@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from pgdyno.errors import UsageError
-from pgdyno.report.document import Document, Place, shown_by_rank
+from pgdyno.report.document import Document, Place, address_of, shown_by_rank
 from pgdyno.report.documentation import html_of, passage, title_of
 from pgdyno.report.visible_text import visible
 
@@ -80,7 +80,7 @@ class Contents:
         """Return a new address; ``around`` is that of the case."""
         # Without units and conditions: they are long, and may change between studies.
         short = title if is_case else re.split(r",| \(", title)[0]
-        words = re.sub("[^a-z0-9]+", "-", short.lower()).strip("-")
+        words = address_of(short)
         slug = f"{around}-{words}" if around else words
         self._taken[slug] += 1
         slug = slug if self._taken[slug] == 1 else f"{slug}-{self._taken[slug]}"

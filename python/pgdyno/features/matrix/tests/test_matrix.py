@@ -14,8 +14,7 @@ from pgdyno.analysis.statistics.intervals import student
 from pgdyno.cli.run import read_study
 from pgdyno.errors import UsageError
 from pgdyno.features.matrix.options import Versions, servers_of
-from pgdyno.features.matrix.searches import bisect_command
-from pgdyno.features.matrix.section import Matrix, heat_map, level_of_page, matrix_in
+from pgdyno.features.matrix.section import Matrix, bisect_command, heat_map, level_of_page, matrix_in
 from pgdyno.report.html_format import to_html
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
