@@ -173,16 +173,16 @@ impl Draws {
                 tally.histories += 1;
             }
             Kind::GetLinksList | Kind::CountLink => {
-                self.link(operation, self.access.link_read(stream), stream, tally);
+                link(operation, self.access.link_read(stream), stream, tally);
             }
             Kind::MultigetLink => {
-                self.link(operation, self.access.link_read(stream), stream, tally);
+                link(operation, self.access.link_read(stream), stream, tally);
                 let size = self.multiget_size(stream);
                 tally.multiget[size] += 1;
                 self.multiget(operation, size, stream);
             }
             Kind::AddLink | Kind::UpdateLink | Kind::DeleteLink => {
-                self.link(operation, self.access.link_write(stream), stream, tally);
+                link(operation, self.access.link_write(stream), stream, tally);
                 let links = self.graph.links(operation.id1, operation.link_type);
                 let id2 = self.id2(operation, links, stream);
                 operation.id2s.clear();
@@ -192,13 +192,6 @@ impl Draws {
                 }
             }
         }
-    }
-
-    #[inline]
-    fn link(&self, operation: &mut Operation, chosen: Chosen, stream: &mut Stream, tally: &mut Tally) {
-        node(operation, chosen, tally);
-        operation.link_type = stream.below(LINK_TYPES);
-        tally.link_types[operation.link_type as usize] += 1;
     }
 
     /// LinkBench adds the lower limit, 1, to a number that is at least 1: it never asks for one link.
@@ -245,6 +238,13 @@ impl Draws {
 fn node(operation: &mut Operation, chosen: Chosen, tally: &mut Tally) {
     operation.id1 = chosen.id;
     tally.count(chosen);
+}
+
+#[inline]
+fn link(operation: &mut Operation, chosen: Chosen, stream: &mut Stream, tally: &mut Tally) {
+    node(operation, chosen, tally);
+    operation.link_type = stream.below(LINK_TYPES);
+    tally.link_types[operation.link_type as usize] += 1;
 }
 
 /// Number of links of which the intended share exists.

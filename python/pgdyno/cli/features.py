@@ -47,6 +47,7 @@ FEATURES = (
     "history",
     "hosts",
     "io_clocks",
+    "linkbench",
     "matrix",
     "noise_history",
     "outliers",
