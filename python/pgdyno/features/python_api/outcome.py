@@ -8,16 +8,19 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
+from importlib import import_module
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
 from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, latency_key
+from pgdyno.cli.execution import why_no_valid_block
 from pgdyno.cli.report import read_report
-from pgdyno.errors import EvidenceError, UsageError
+from pgdyno.errors import EvidenceError, PgdynoError, UsageError
 from pgdyno.features.gates.conditions import GateOutcome, gate, parse_condition
 from pgdyno.features.gates.section import outcome, reasons
+from pgdyno.features.python_api.process import Command
 from pgdyno.report.csv_format import columns_of, rows_of
 from pgdyno.report.document import Document, Place, ShownCaveat
 from pgdyno.report.html_format import to_html
@@ -235,14 +238,9 @@ class Result:
 
     def to_frame(self) -> Any:
         """Return ``trials`` as a DataFrame of pandas, else of polars. Raises UsageError without both."""
-        with suppress(ImportError):
-            import pandas  # type: ignore[import-not-found,import-untyped]  # noqa: PLC0415
-
-            return pandas.DataFrame(self.trials())
-        with suppress(ImportError):
-            import polars  # type: ignore[import-not-found]  # noqa: PLC0415
-
-            return polars.DataFrame(self.trials())
+        for library in ("pandas", "polars"):
+            with suppress(ImportError):
+                return import_module(library).DataFrame(self.trials())
         raise UsageError("to_frame requires pandas or polars: install one of them, or use trials()")
 
     def plot(self, section: str = "effect") -> Frame:
@@ -267,11 +265,9 @@ class Result:
 
     def extend(self, minutes: float, *, progress: bool = True) -> Result:
         """Continue the study for more minutes and return its new result. Raises PgdynoError."""
-        from pgdyno.features.python_api.studies import Study  # noqa: PLC0415  # it makes results
-
         quiet = () if progress else ("--quiet",)
         words = ["compare", "--resume", fspath(self.path), "--minutes", f"{minutes:g}", *quiet]
-        return Study(words, self.path).result()
+        return ended(Command(words), self.path)
 
     def to_markdown(self) -> str:
         """Return the report as Markdown."""
@@ -360,6 +356,18 @@ def _runs(directory: Path) -> Iterator[Run]:
             study = evidence.study()
             created = datetime.fromtimestamp(study.created_unix_s, UTC)
             yield Run(path, study.title, created, study.ended_because is not None)
+
+
+def ended(command: Command, path: Path) -> Result:
+    """Wait for the end of a study and return its result. Raises its error, also without a valid block."""
+    status = command.status()
+    try:
+        why = why_no_valid_block(path)
+    except EvidenceError as error:
+        raise PgdynoError(command.said or f"the study ended with status {status}") from error
+    if why:
+        raise PgdynoError(f"no result, because no block is valid: {why}")
+    return Result(path)
 
 
 def finished_blocks(path: Path) -> int:

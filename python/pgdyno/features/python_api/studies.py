@@ -9,9 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pgdyno.cli.execution import why_no_valid_block
-from pgdyno.errors import EvidenceError, PgdynoError
-from pgdyno.features.python_api.outcome import CrashResult, Result, finished_blocks
+from pgdyno.features.python_api.outcome import CrashResult, Result, ended, finished_blocks
 from pgdyno.features.python_api.process import Command, document_of
 from pgdyno.features.python_api.requests import Arm, Workload, option_words
 
@@ -58,14 +56,7 @@ class Study:
 
     def result(self) -> Result:
         """Wait for the end. Raises PgdynoError, UsageError; KeyboardInterrupt stops the study."""
-        status = self._command.status()
-        try:
-            why = why_no_valid_block(self.path)
-        except EvidenceError as error:
-            raise PgdynoError(self._command.said or f"the study ended with status {status}") from error
-        if why:
-            raise PgdynoError(f"no result, because no block is valid: {why}")
-        return Result(self.path)
+        return ended(self._command, self.path)
 
 
 def start(

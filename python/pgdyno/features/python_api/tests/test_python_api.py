@@ -175,3 +175,13 @@ def test_a_gate_in_a_test_shows_the_answer_when_it_fails(tmp_path: Path, faster:
     )
     assert ran.returncode == 1, ran.stdout + ran.stderr
     assert "1 failed" in ran.stdout and slower.answer.splitlines()[0] in ran.stdout
+
+
+def test_the_examples_of_the_page_have_names_that_exist() -> None:
+    page = (Path(__file__).parents[1] / "README.md").read_text()
+    examples = re.findall("```python\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 4
+    for example in examples:
+        compile(example, "README.md", "exec")
+    assert set(re.findall(r"pgdyno\.([a-zA-Z]\w+)(?!/|\w)", page)) <= {*pgdyno.__all__, "errors"}
+    assert {name for name in re.findall(r"result\.(\w+)", page) if not hasattr(pgdyno.Result, name)} == set()
