@@ -10,7 +10,8 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import IO, Any
 
 from pgdyno import errors
@@ -20,6 +21,10 @@ CHILD = "pgdyno.features.python_api.child"
 
 SAID_LINES_MAX = 20
 """Lines of messages that an error without a text quotes."""
+
+
+FORCING_COLORS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+"""Variables, set by notebooks, that make a pipe a terminal for rich: it would draw the live view there."""
 
 
 class Command:
@@ -33,6 +38,7 @@ class Command:
         self._error: PgdynoError | None = None
         self._said: list[str] = []
         is_terminal = _is_terminal(sys.stderr)
+        forcing = () if is_terminal else FORCING_COLORS
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", CHILD, str(os.getpid()), str(self._failure.fileno()), *words],
             stdin=subprocess.DEVNULL,
@@ -42,6 +48,7 @@ class Command:
             encoding="utf-8",
             errors="replace",
             start_new_session=True,
+            env={name: value for name, value in os.environ.items() if name not in forcing},
             pass_fds=[self._failure.fileno()],
         )
         self._reader = threading.Thread(target=self._forward, args=(self.process.stderr,), daemon=True)
@@ -49,10 +56,14 @@ class Command:
             self._reader.start()
 
     def _forward(self, messages: IO[str]) -> None:
+        show = _in_notebook()
         with messages:
             for line in messages:
                 self._said = [*self._said, line.rstrip()][-SAID_LINES_MAX:]
-                sys.stderr.write(line)
+                if show:
+                    show(self.said)
+                else:
+                    sys.stderr.write(line)
 
     def is_running(self, wait_s: float = 0.0) -> bool:
         """Return whether it still runs after at most this time."""
@@ -98,6 +109,16 @@ def _error(said: Mapping[str, str]) -> PgdynoError:
     found = kind.__new__(kind)
     PgdynoError.__init__(found, said["message"])  # some have more arguments of their own
     return found
+
+
+def _in_notebook() -> Callable[[str], None] | None:
+    """Return a function that shows the last messages in the output of the cell; None outside of notebooks."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    if not hasattr(shell, "kernel"):
+        return None
+    display = import_module("IPython.display")
+    area = display.display({"text/plain": ""}, raw=True, display_id=True)
+    return lambda text: area.update({"text/plain": text}, raw=True)
 
 
 def _is_terminal(stream: Any) -> bool:
