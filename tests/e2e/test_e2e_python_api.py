@@ -10,6 +10,7 @@ import pytest
 from program import END_S, Program, Running, begun
 
 import pgdyno
+from notebooks import execute
 from pgdyno.errors import StartError
 
 SHORT = {"clients": 2, "minutes": 60, "warmup": "0.1s", "schedule": "blocks", "transactions": 100, "seed": 7}
@@ -104,3 +105,10 @@ def test_a_crash_test_says_what_each_arm_lost(server: str) -> None:
     result = pgdyno.crash(server, kind="server", cuts=1, within="1s", quiet=True)
     assert [*result.lost_commits.values()] == [[0]]
     assert "none of 1 kill of the server lost an acknowledged commit" in repr(result)
+
+
+@pytest.mark.usefixtures("own")
+def test_the_notebook_about_a_comparison_executes() -> None:
+    ended = execute("compare", options={"blocks": 1, **SHORT})
+    assert ended["result"].effect() == ended["provisional"].effect()
+    assert len(ended["by_arm"]) == 2

@@ -12,6 +12,7 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 import pgdyno
+from notebooks import execute
 from pgdyno.errors import EvidenceError
 from pgdyno.features.python_api.requests import option_words
 from pgdyno.study.arm_spec import parse_arm
@@ -185,3 +186,12 @@ def test_the_examples_of_the_page_have_names_that_exist() -> None:
         compile(example, "README.md", "exec")
     assert set(re.findall(r"pgdyno\.([a-zA-Z]\w+)(?!/|\w)", page)) <= {*pgdyno.__all__, "errors"}
     assert {name for name in re.findall(r"result\.(\w+)", page) if not hasattr(pgdyno.Result, name)} == set()
+
+
+def test_the_notebook_about_results_files_executes(
+    faster: pgdyno.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(faster.path.parent)
+    ended = execute("read-results")
+    assert ended["result"].path.name == "faster.sqlite" and ended["gate"].passed
+    assert len(ended["effects"]) > 10 and {*ended["rows"][0]} >= {"arm", "block", "value"}
