@@ -66,6 +66,7 @@ FEATURES = (
     "statement_parameters",
     "statements",
     "sysbench",
+    "unpacked",
     "user_defaults",
     "wal_directory",
     "wal_records",

@@ -11,7 +11,6 @@ import typer
 
 from pgdyno.cli import options
 from pgdyno.cli.options import FittedFile, StudyOptions
-from pgdyno.cli.run import within
 from pgdyno.errors import UsageError
 from pgdyno.server.directories import free_bytes
 from pgdyno.study.study_file import Run, StudyFile
@@ -112,6 +111,8 @@ class PlanOptions(FitOptions):
     def fitted(self, file: StudyFile, minutes: float | None) -> FittedFile | None:  # noqa: ARG002
         """Return the fitted study; its losses include what would keep the question. Raises UsageError."""
         if not self.is_fitted:
+            from pgdyno.cli.run import within  # noqa: PLC0415  # compare does not need study files
+
             return None if self.minutes is None else FittedFile(within(file, self.minutes))
         fitted, needs = fit_here(file, self.require_fittable(file, self.minutes or FIT_MIN))
         needed = needs() if fitted.lost else []
