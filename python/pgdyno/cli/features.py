@@ -61,6 +61,7 @@ FEATURES = (
     "quick",
     "running_server",
     "runs",
+    "serve",
     "settings_catalogue",
     "side_by_side",
     "statement_parameters",

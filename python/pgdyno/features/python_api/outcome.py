@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -29,7 +29,7 @@ from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus
-from pgdyno.units import Estimate
+from pgdyno.units import Estimate, counted
 
 FRAME_PX = 420
 """Height of a result in a notebook."""
@@ -326,12 +326,13 @@ class CrashResult:
 
 @dataclass(frozen=True)
 class Run:
-    """A results file in a directory, without its analysis."""
+    """A results file in a directory, without its analysis. ``machine``: processor and cores, if known."""
 
     path: Path
     title: str
     created: datetime
     is_finished: bool
+    machine: str = ""
 
     def open(self) -> Result:
         """Return the result."""
@@ -347,15 +348,22 @@ def open(path: str | PathLike[str]) -> Result:  # pgdyno.open
 
 def runs(directory: str | PathLike[str] = ".") -> list[Run]:
     """Return the results files of studies below a directory, the newest first; other files are skipped."""
-    return sorted(_runs(Path(directory)), key=lambda one: one.created, reverse=True)
+    found = filter(None, map(read_run, Path(directory).rglob("*.sqlite")))
+    return sorted(found, key=lambda one: one.created, reverse=True)
 
 
-def _runs(directory: Path) -> Iterator[Run]:
-    for path in directory.rglob("*.sqlite"):
-        with suppress(EvidenceError), Evidence(path, verify=False) as evidence:
-            study = evidence.study()
-            created = datetime.fromtimestamp(study.created_unix_s, UTC)
-            yield Run(path, study.title, created, study.ended_because is not None)
+def read_run(path: Path) -> Run | None:
+    """Return the results file of a study without its analysis; None for another file."""
+    with suppress(EvidenceError), Evidence(path, verify=False) as evidence:
+        study = evidence.study()
+        created = datetime.fromtimestamp(study.created_unix_s, UTC)
+        machine = ""
+        with suppress(ValueError):  # a fact of a wrong type
+            facts = study.host_facts
+            cores = counted(facts.cores, "core") if facts.cores else ""
+            machine = ", ".join(filter(None, (facts.processor, cores)))
+        return Run(path, study.title, created, study.ended_because is not None, machine)
+    return None
 
 
 def ended(command: Command, path: Path) -> Result:

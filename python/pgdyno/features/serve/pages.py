@@ -1,0 +1,236 @@
+"""The pages: routes, and what their templates show. Every text is escaped by the templates."""
+
+from __future__ import annotations
+
+import mimetypes
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from pgdyno import report
+from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.study_findings import MetricVerdict
+from pgdyno.errors import PgdynoError
+from pgdyno.features.serve.index import Entry, Index
+from pgdyno.features.side_by_side.report import read_files
+from pgdyno.report.document import Document
+from pgdyno.report.html_format import to_html
+from pgdyno.report.plot import Scale, circle, drawing, element, line, polyline
+from pgdyno.report.result_tables import change_with_ci
+from pgdyno.report.visible_text import visible
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.units import given_percent
+
+ROWS_MAX = 500
+"""Maximum number of rows of the list; the search finds the others."""
+
+COMPARISONS_MAX = 4
+"""Maximum number of comparisons in a row; the page of the run has all."""
+
+SORTS: Mapping[str, tuple[str, Callable[[Entry], object]]] = {
+    "date": ("Date (UTC)", lambda of: of.created),
+    "title": ("Study", lambda of: of.title.lower()),
+    "effect": ("Effect", lambda of: of.summary.largest_percent if of.summary else -1.0),
+    "caveats": ("Caveats", lambda of: of.summary.caveats if of.summary else -1),
+}
+"""Columns that can be sorted: heading and key."""
+
+STATES = ("running", "unfinished")
+
+
+def application(index: Index) -> Starlette:
+    """Return the application without its guard."""
+
+    def route(path: str, page: Callable[[Index, Request], Response]) -> Route:
+        return Route(path, partial(_answered, page, index), methods=["GET"])
+
+    return Starlette(
+        routes=[
+            route("/", runs_page),
+            route("/side-by-side", side_by_side_page),
+            Route("/static/{name}", static, methods=["GET"]),
+        ],
+        middleware=[Middleware(GZipMiddleware, compresslevel=5)],
+    )
+
+
+class NotFoundError(PgdynoError):
+    """No page has this address."""
+
+
+def _answered(page: Callable[[Index, Request], Response], index: Index, request: Request) -> Response:
+    """Return the page, or that of its error. Starlette calls it in a thread, because analysis takes time."""
+    try:
+        return page(index, request)
+    except (PgdynoError, OSError) as error:
+        status = 404 if isinstance(error, NotFoundError) else 422
+        return rendered("error.html.j2", status, title="Not available", message=str(error))
+
+
+@cache
+def _templates() -> Environment:
+    found = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        loader=PackageLoader(__package__),
+    )
+    found.globals |= {"change_with_ci": change_with_ci, "effect_bar": effect_bar}
+    return found
+
+
+def rendered(template: str, status: int = 200, **values: object) -> HTMLResponse:
+    """Return a page. Hidden characters of names are shown, as in reports."""
+    return HTMLResponse(visible(_templates().get_template(template).render(**values)), status)
+
+
+OF_REPORTS = ("report.css", "report.js")
+STATIC = (*OF_REPORTS, "serve.css", "serve.js", "htmx-2.0.11.min.js", "htmx-LICENSE.txt")
+"""Files of pages: two of one-file reports, and those in the folder ``static``."""
+
+
+def static(request: Request) -> Response:
+    """Return a file of the pages."""
+    name = request.path_params["name"]
+    if name not in STATIC:
+        return PlainTextResponse("Not found.", 404)
+    folder = files(report) if name in OF_REPORTS else files(__package__) / "static"
+    kind = mimetypes.guess_type(name)[0] or "text/plain"
+    return Response((folder / name).read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
+
+
+@dataclass(frozen=True)
+class Query:
+    """What the list shows: files with a text, with a verdict or in a state, in an order."""
+
+    text: str = ""
+    verdict: str = ""
+    sort: str = "date"
+    ascending: bool = False
+
+    @classmethod
+    def of(cls, request: Request) -> Query:
+        """Return the query of an address; unknown values are ignored."""
+        given = request.query_params
+        verdict, sort = given.get("verdict", ""), given.get("sort", "")
+        return cls(
+            given.get("q", ""),
+            verdict if verdict in (*Verdict, *STATES) else "",
+            sort if sort in SORTS else "date",
+            given.get("order") == "asc",
+        )
+
+    def chosen(self, entries: Sequence[Entry]) -> list[Entry]:
+        """Return the files that match, in order."""
+        found = [one for one in entries if self._has_words(one) and self._has_verdict(one)]
+        return sorted(found, key=SORTS[self.sort][1], reverse=not self.ascending)  # type: ignore[arg-type]
+
+    def _has_words(self, one: Entry) -> bool:
+        searched = f"{one.title} {one.name} {one.machine}".lower()
+        return all(word in searched for word in self.text.lower().split())
+
+    def _has_verdict(self, one: Entry) -> bool:
+        found = [str(verdict) for verdict, _ in one.summary.counts] if one.summary else []
+        return self.verdict in ("", one.state, *found)
+
+    def address(self, sort: str = "") -> str:
+        """Return the address of the list; with ``sort``, sorted by a column, or in the other direction."""
+        ascending = self.ascending ^ (sort == self.sort) if sort in ("", self.sort) else sort == "title"
+        values = {
+            "q": self.text,
+            "verdict": self.verdict,
+            "sort": sort or self.sort,
+            "order": "asc" if ascending else "",
+        }
+        return f"/?{urlencode({name: value for name, value in values.items() if value})}"
+
+
+def runs_page(index: Index, request: Request) -> Response:
+    """Return the list of results files."""
+    query, entries = Query.of(request), index.entries()
+    chosen = query.chosen(entries)
+    return rendered(
+        "runs.html.j2",
+        directory=str(index.directory),
+        entries=chosen[:ROWS_MAX],
+        omitted=max(0, len(chosen) - ROWS_MAX),
+        total=len(entries),
+        pending=sum(one.summary is None for one in entries),
+        running=any(one.state == "running" for one in entries),
+        query=query,
+        verdicts=(*Verdict, *STATES),
+        sorts={name: heading for name, (heading, _) in SORTS.items()},
+        comparisons_max=COMPARISONS_MAX,
+    )
+
+
+def side_by_side_page(index: Index, request: Request) -> Response:
+    """Return the document of several files, as ``pgdyno report --as side-by-side``."""
+    chosen = list(dict.fromkeys(request.query_params.getlist("run")))
+    if len(chosen) < 2:
+        raise PgdynoError("Side by side requires two files: tick at least two in the list.")
+    entries = [_entry(index, of) for of in chosen]
+    found = read_files([one.path for one in entries], "side-by-side")
+    assert found is not None
+    return rendered("side_by_side.html.j2", title="Side by side", entries=entries, main=main_of(found))
+
+
+def _entry(index: Index, of: str) -> Entry:
+    entry = index.entry(of)
+    if entry is None:
+        raise NotFoundError("No results file has this address: it was moved or removed.")
+    return entry
+
+
+# ----------------------------------------------------------------------
+# Parts of pages
+# ----------------------------------------------------------------------
+
+BAR_PERCENT = 25.0
+"""End of the axis of an effect in the list; an interval beyond it has an arrow."""
+
+BAR = Scale(-BAR_PERCENT, BAR_PERCENT, 6.0, 154.0)
+BAR_WIDTH, BAR_HEIGHT = 160.0, 16.0
+
+
+def effect_bar(of: MetricVerdict, margin: float) -> Markup:
+    """Return the interval of a comparison against the margin, on the axis of all rows."""
+    assert of.percent is not None
+    middle, value = BAR_HEIGHT / 2, of.percent.value
+    begin, end = BAR.inside(-100 * margin / (1 + margin)), BAR.inside(100 * margin)
+    parts = [
+        element("rect", x=begin, y=0, width=round(end - begin, 1), height=BAR_HEIGHT, class_="margin"),
+        line(BAR(0), 0, BAR(0), BAR_HEIGHT, class_="zero"),
+    ]
+    low, high = of.percent.low, of.percent.high
+    if low is None or high is None or of.percent.n < VERDICT_BLOCKS_MIN:  # as in reports
+        low = high = value
+    parts.append(line(BAR.inside(low), middle, BAR.inside(high), middle, class_="interval"))
+    if low < -BAR_PERCENT:
+        parts.append(polyline([(6, middle - 4), (0, middle), (6, middle + 4)], class_="beyond"))
+    if high > BAR_PERCENT:
+        parts.append(polyline([(154, middle - 4), (160, middle), (154, middle + 4)], class_="beyond"))
+    if abs(value) <= BAR_PERCENT:
+        parts.append(circle(BAR(value), middle, 3.5, class_="dot"))
+    label = f"{change_with_ci(of.percent)}; margin ±{given_percent(margin)}"
+    return drawing(BAR_WIDTH, BAR_HEIGHT, label, parts, f"bar v-{of.verdict}")
+
+
+def main_of(document: Document) -> Markup:
+    """Return the content of the one-file report of a document."""
+    found = re.search(r"(?s)<main>(.*)</main>", to_html(document))
+    assert found
+    return Markup(found[1])

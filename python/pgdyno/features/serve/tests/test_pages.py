@@ -1,0 +1,135 @@
+"""Pages of ``pgdyno serve`` without a browser: access, the list, a run, several side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+from synthetic_study import CREATED_UNIX_S, Synthetic, write_study
+
+from pgdyno.features.serve.access import Guard
+from pgdyno.features.serve.index import Index, identifier
+from pgdyno.features.serve.pages import application
+
+TOKEN, PORT, HOST = "secret-token", 8123, "http://127.0.0.1:8123"
+HOSTILE = "<img src=x onerror=alert(1)>.sqlite"
+
+
+@pytest.fixture
+def index(tmp_path: Path) -> Index:
+    (tmp_path / "below").mkdir()
+    write_study(tmp_path / "faster.sqlite", Synthetic(effects=(1.0, 1.2), blocks=6))
+    later = Synthetic(effects=(1.0, 0.5), blocks=6, created_unix_s=CREATED_UNIX_S + 86_400)
+    write_study(tmp_path / "below" / HOSTILE, later)
+    (tmp_path / "other.sqlite").write_text("no database")
+    found = Index(tmp_path)
+    found.entries()
+    assert found.wait(60)
+    return found
+
+
+@pytest.fixture
+def client(index: Index) -> TestClient:
+    return opened(index)
+
+
+def closed(index: Index, base_url: str = HOST) -> TestClient:
+    return TestClient(Guard(application(index), TOKEN, PORT), base_url=base_url)
+
+
+def opened(index: Index) -> TestClient:
+    found = closed(index)
+    assert found.get(f"/?token={TOKEN}").status_code == 200
+    return found
+
+
+def test_only_a_browser_with_the_token_has_access(index: Index) -> None:
+    client = closed(index)
+    assert client.get("/").status_code == client.get("/?token=wrong").status_code == 403
+    assert client.get("/static/serve.css").status_code == 403
+    entry = client.get(f"/run/1?q=a&token={TOKEN}")
+    cookie = entry.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
+    assert 'url=/run/1?q=a"' in entry.text and TOKEN not in entry.text
+    assert client.get("/").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "attacker.example:8123"},
+        {"host": "127.0.0.1:9"},
+        {"origin": "http://attacker.example"},
+        {"origin": "null"},
+    ],
+)
+def test_another_host_or_origin_has_none(client: TestClient, headers: dict[str, str]) -> None:
+    assert client.get("/", headers=headers).status_code == 403
+
+
+def test_pages_are_read_only_and_permit_no_inline_script_or_style(client: TestClient) -> None:
+    assert client.post("/").status_code == 405
+    found = client.get("/")
+    policy = found.headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    assert not re.search(r"<style|<script(?! src=)| style=|https?://(?!www.w3.org)", found.text)
+
+
+def test_the_list_has_verdicts_effects_and_escaped_names(client: TestClient) -> None:
+    page = client.get("/").text
+    assert "2 of 2 files." in page and "<img" not in page and "&lt;img src=x onerror=alert(1)&gt;" in page
+    assert ">faster</span>" in page and ">slower</span>" in page and "+20" in page
+    assert len(re.findall("<svg", page)) == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("q=FASTER", ["faster.sqlite"]),
+        ("q=nothing", []),
+        ("verdict=slower", [HOSTILE]),
+        ("verdict=running", []),
+        ("sort=effect", [HOSTILE, "faster.sqlite"]),
+        ("sort=effect&order=asc", ["faster.sqlite", HOSTILE]),
+    ],
+)
+def test_the_list_is_searched_filtered_and_sorted(client: TestClient, query: str, shown: list[str]) -> None:
+    names = re.findall(r'class="file">(?:below/)?(.*?)</span>', client.get(f"/?{query}").text)
+    assert [name.replace("&lt;", "<").replace("&gt;", ">") for name in names] == shown
+
+
+def test_a_changed_file_is_read_again_and_a_removed_one_disappears(
+    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgdyno.features.serve.index.SCAN_S", 0.0)
+    path = tmp_path / "faster.sqlite"
+    path.unlink()
+    assert [one.path.name for one in index.entries()] == [HOSTILE]
+    write_study(path, Synthetic(effects=(1.0, 0.5), blocks=6))
+    index.entries()
+    assert index.wait(60)
+    entry = index.entry(identifier(tmp_path, path))
+    assert entry and entry.summary and [str(of) for of, _ in entry.summary.counts] == ["slower"]
+
+
+def test_ticked_runs_are_side_by_side_and_said_to_be_weak_evidence(
+    client: TestClient, tmp_path: Path
+) -> None:
+    ids = [identifier(tmp_path, path) for path in (tmp_path / "faster.sqlite", tmp_path / "below" / HOSTILE)]
+    found = client.get("/side-by-side", params={"run": ids})
+    assert found.status_code == 200 and "Weak evidence" in found.text
+    assert "Change between files" in found.text and "<img" not in found.text
+    alone = client.get("/side-by-side", params={"run": ids[:1]})
+    assert alone.status_code == 422 and "requires two files" in alone.text
+
+
+def test_an_unknown_run_is_not_found(client: TestClient) -> None:
+    assert client.get("/side-by-side?run=a&run=..%2Fb").status_code == 404
+    assert client.get("/static/..%2Fcommand.py").status_code == 404
+
+
+def test_a_missing_directory_is_refused(refusal: Callable[..., str]) -> None:
+    assert "DIR must be a directory" in refusal("serve /no/such/directory")
