@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
 from urllib.parse import urlencode
@@ -25,8 +25,10 @@ from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.errors import PgdynoError
 from pgdyno.features.serve.index import Entry, Index
 from pgdyno.features.side_by_side.report import read_files
-from pgdyno.report.document import Document
+from pgdyno.report.document import Document, FileReport, Place
 from pgdyno.report.html_format import to_html
+from pgdyno.report.json_format import to_json
+from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.plot import Scale, circle, drawing, element, line, polyline
 from pgdyno.report.result_tables import change_with_ci
 from pgdyno.report.visible_text import visible
@@ -60,6 +62,9 @@ def application(index: Index) -> Starlette:
         routes=[
             route("/", runs_page),
             route("/side-by-side", side_by_side_page),
+            route("/run/{id}", run_page),
+            route("/run/{id}/rest", rest_page),
+            route("/run/{id}/report.{form}", download),
             Route("/static/{name}", static, methods=["GET"]),
         ],
         middleware=[Middleware(GZipMiddleware, compresslevel=5)],
@@ -186,6 +191,63 @@ def side_by_side_page(index: Index, request: Request) -> Response:
     found = read_files([one.path for one in entries], "side-by-side")
     assert found is not None
     return rendered("side_by_side.html.j2", title="Side by side", entries=entries, main=main_of(found))
+
+
+PAINT_BYTES_MAX = 140_000
+"""Maximum size of the report in the page of a run; of a larger one, the details are loaded on demand."""
+
+FORMS: Mapping[str, tuple[str, str, Callable[[FileReport], str]]] = {
+    "html": ("One-file HTML", "text/html", to_html),
+    "md": ("Markdown", "text/markdown", to_markdown),
+    "csv": ("CSV", "text/csv", lambda of: of.csv()),
+    "json": ("JSON", "application/json", lambda of: to_json(of, ())),
+}
+"""Forms of a report to download, by suffix: name, type, text."""
+
+
+def run_page(index: Index, request: Request) -> Response:
+    """Return the page of a file: the one-file report, with buttons."""
+    entry = _entry(index, request.path_params["id"])
+    found = index.report(entry.path)
+    main, is_cut = main_of(found), False
+    if len(main.encode()) > PAINT_BYTES_MAX:
+        first = [of for of in found.sections if of.place < Place.BODY]
+        main, is_cut = main_of(replace(found, sections=first, command="")), True
+    return _run(entry, found, main, is_cut=is_cut)
+
+
+def rest_page(index: Index, request: Request) -> Response:
+    """Return the details of a report that are not in the page of its run."""
+    entry = _entry(index, request.path_params["id"])
+    found = index.report(entry.path)
+    details = [of for of in found.sections if of.place == Place.BODY]
+    rest = replace(
+        found, sections=details, headlines=(), summary=(), unfinished="", differs="", percent_of=""
+    )
+    return _run(entry, found, main_of(rest))
+
+
+def _run(entry: Entry, found: FileReport, main: Markup, *, is_cut: bool = False) -> Response:
+    return rendered(
+        "run.html.j2",
+        title=found.title,
+        command=found.command,
+        forms={suffix: name for suffix, (name, _, _) in FORMS.items()},
+        entry=entry,
+        main=main,
+        is_cut=is_cut,
+    )
+
+
+def download(index: Index, request: Request) -> Response:
+    """Return the report in another form, as a file."""
+    entry, form = _entry(index, request.path_params["id"]), request.path_params["form"]
+    if form not in FORMS:
+        raise NotFoundError(f"No form {form}: use one of {', '.join(FORMS)}.")
+    _, kind, text_of = FORMS[form]
+    name = re.sub(r"[^\w.-]", "_", entry.path.stem, flags=re.ASCII)
+    headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
+    return Response(text_of(index.report(entry.path)).encode(), media_type=kind, headers=headers)
 
 
 def _entry(index: Index, of: str) -> Entry:

@@ -10,9 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 from synthetic_study import CREATED_UNIX_S, Synthetic, write_study
 
+from pgdyno.cli.report import read_report
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index, identifier
 from pgdyno.features.serve.pages import application
+from pgdyno.report.markdown_format import to_markdown
 
 TOKEN, PORT, HOST = "secret-token", 8123, "http://127.0.0.1:8123"
 HOSTILE = "<img src=x onerror=alert(1)>.sqlite"
@@ -133,3 +135,28 @@ def test_an_unknown_run_is_not_found(client: TestClient) -> None:
 
 def test_a_missing_directory_is_refused(refusal: Callable[..., str]) -> None:
     assert "DIR must be a directory" in refusal("serve /no/such/directory")
+
+
+def test_a_run_is_its_report_with_downloads(client: TestClient, tmp_path: Path) -> None:
+    path = tmp_path / "faster.sqlite"
+    run = f"/run/{identifier(tmp_path, path)}"
+    page, report = client.get(run), read_report(path)
+    assert report.headlines[0].claim in page.text and f'data-copy="{report.command}"' in page.text
+    assert len(page.content) < 150_000 and " style=" not in page.text
+    assert client.get(f"{run}/report.csv").text == report.csv()
+    assert client.get(f"{run}/report.md").text == to_markdown(report)
+    assert client.get(f"{run}/report.json").json()["title"] == report.title
+    assert 'filename="faster.html"' in client.get(f"{run}/report.html").headers["content-disposition"]
+    assert client.get(f"{run}/report.exe").status_code == 404
+
+
+def test_a_large_report_is_loaded_in_two_parts(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = f"/run/{identifier(tmp_path, tmp_path / 'faster.sqlite')}"
+    whole = client.get(run).text
+    monkeypatch.setattr("pgdyno.features.serve.pages.PAINT_BYTES_MAX", 1000)
+    first, rest = client.get(run).text, client.get(f"{run}/rest").text
+    assert f'hx-get="{run}/rest"' in first and len(first) < len(whole)
+    in_first, in_rest, in_whole = (re.findall(r"<h2 [^>]*>([^<]*)", page) for page in (first, rest, whole))
+    assert [*(of for of in in_first if of != "Documentation"), *in_rest] == in_whole
