@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import mimetypes
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
+from pathlib import Path
+from shlex import quote
 from urllib.parse import urlencode
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
+from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -24,6 +29,7 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.errors import PgdynoError
 from pgdyno.features.serve.index import Entry, Index
+from pgdyno.features.serve.live import PERIOD_S, Follower
 from pgdyno.features.side_by_side.report import read_files
 from pgdyno.report.document import Document, FileReport, Place
 from pgdyno.report.html_format import to_html
@@ -62,6 +68,8 @@ def application(index: Index) -> Starlette:
         routes=[
             route("/", runs_page),
             route("/side-by-side", side_by_side_page),
+            route("/live/{id}", live_page),
+            Route("/live/{id}/events", partial(live_events, index), methods=["GET"]),
             route("/run/{id}", run_page),
             route("/run/{id}/rest", rest_page),
             route("/run/{id}/report.{form}", download),
@@ -103,7 +111,18 @@ def rendered(template: str, status: int = 200, **values: object) -> HTMLResponse
 
 
 OF_REPORTS = ("report.css", "report.js")
-STATIC = (*OF_REPORTS, "serve.css", "serve.js", "htmx-2.0.11.min.js", "htmx-LICENSE.txt")
+STATIC = (
+    *OF_REPORTS,
+    "icon.svg",
+    "serve.css",
+    "serve.js",
+    "live.js",
+    "htmx-2.0.11.min.js",
+    "htmx-LICENSE.txt",
+    "uPlot-1.6.32.min.js",
+    "uPlot-1.6.32.min.css",
+    "uPlot-LICENSE.txt",
+)
 """Files of pages: two of one-file reports, and those in the folder ``static``."""
 
 
@@ -250,10 +269,49 @@ def download(index: Index, request: Request) -> Response:
     return Response(text_of(index.report(entry.path)).encode(), media_type=kind, headers=headers)
 
 
+def live_page(index: Index, request: Request) -> Response:
+    """Return the page of a running study, or of one that is about to begin; its script asks for events."""
+    of = request.path_params["id"]
+    path = _path(index, of)
+    return rendered(
+        "live.html.j2", title=path.name, id=of, resume=f"pgdyno compare --resume {quote(str(path))}"
+    )
+
+
+async def live_events(index: Index, request: Request) -> Response:
+    """Return the events of a running study, at most one per second, until its end."""
+    of = request.path_params["id"]
+    try:
+        path = await run_in_threadpool(_path, index, of)
+    except NotFoundError as error:
+        return PlainTextResponse(str(error), 404)
+    return EventSourceResponse(_events(Follower(path)))
+
+
+async def _events(follower: Follower) -> AsyncIterator[dict[str, str]]:
+    while True:
+        update = await run_in_threadpool(follower.update)
+        if update is not None:
+            yield {"data": update.json()}
+            if update.state == "ended":
+                return
+        await asyncio.sleep(PERIOD_S)
+
+
+def _path(index: Index, of: str) -> Path:
+    path = index.path_of(of)
+    if path is None:
+        raise NotFoundError(MOVED)
+    return path
+
+
+MOVED = "No results file has this address: it was moved or removed."
+
+
 def _entry(index: Index, of: str) -> Entry:
     entry = index.entry(of)
     if entry is None:
-        raise NotFoundError("No results file has this address: it was moved or removed.")
+        raise NotFoundError(MOVED)
     return entry
 
 

@@ -1,0 +1,238 @@
+"""A running study, followed by reading its results file: what is new since the last reading.
+
+The file is opened for each reading and closed again. So its writer can merge the WAL at any time, and the end
+of this process, in any way, has no effect on it.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pgdyno.analysis.comparison import Comparison
+from pgdyno.analysis.measurement_noise import interim_result
+from pgdyno.analysis.statistics.intervals import Method, method_of, percent_of, summarize
+from pgdyno.errors import EvidenceError
+from pgdyno.features.serve.index import State, is_being_written, state_of
+from pgdyno.report.document import ShownCaveat, by_rank
+from pgdyno.report.result_tables import change_with_ci
+from pgdyno.report.visible_text import visible_json
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import StudyRecord
+from pgdyno.results.results_file import open_for_reading, translated
+
+PERIOD_S = 1.0
+"""Time between two readings."""
+
+TRIALS_MAX = 40
+"""Maximum number of earlier trials with which a page begins."""
+
+NS_PER_MS = 1e6
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An interval of the driver: ``at_s`` since 1970, ``p99_ms`` None without a transaction."""
+
+    at_s: float
+    arm: str
+    measured: bool
+    tps: float
+    p99_ms: float | None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A comparison after the last block, and after each of its blocks: block, percent, low, high."""
+
+    case: str
+    arm: str
+    baseline: str
+    verdict: str
+    change: str
+    blocks: int
+    history: Sequence[tuple[int, float, float | None, float | None]] = ()
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a page shows. Lists that are None have not changed; ``readings`` are only the new ones.
+
+    ``state``: waiting (no file yet), running, stopped (no process writes it), ended. ``ends_unix_s``: latest
+    end by the budget. ``blocks_expected``: of all cases within the budget, None before the first block.
+    """
+
+    state: str
+    title: str = ""
+    case: str = ""
+    arms: Sequence[str] = ()
+    readings: Sequence[Reading] = ()
+    blocks_done: int = 0
+    blocks_expected: int | None = None
+    ends_unix_s: float | None = None
+    standings: Sequence[Standing] | None = None
+    caveats: Sequence[str] | None = None
+
+    def json(self) -> str:
+        """Return the data of an event."""
+        return visible_json(json.dumps(asdict(self), ensure_ascii=False, allow_nan=False))
+
+
+@dataclass
+class Follower:
+    """Reads one results file again and again; its methods are called by one thread at a time."""
+
+    path: Path
+    _state: tuple[State, bool] | None = None
+    _since: dict[int, float] = field(default_factory=dict)  # trial → begin of its last interval
+    _first: int | None = None  # trials before it are complete
+    _epochs: dict[int, float] = field(default_factory=dict)
+    _studies: dict[int, StudyRecord] = field(default_factory=dict)
+    _done: int = -1
+    _caveats: tuple[int, int] | None = None  # case and number in the file
+
+    def update(self) -> Update | None:
+        """Return what is new; None if the file has not changed."""
+        state = state_of(self.path), is_being_written(self.path)
+        if state == self._state:
+            return None
+        self._state = state
+        with suppress(EvidenceError, OSError):  # not complete yet, or removed
+            return self._read(is_written=state[1])
+        return Update("waiting")
+
+    def _read(self, *, is_written: bool) -> Update:
+        with (
+            translated(self.path),
+            closing(open_for_reading(self.path, verify=False)) as connection,
+        ):
+            ((title, end, n_caveats),) = connection.execute(_query("study"))
+            blocks = connection.execute(_query("blocks")).fetchall()
+            case, readings = self._new(connection)
+        done = sum(n for _, is_own, n, *_ in blocks if is_own)
+        study = self._study(case)
+        standings = caveats = None
+        if done != self._done:
+            standings = list(self._standings())
+            self._done = done
+        if (case, n_caveats) != self._caveats:
+            caveats = self._shown_caveats(case)
+            self._caveats = case, n_caveats
+        spent_s = sum(total or 0.0 for *_, total, _, _ in blocks)
+        begun = [one for *_, one in blocks if one is not None]
+        since = min(begun) if begun else max((at for *_, at, _ in blocks if at), default=study.created_unix_s)
+        left_s = max(0.0, study.plan.budget_s - spent_s)
+        expected = None
+        if done and spent_s:
+            expected = max(done, round(done * study.plan.budget_s / spent_s))
+            if study.plan.blocks_max is not None:
+                expected = min(expected, study.plan.blocks_max * len(self._studies))
+        return Update(
+            "ended" if end else "running" if is_written else "stopped",
+            title,
+            study.case,
+            [arm.name for arm in study.plan.arms],
+            readings,
+            done,
+            expected,
+            None if end else since + left_s,
+            standings,
+            caveats,
+        )
+
+    def _new(self, connection: sqlite3.Connection) -> tuple[int, list[Reading]]:
+        """Return the case of the last trial, and the new intervals of its trials."""
+        if self._first is None:
+            ((self._first,),) = connection.execute(_query("last_trials"), (TRIALS_MAX,))
+        trials = connection.execute(_query("trials"), (self._first,)).fetchall()
+        if not trials:
+            return 0, []
+        last_case = trials[-1][2]
+        new = {
+            trial: connection.execute(_query("intervals"), (trial, self._since.get(trial, -1.0))).fetchall()
+            for trial, *_ in trials
+        }
+        self._since |= {trial: rows[-1][0] for trial, rows in new.items() if rows}
+        readings = [
+            one
+            for trial, _, case, block, arm, epoch_unix_s in trials
+            if new[trial] and case == last_case
+            for one in _readings(arm, epoch_unix_s or self._epoch((case, block), trials, new), new[trial])
+        ]
+        running = [trial for trial, status, *_ in trials if status == "running"]
+        self._first = min([*running, trials[-1][0]])
+        return last_case, readings
+
+    def _epoch(
+        self, place: tuple[int, int], trials: Sequence[Sequence[Any]], new: Mapping[int, Sequence[Any]]
+    ) -> float:
+        """Return about when the driver of a block's running trials began: all of them have one driver.
+
+        The file has the time from the end of the trials on.
+        """
+        running = [of[0] for of in trials if tuple(of[2:4]) == place and of[5] is None]
+        last_s = max(row[1] for trial in running for row in new[trial])
+        return self._epochs.setdefault(running[0], time.time() - last_s)
+
+    def _study(self, case: int) -> StudyRecord:
+        if case not in self._studies:
+            with Evidence(self.path, verify=False) as evidence:
+                self._studies = {of: evidence.study(of) for of in evidence.cases()}
+        return self._studies[case]
+
+    def _standings(self) -> Iterator[Standing]:
+        """Yield the comparisons of the cases that have blocks."""
+        with Evidence(self.path, verify=False) as evidence:
+            for case, study in self._studies.items():
+                if not evidence.blocks(case):
+                    continue
+                method = method_of(study.plan, evidence.trials(case))
+                for of in interim_result(evidence, case).comparisons:
+                    yield Standing(
+                        study.case,
+                        of.arm.name,
+                        of.baseline.name,
+                        str(of.verdict),
+                        change_with_ci(of.primary.percent) if of.primary else "no valid block yet",
+                        of.primary.summary.n if of.primary else 0,
+                        list(_narrowing(of, study.plan.confidence, method)),
+                    )
+
+    def _shown_caveats(self, case: int) -> list[str]:
+        with Evidence(self.path, verify=False) as evidence:
+            newest = {one.code: one for one in evidence.caveats(case)}  # some are raised in each block
+        shown = by_rank(ShownCaveat.of(one) for one in newest.values())
+        return [f"{one.sentence} {one.remedy}".strip() for one in shown]
+
+
+def _readings(
+    arm: str, epoch_s: float, rows: Sequence[tuple[float, float, int, int | None, int]]
+) -> Iterator[Reading]:
+    for from_s, to_s, executed, p99_ns, measured in rows:
+        if to_s > from_s:
+            p99_ms = None if p99_ns is None else p99_ns / NS_PER_MS
+            yield Reading(epoch_s + to_s, arm, bool(measured), executed / (to_s - from_s), p99_ms)
+
+
+def _narrowing(
+    of: Comparison, confidence: float, method: Method
+) -> Iterator[tuple[int, float, float | None, float | None]]:
+    """Yield the change after each block in percent, with its interval."""
+    ratios = list(of.primary.log_ratios.values()) if of.primary else []
+    for n in range(1, len(ratios) + 1):
+        found = summarize(ratios[:n], confidence, method)
+        low, high = (None if end is None else percent_of(end) for end in (found.low, found.high))
+        yield n, percent_of(found.mean), low, high
+
+
+@cache
+def _query(name: str) -> str:
+    return files(__package__).joinpath("sql", f"{name}.sql").read_text("utf-8")

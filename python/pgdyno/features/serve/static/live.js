@@ -1,0 +1,197 @@
+"use strict";
+// Follows a study by server-sent events. Every text of the study is set as text, never as HTML.
+
+const main = document.getElementById("content"), byId = (id) => document.getElementById(id);
+const style = getComputedStyle(document.documentElement);
+const color = (name) => style.getPropertyValue(`--${name}`).trim();
+const armColor = (i) => color(`a${i % 6}`);
+const number = (value, digits) => value.toLocaleString("en-US", { maximumFractionDigits: digits });
+const percent = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), 1)}%`;
+const time = (unix_s) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
+const POINTS_MAX = 7200, HEIGHT = 220; // two hours, in pixels
+const GAP_S = 5; // between slices of a block; a longer one interrupts a line
+
+let arms = [], points = [], lastAt = {}, study = "", charts = {}, narrowing = [];
+
+function axes(y) {
+  const shown = { stroke: color("quiet"), grid: { stroke: color("rule"), width: 1 }, ticks: { stroke: color("rule") } };
+  return [{ ...shown, space: 80, values: (_, ticks) => ticks.map(time) }, { ...shown, size: 70, values: (_, ticks) => ticks.map(y) }];
+}
+
+function options(element, series, more) {
+  return { width: element.clientWidth, height: HEIGHT, series, legend: { live: true }, ...more };
+}
+
+// Two lines per arm: measured, and the warm-up in a pale color.
+function timeSeries(digits) {
+  const line = (arm, i, pale) => ({
+    label: pale ? `${arm}, warm-up` : arm,
+    stroke: pale ? `${armColor(i)}66` : armColor(i),
+    width: pale ? 1 : 1.5,
+    points: { size: 4 },
+    value: (_, value) => (value == null ? "–" : number(value, digits)),
+  });
+  return [{ label: "time", value: (_, value) => (value === null ? "–" : time(value)) }, ...arms.flatMap((arm, i) => [line(arm, i, false), line(arm, i, true)])];
+}
+
+function drawTimes() {
+  const data = (key) => {
+    const lines = [points.map((one) => one.at_s)];
+    for (const arm of arms) {
+      for (const measured of [true, false]) {
+        lines.push(points.map((one) => (one.arm === arm && one.measured === measured ? one[key] : undefined)));
+      }
+    }
+    return lines;
+  };
+  for (const [id, key, digits] of [["tps", "tps", 0], ["p99", "p99_ms", 2]]) {
+    if (charts[id]) charts[id].setData(data(key));
+    else {
+      const more = { axes: axes((tick) => number(tick, 2)), cursor: { sync: { key: "time" } }, scales: { y: { range: fromZero } } };
+      charts[id] = new uPlot(options(byId(id), timeSeries(digits), more), data(key), byId(id));
+    }
+  }
+}
+
+// uPlot joins points over undefined values, and interrupts a line at null.
+function withBreaks(readings) {
+  return readings.flatMap((one) => {
+    const line = `${one.measured} ${one.arm}`, before = lastAt[line] ?? one.at_s;
+    lastAt[line] = one.at_s;
+    return one.at_s - before > GAP_S ? [{ ...one, at_s: before + 0.001, tps: null, p99_ms: null }, one] : [one];
+  });
+}
+
+const fromZero = (_, low, high) => [0, (high || 1) * 1.05];
+
+// The first intervals are too wide for the axis of the last ones.
+function drawNarrowing(standings) {
+  for (const chart of narrowing) chart.destroy();
+  byId("narrowing").replaceChildren();
+  narrowing = standings.filter((one) => one.history.length > 1).map((one, i) => {
+    const figure = document.createElement("figure"), caption = document.createElement("figcaption"), place = document.createElement("div");
+    caption.textContent = `${name(one)}: change by block, %`;
+    place.setAttribute("role", "img");
+    place.setAttribute("aria-label", `${caption.textContent}; now ${one.change}`);
+    figure.append(caption, place);
+    byId("narrowing").append(figure);
+    const [n, middle, low, high] = [0, 1, 2, 3].map((column) => one.history.map((row) => row[column]));
+    const last = one.history.at(-1), reach = last[2] === null ? 10 : 1.5 * Math.max(last[3] - last[2], 1);
+    const from = Math.min(0, last[1] - reach), to = Math.max(0, last[1] + reach);
+    const own = armColor(i + 1), value = (_, v) => (v === null ? "–" : percent(v));
+    const series = [
+      { label: "block" },
+      { label: "change", stroke: own, width: 2, points: { show: true, size: 5 }, value },
+      { label: "low", stroke: `${own}99`, width: 1, value },
+      { label: "high", stroke: `${own}99`, width: 1, value },
+    ];
+    const more = {
+      bands: [{ series: [3, 2], fill: `${own}22` }],
+      axes: axes((tick) => percent(tick)),
+      scales: { x: { time: false, range: (_, a, b) => [Math.min(a, 1) - 0.2, b + 0.2] }, y: { range: [from, to] } },
+    };
+    more.axes[0].values = (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick : ""));
+    return new uPlot(options(place, series, more), [n, middle, low, high], place);
+  });
+}
+
+function name(one) {
+  return `${one.case ? `${one.case}: ` : ""}${one.arm} vs. ${one.baseline}`;
+}
+
+function row(cells) {
+  const found = document.createElement("tr");
+  for (const [i, cell] of cells.entries()) {
+    const one = document.createElement(i ? "td" : "th");
+    if (!i) one.scope = "row";
+    if (cell instanceof Node) one.append(cell);
+    else one.textContent = cell;
+    if (i && /^[\d.,–]+$/.test(one.textContent)) one.className = "n";
+    found.append(one);
+  }
+  return found;
+}
+
+function chip(element, text) {
+  element.className = `chip v-${text}`;
+  element.textContent = text;
+  return element;
+}
+
+function showLatest() {
+  const last = arms.map((arm) => points.findLast((one) => one.arm === arm));
+  const rows = arms.map((arm, i) =>
+    row([arm, last[i] ? number(last[i].tps, 0) : "–", last[i]?.p99_ms != null ? number(last[i].p99_ms, 2) : "–"]),
+  );
+  byId("latest").tBodies[0].replaceChildren(...rows);
+}
+
+function showProgress(update) {
+  const expected = update.blocks_expected, done = update.blocks_done;
+  const parts = [`${done} ${expected ? `of about ${expected} ` : ""}block${(expected ?? done) === 1 ? "" : "s"} done`];
+  if (update.case) parts.unshift(update.case);
+  if (update.state === "running" && update.ends_unix_s) {
+    const ends = new Date(update.ends_unix_s * 1000).toLocaleTimeString("en-GB", { timeStyle: "short" });
+    parts.push(`ends at ${ends} at the latest, or with the block that runs then`);
+  }
+  byId("progress").textContent = parts.join(" · ");
+  byId("share").hidden = !expected || update.state !== "running";
+  byId("share").value = expected ? Math.min(1, done / expected) : 0;
+}
+
+function show(update) {
+  chip(byId("chip"), update.state);
+  byId("stopped").hidden = update.state !== "stopped";
+  if (update.state === "waiting") return;
+  byId("title").textContent = document.title = update.title;
+  showProgress(update);
+  const key = JSON.stringify([update.case, update.arms]);
+  if (key !== study) {
+    for (const chart of Object.values(charts)) chart.destroy();
+    [study, arms, points, lastAt, charts] = [key, update.arms, [], {}, {}];
+  }
+  points = [...points, ...withBreaks(update.readings)].sort((a, b) => a.at_s - b.at_s).slice(-POINTS_MAX);
+  if (points.length) drawTimes();
+  showLatest();
+  if (update.standings?.length) {
+    const rows = update.standings.map((one) =>
+      row([name(one), one.change, chip(document.createElement("span"), one.verdict), String(one.blocks)]),
+    );
+    byId("standings").tBodies[0].replaceChildren(...rows);
+    drawNarrowing(update.standings);
+  }
+  if (update.caveats) {
+    const items = (update.caveats.length ? update.caveats : ["None."]).map((text) => {
+      const item = document.createElement("li");
+      item.textContent = text;
+      return item;
+    });
+    byId("caveats").replaceChildren(...items);
+  }
+}
+
+function follow() {
+  const events = new EventSource(main.dataset.events);
+  events.onopen = () => {
+    byId("gone").hidden = true;
+    [study, points] = ["", []]; // a new connection begins with all points
+  };
+  events.onerror = () => (byId("gone").hidden = false);
+  events.onmessage = (event) => {
+    const update = JSON.parse(event.data);
+    show(update);
+    if (update.state !== "ended") return;
+    events.close();
+    byId("gone").hidden = true;
+    const link = document.createElement("a");
+    link.href = main.dataset.run;
+    link.textContent = "The study has ended: open its report";
+    byId("progress").append(" · ", link);
+  };
+}
+
+addEventListener("resize", () => {
+  for (const chart of [...Object.values(charts), ...narrowing]) chart.setSize({ width: chart.root.parentElement.clientWidth, height: HEIGHT });
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
+follow();

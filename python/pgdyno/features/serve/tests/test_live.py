@@ -1,0 +1,109 @@
+"""A running study is followed by its results file: from before its begin to after its end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from synthetic_study import CREATED_UNIX_S, QuickWriter, Synthetic, arms_of, study_of, write_block
+
+from pgdyno.caveats import Caveat
+from pgdyno.cli.report import read_report
+from pgdyno.features.serve import pages
+from pgdyno.features.serve.index import Index, identifier
+from pgdyno.features.serve.live import Follower, Update
+from pgdyno.features.serve.pages import _events
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import StudyEnd
+
+WANTED = Synthetic(effects=(1.0, 1.2), blocks=6, ended=None)
+
+
+def updated(follower: Follower) -> Update:
+    found = follower.update()
+    assert found is not None
+    return found
+
+
+def test_a_study_is_followed_from_before_its_begin_to_its_end(tmp_path: Path) -> None:
+    path, rng = tmp_path / "e.sqlite", np.random.default_rng(1)
+    follower = Follower(path)
+    assert updated(follower).state == "waiting" and follower.update() is None
+    with QuickWriter.create(path, study_of(WANTED), arms_of(WANTED)) as writer:
+        begun = updated(follower)
+        assert (begun.state, begun.arms, begun.blocks_done) == ("running", ["17", "18"], 0)
+        assert not begun.readings and not begun.standings
+        for block in range(3):
+            write_block(writer, WANTED, block, rng)
+        first = updated(follower)
+        assert first.blocks_done == 3 and first.standings is not None and follower.update() is None
+        write_block(writer, WANTED, 3, rng)
+        writer.add_caveat(Caveat.of("shared-machine", cores=2))
+        second = updated(follower)
+        assert second.standings and second.caveats and "2" in second.caveats[0]
+        writer.finish_study(StudyEnd.BUDGET, CREATED_UNIX_S + 200)
+        ended = updated(follower)
+        assert ended.state == "ended" and ended.ends_unix_s is None and ended.standings is None
+    with Evidence(path) as evidence:
+        expected = [
+            (trial.arm, of.executed / (of.to_s - of.from_s))
+            for trial in evidence.trials()
+            for of in evidence.intervals(trial.trial)
+        ]
+    found = [*first.readings, *second.readings]
+    assert sorted((["17", "18"].index(of.arm), of.tps) for of in found) == sorted(expected)
+    (standing,) = second.standings
+    assert standing.blocks == 4 and [row[0] for row in standing.history] == [1, 2, 3, 4]
+    (verdict,) = read_report(path).findings.verdicts_on()
+    assert verdict.percent is not None and standing.verdict == verdict.verdict
+    assert standing.history[-1][1:] == (verdict.percent.value, verdict.percent.low, verdict.percent.high)
+
+
+def test_a_late_page_begins_with_the_last_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgdyno.features.serve.live.TRIALS_MAX", 4)
+    path, rng = tmp_path / "e.sqlite", np.random.default_rng(1)
+    with QuickWriter.create(path, study_of(WANTED), arms_of(WANTED)) as writer:
+        for block in range(5):
+            write_block(writer, WANTED, block, rng)
+        found = updated(Follower(path))
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT count(*) FROM interval JOIN trial USING (trial) WHERE block >= 3"
+        assert connection.execute(query).fetchone() == (len(found.readings),)
+
+
+def test_a_reader_keeps_no_file_open_and_leaves_it_to_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    with QuickWriter.create(path, study_of(WANTED), arms_of(WANTED)) as writer:
+        write_block(writer, WANTED, 0, np.random.default_rng(1))
+        follower = Follower(path)
+        updated(follower)
+    assert not path.with_name("e.sqlite-wal").exists(), "the WAL is merged, because no reader was active"
+    assert updated(follower).state == "stopped"
+
+
+def test_events_end_with_the_study_and_escape_hostile_names(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    wanted = replace(WANTED, title="\x1b[2J<b>\u202e", names=("17", "</script>"))
+    with QuickWriter.create(path, study_of(wanted), arms_of(wanted)) as writer:
+        writer.finish_study(StudyEnd.BUDGET, CREATED_UNIX_S)
+
+    async def collected() -> list[Any]:
+        return [event async for event in _events(Follower(path))]
+
+    (event,) = asyncio.run(collected())
+    assert event["data"].isprintable() and json.loads(event["data"])["title"] == wanted.title
+
+
+def test_a_file_that_is_expected_has_a_page_before_it_exists(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    of = identifier(tmp_path, path)
+    assert Index(tmp_path, path).path_of(of) == path and Index(tmp_path).path_of(of) is None
+    with pytest.raises(pages.NotFoundError):
+        pages._path(Index(tmp_path), of)
