@@ -71,6 +71,8 @@ def run_and_report(
     follow_ups = [one for one in added if one.follow_up]
     if heading and not quiet:
         say(heading, wrap=True)
+    for one in added:
+        one.begin(path)
     from pgdyno.cli.live_view import LiveView, showing  # noqa: PLC0415
     from pgdyno.measure.study_runner import resume_study, start_study  # noqa: PLC0415
     from pgdyno.results.records import StudyEnd  # noqa: PLC0415
@@ -144,10 +146,7 @@ def _complete(path: Path) -> StudyEnd | None:
 def why_no_valid_block(path: Path) -> str:
     """Return the most common reason; empty if an arm and the baseline have a valid block in common."""
     from pgdyno.results.reader import Evidence  # noqa: PLC0415
-    from pgdyno.results.records import (  # noqa: PLC0415
-        ENGINE,
-        TrialStatus,
-    )
+    from pgdyno.results.records import ENGINE, TrialStatus  # noqa: PLC0415
 
     reasons: Counter[str] = Counter()
     with Evidence(path, verify=False) as opened:  # the report has just verified it

@@ -630,6 +630,9 @@ class StudyOptions:
         elsewhere.
         """
 
+    def begin(self, path: Path) -> None:
+        """Begin with what accompanies a study. ``path``: its results file, which need not exist yet."""
+
     @property
     def follow_up(self) -> str:
         """Name of the follow-up, which is run after the study; empty if there is none."""

@@ -7,5 +7,6 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("python_api", "side_by_side"),
+    options=("options:WebOptions",),
     commands={"serve": ("command", "Show results files in a browser, and follow running studies.")},
 )

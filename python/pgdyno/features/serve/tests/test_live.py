@@ -9,8 +9,10 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 
 import numpy as np
+import psutil
 import pytest
 from synthetic_study import CREATED_UNIX_S, QuickWriter, Synthetic, arms_of, study_of, write_block
 
@@ -19,7 +21,9 @@ from pgdyno.cli.report import read_report
 from pgdyno.features.serve import pages
 from pgdyno.features.serve.index import Index, identifier
 from pgdyno.features.serve.live import Follower, Update
+from pgdyno.features.serve.options import WebOptions
 from pgdyno.features.serve.pages import _events
+from pgdyno.features.serve.process import _started
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 
@@ -107,3 +111,24 @@ def test_a_file_that_is_expected_has_a_page_before_it_exists(tmp_path: Path) -> 
     assert Index(tmp_path, path).path_of(of) == path and Index(tmp_path).path_of(of) is None
     with pytest.raises(pages.NotFoundError):
         pages._path(Index(tmp_path), of)
+
+
+def test_the_server_of_web_is_a_process_that_the_study_does_not_wait_for(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "e.sqlite"
+    WebOptions(web=True).begin(path)
+    (process,) = _started
+    try:
+        url = capfd.readouterr().err.removeprefix("web ").strip()
+        opener = build_opener(ProxyHandler({}), HTTPCookieProcessor())
+        opener.open(url).close()
+        with opener.open(url.partition("?")[0]) as answer:
+            page = answer.read().decode()
+        assert f"/live/{identifier(tmp_path, path)}/events" in page
+        token = url.partition("token=")[2]
+        assert token not in " ".join(psutil.Process(process.pid).cmdline())
+    finally:
+        process.kill()
+        process.wait()
+        _started.clear()
