@@ -126,7 +126,7 @@ def test_imported_packages_are_declared_as_dependencies() -> None:
         assert {PACKAGES.get(top, top.lower()) for top in tops} <= declared | more.get(path, set()), path
 
 
-PACKAGES = {"markdown_it": "markdown-it-py"}
+PACKAGES = {"markdown_it": "markdown-it-py", "sse_starlette": "sse-starlette"}
 """Packages that have another name than their module."""
 
 

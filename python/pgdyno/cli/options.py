@@ -555,7 +555,6 @@ class Output:
         ),
     ] = None
     force: Force = False
-    full: Full = False
     json: Json = False
     quiet: Quiet = False
 

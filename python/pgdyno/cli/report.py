@@ -108,7 +108,7 @@ def publish(built: FileReport, path: Path, html: Path, output: Output, added: Ad
     with showing(f"writing {html}", [path], output.quiet):
         write_html(built, html, force=output.force)
     judgements = added.judge(built)
-    print_report(built, "json" if output.json else "full" if output.full else "terminal", [path], judgements)
+    print_report(built, "json" if output.json else "terminal", [path], judgements)
     if not output.quiet:
         say(f"results {path}   report {html}")
     for one in judgements:

@@ -17,6 +17,7 @@ class WebOptions(StudyOptions):
     """Value of --web."""
 
     COMMANDS: ClassVar = {"compare": ""}
+    GROUP = "output"
     READ_ON_RESUME = True
 
     web: Annotated[

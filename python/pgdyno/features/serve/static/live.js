@@ -58,7 +58,7 @@ function withBreaks(readings) {
   return readings.flatMap((one) => {
     const line = `${one.measured} ${one.arm}`, before = lastAt[line] ?? one.at_s;
     lastAt[line] = one.at_s;
-    return one.at_s - before > GAP_S ? [{ ...one, at_s: before + 0.001, tps: null, p99_ms: null }, one] : [one];
+    return one.at_s - before > GAP_S ? [{ ...one, at_s: (before + one.at_s) / 2, tps: null, p99_ms: null }, one] : [one];
   });
 }
 
