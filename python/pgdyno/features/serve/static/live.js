@@ -11,7 +11,7 @@ const time = (unix_s) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
 const POINTS_MAX = 7200, HEIGHT = 220; // two hours, in pixels
 const GAP_S = 5; // between slices of a block; a longer one interrupts a line
 
-let arms = [], points = [], lastAt = {}, study = "", charts = {}, narrowing = [];
+let arms = [], points = [], study = "", charts = {}, narrowing = [];
 
 function axes(y) {
   const shown = { stroke: color("quiet"), grid: { stroke: color("rule"), width: 1 }, ticks: { stroke: color("rule") } };
@@ -34,16 +34,21 @@ function timeSeries(digits) {
   return [{ label: "time", value: (_, value) => (value === null ? "–" : time(value)) }, ...arms.flatMap((arm, i) => [line(arm, i, false), line(arm, i, true)])];
 }
 
+// uPlot joins points over undefined values, and interrupts a line at null.
+function lineOf(arm, measured, key) {
+  const isOwn = (one) => one.arm === arm && one.measured === measured;
+  const line = points.map((one) => (isOwn(one) ? one[key] : undefined));
+  const own = points.flatMap((one, i) => (isOwn(one) ? [i] : []));
+  for (const [n, i] of own.entries()) {
+    const next = own[n + 1];
+    if (next && points[next].at_s - points[i].at_s > GAP_S) line.fill(null, i + 1, next);
+  }
+  return line;
+}
+
 function drawTimes() {
-  const data = (key) => {
-    const lines = [points.map((one) => one.at_s)];
-    for (const arm of arms) {
-      for (const measured of [true, false]) {
-        lines.push(points.map((one) => (one.arm === arm && one.measured === measured ? one[key] : undefined)));
-      }
-    }
-    return lines;
-  };
+  const lines = (key) => arms.flatMap((arm) => [lineOf(arm, true, key), lineOf(arm, false, key)]);
+  const data = (key) => [points.map((one) => one.at_s), ...lines(key)];
   for (const [id, key, digits] of [["tps", "tps", 0], ["p99", "p99_ms", 2]]) {
     if (charts[id]) charts[id].setData(data(key));
     else {
@@ -51,15 +56,6 @@ function drawTimes() {
       charts[id] = new uPlot(options(byId(id), timeSeries(digits), more), data(key), byId(id));
     }
   }
-}
-
-// uPlot joins points over undefined values, and interrupts a line at null.
-function withBreaks(readings) {
-  return readings.flatMap((one) => {
-    const line = `${one.measured} ${one.arm}`, before = lastAt[line] ?? one.at_s;
-    lastAt[line] = one.at_s;
-    return one.at_s - before > GAP_S ? [{ ...one, at_s: (before + one.at_s) / 2, tps: null, p99_ms: null }, one] : [one];
-  });
 }
 
 const fromZero = (_, low, high) => [0, (high || 1) * 1.05];
@@ -77,7 +73,8 @@ function drawNarrowing(standings) {
     byId("narrowing").append(figure);
     const [n, middle, low, high] = [0, 1, 2, 3].map((column) => one.history.map((row) => row[column]));
     const last = one.history.at(-1), reach = last[2] === null ? 10 : 1.5 * Math.max(last[3] - last[2], 1);
-    const from = Math.min(0, last[1] - reach), to = Math.max(0, last[1] + reach);
+    const near = Math.min(reach, 3 * Math.abs(last[1]) + 20);
+    const from = Math.min(0, last[1] - near), to = Math.max(0, last[1] + near);
     const own = armColor(i + 1), value = (_, v) => (v === null ? "–" : percent(v));
     const series = [
       { label: "block" },
@@ -148,10 +145,10 @@ function show(update) {
   const key = JSON.stringify([update.case, update.arms]);
   if (key !== study) {
     for (const chart of Object.values(charts)) chart.destroy();
-    [study, arms, points, lastAt, charts] = [key, update.arms, [], {}, {}];
+    [study, arms, points, charts] = [key, update.arms, [], {}];
   }
-  points = [...points, ...withBreaks(update.readings)].sort((a, b) => a.at_s - b.at_s).slice(-POINTS_MAX);
-  if (points.length) drawTimes();
+  points = [...points, ...update.readings].sort((a, b) => a.at_s - b.at_s).slice(-POINTS_MAX);
+  if (points.length > 1) drawTimes();
   showLatest();
   if (update.standings?.length) {
     const rows = update.standings.map((one) =>
