@@ -67,7 +67,7 @@ def run(
         ws="none",
         lifespan="off",
         access_log=False,
-        log_level="error",
+        log_level="critical",
         server_header=False,
         timeout_graceful_shutdown=1,
     )
