@@ -183,17 +183,26 @@ def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> l
                 [_cell(table, (r, c), cell, cases) for c, cell in enumerate(row)]
                 for r, row in enumerate(table.figures())
             ],
-            [text for note in table.notes if (text := note.text_for(_largest(note, cases)))],
+            [text for note in table.notes if (text := note.text_for(_largest(note, table, cases)))],
             table.chart,
         )
         for table in published.tables
     ]
 
 
-def _largest(note: Note, cases: Sequence[CaseValues]) -> float | None:
-    """Return the largest measured value of the note's metric; None without one."""
+def _largest(note: Note, table: PublishedTable, cases: Sequence[CaseValues]) -> float | None:
+    """Return the largest measured value of the note's metric; None without one.
+
+    It is that of the table's figures with this metric, or without one that of all arms.
+    """
+    figures = [cell for row in table.figures() for cell in row if cell.metric == note.metric]
     found = [case.values[note.metric] for case in cases if note.metric in case.values]
-    return max((v for of in found for blocks in of.by_block.values() for v in blocks.values()), default=None)
+    arms = (
+        [item.blocks(item.arm) for cell in figures for item in items_of(cell, cases)]
+        if figures
+        else [blocks for of in found for blocks in of.by_block.values()]
+    )
+    return max((value for blocks in arms for value in blocks.values()), default=None)
 
 
 def _cell(table: PublishedTable, place: Place, cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:

@@ -273,8 +273,10 @@ def test_every_published_figure_of_a_shipped_study_is_matched(path: Path) -> Non
 
 def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
     published, cases = as_if_measured(STUDIES / "moppel-2019-pgbench-11-vs-12.toml")
-    (table,) = with_measured_values(published, cases)
+    table, conclusion = with_measured_values(published, cases)
     name, *_, change, _, _, _ = table.rows[-1]
+    inserts = conclusion.rows[0][1].measured
+    assert inserts is not None and inserts.value == pytest.approx(20)
     assert name.text == "total average" and change.text == "3.3"
     assert (
         change.measured is not None and change.measured.value == pytest.approx(20) and change.measured.n == 2
@@ -357,6 +359,14 @@ def test_a_note_on_what_was_measured_depends_on_its_metric() -> None:
         of = case({"checkpoints.per_hour": {0: blocks(0.0), 1: blocks(measured_value)}})
         assert table([of], rows=[{"cells": ["x"]}], notes=[note]).notes == notes
     assert table([], rows=[{"cells": ["x"]}], notes=[note, "One run."]).notes == ["One run."]
+
+
+@pytest.mark.parametrize(("server", "notes"), [("10", []), ("15", ["As many checkpoints."])])
+def test_a_note_depends_on_the_figures_of_its_table_only(server: str, notes: list[str]) -> None:
+    of = case({"checkpoints.per_hour": {0: blocks(0.0), 1: blocks(4.0)}})
+    figure = {"value": 3.5, "metric": "checkpoints.per_hour", "levels": {"server": server}}
+    note = {"text": "As many checkpoints.", "metric": "checkpoints.per_hour"}
+    assert table([of], rows=[{"cells": [figure]}], notes=[note]).notes == notes
 
 
 def changes_of(cases: list[CaseValues], **given: object) -> list[SourceChange]:
