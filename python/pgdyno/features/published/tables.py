@@ -12,10 +12,11 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 from statistics import fmean
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from pgdyno.analysis.telemetry.metrics import METRICS, OF_DRIVER, Metric, split_
 from pgdyno.analysis.telemetry.trial_telemetry import STDDEV_CALLS_MIN, TrialTelemetry
 from pgdyno.errors import EvidenceError
 from pgdyno.features.published.plan import Cell, Note, Published, PublishedTable
+from pgdyno.report.csv_format import TRIAL_VALUES
 from pgdyno.results.records import StudyRecord, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, Better, Estimate
@@ -69,9 +71,15 @@ class CaseValues:
 
 
 def case_values(
-    study: StudyRecord, trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]
+    study: StudyRecord,
+    trials: Sequence[Trial],
+    telemetry: Mapping[int, TrialTelemetry],
+    of_features: Callable[[Trial], Iterable[tuple[str, str, float]]] = lambda _: (),
 ) -> CaseValues:
-    """Return the values of a case's ok trials. ``telemetry`` is by trial ID."""
+    """Return the values of a case's ok trials. ``telemetry`` is by trial ID.
+
+    ``of_features``: further metrics of a trial with unit and value, of which less is better.
+    """
     found: dict[str, dict[int, dict[int, float]]] = {}
     metrics: dict[str, Metric] = {}
     for trial in trials:
@@ -80,6 +88,7 @@ def case_values(
         of_trial = [(metric.key, metric, metric.value(trial, trial.measured)) for metric in OF_DRIVER]
         of = telemetry.get(trial.trial)
         of_trial += [(key, METRICS[split_key(key)[0]], v) for key, v in (of.values if of else {}).items()]
+        of_trial += [(key, Metric(key, key, unit, Better.LESS), v) for key, unit, v in of_features(trial)]
         for key, metric, value in of_trial:
             if value is not None:
                 metrics[key] = metric
@@ -752,10 +761,19 @@ def _source(cases: Sequence[Findings]) -> Published | None:
         ) from error
 
 
+def _of_features(findings: Findings, trial: Trial) -> Iterable[tuple[str, str, float]]:
+    return chain.from_iterable(values(findings, trial) for values in TRIAL_VALUES)
+
+
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
     return [
         replace(
-            case_values(of.study, of.trials, of.telemetry.by_trial),
+            case_values(
+                of.study,
+                of.trials,
+                of.telemetry.by_trial,
+                partial(_of_features, of),
+            ),
             versions=[one.arm.server_facts.version or "" for one in of.arms],
             effects={
                 (key, comparison.arm.arm): effect.log_ratios

@@ -243,7 +243,7 @@ STATEMENTS = [
 def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
     """Return every case of a study with every metric. Each second arm is 20% higher."""
     file = read_study(path.read_text("utf-8"), path.name)
-    keys = [of for of in METRICS if of.split(".")[0] not in PARTS_OF]
+    keys = [*(of for of in METRICS if of.split(".")[0] not in PARTS_OF), "rate.cv", "rate.max_to_min"]
     keys += [f"{of}:{text}" for of in METRICS if of.startswith("statement.") for text in STATEMENTS]
     keys += [f"{of}:pgbench_accounts" for of in METRICS if of.startswith("relation.")]
     cases = []
