@@ -33,7 +33,7 @@ from pgdyno.features.published.plan import Cell, Note, Published, PublishedTable
 from pgdyno.report.csv_format import TRIAL_VALUES
 from pgdyno.results.records import StudyRecord, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, Better, Estimate
+from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, Better, Estimate, parse_duration_s
 
 # ----------------------------------------------------------------------
 # Values of one case from trials and telemetry, by metric, arm and block.
@@ -761,8 +761,17 @@ def _source(cases: Sequence[Findings]) -> Published | None:
         ) from error
 
 
-def _of_features(findings: Findings, trial: Trial) -> Iterable[tuple[str, str, float]]:
-    return chain.from_iterable(values(findings, trial) for values in TRIAL_VALUES)
+PER_TIMEOUT = "checkpoints.per_timeout"
+"""Checkpoints per checkpoint_timeout. A fit that scales this setting with the window keeps their number."""
+
+
+def further_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
+    """Yield metric, unit and value of a trial: those of features, and PER_TIMEOUT. Less is better."""
+    yield from chain.from_iterable(values(findings, trial) for values in TRIAL_VALUES)
+    of, timeout = findings.telemetry.by_trial.get(trial.trial), trial.settings.get("checkpoint_timeout")
+    per_hour = of.values.get("checkpoints.per_hour") if of else None
+    if per_hour is not None and timeout:
+        yield PER_TIMEOUT, "", per_hour * parse_duration_s(timeout) / DURATION_UNITS_S["h"]
 
 
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
@@ -772,7 +781,7 @@ def _values(cases: Sequence[Findings]) -> list[CaseValues]:
                 of.study,
                 of.trials,
                 of.telemetry.by_trial,
-                partial(_of_features, of),
+                partial(further_values, of),
             ),
             versions=[one.arm.server_facts.version or "" for one in of.arms],
             effects={

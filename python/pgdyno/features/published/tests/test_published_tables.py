@@ -25,6 +25,7 @@ from pgdyno.features.published.tables import (
     NOT_MEASURED,
     NOT_RUN,
     PARTS_OF,
+    PER_TIMEOUT,
     Agreement,
     CaseValues,
     MeasuredCell,
@@ -33,6 +34,7 @@ from pgdyno.features.published.tables import (
     SourceChange,
     case_values,
     changes_of_source,
+    further_values,
     in_unit,
     with_measured_values,
 )
@@ -243,7 +245,12 @@ STATEMENTS = [
 def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
     """Return every case of a study with every metric. Each second arm is 20% higher."""
     file = read_study(path.read_text("utf-8"), path.name)
-    keys = [*(of for of in METRICS if of.split(".")[0] not in PARTS_OF), "rate.cv", "rate.max_to_min"]
+    keys = [
+        *(of for of in METRICS if of.split(".")[0] not in PARTS_OF),
+        "rate.cv",
+        "rate.max_to_min",
+        PER_TIMEOUT,
+    ]
     keys += [f"{of}:{text}" for of in METRICS if of.startswith("statement.") for text in STATEMENTS]
     keys += [f"{of}:pgbench_accounts" for of in METRICS if of.startswith("relation.")]
     cases = []
@@ -483,3 +490,15 @@ def test_values_of_a_case_are_those_of_its_ok_trials() -> None:
     assert found.values["tpm"].unit == "TPM" and found.values["tpm"].better is Better.MORE
     assert found.values["wal.bytes"].by_block == {0: {0: 8.0}, 1: {0: 8.0}}
     assert found.values["relation.growth:a"].unit == "MiB"
+
+
+def test_checkpoints_are_also_counted_per_timeout_and_rates_have_their_variation() -> None:
+    findings = report_of(Synthetic(blocks=3)).findings.first
+    trial = replace(findings.trials[0], settings={"checkpoint_timeout": "30s"})
+    of = TrialTelemetry({"checkpoints.per_hour": 420.0}, [], ["a"], {})
+    known = replace(findings, telemetry=replace(findings.telemetry, by_trial={trial.trial: of}))
+    values = {key: value for key, _, value in further_values(known, trial)}
+    assert values[PER_TIMEOUT] == pytest.approx(3.5)
+    assert values["rate.cv"] > 0 and values["rate.max_to_min"] > 1
+    assert PER_TIMEOUT not in {key for key, *_ in further_values(findings, trial)}
+    assert PER_TIMEOUT not in {key for key, *_ in further_values(known, replace(trial, settings={}))}
