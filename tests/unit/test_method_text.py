@@ -7,6 +7,7 @@ from report_forms import report_of
 from synthetic_study import Synthetic
 
 from pgdyno.report.background import method_paragraphs
+from pgdyno.study.defaults import Schedule
 
 
 @pytest.mark.parametrize(
@@ -16,6 +17,10 @@ from pgdyno.report.background import method_paragraphs
         ({"cache_state": "prewarmed"}, "every table and index is read into shared buffers"),
         ({"recovery": True}, "Each trial ends with a crash of the server, a timed recovery"),
         ({"vacuum_after": True}, "After the measured part all tables are vacuumed"),
+        (
+            {"transactions": 125_000, "window_s": None, "schedule": Schedule.BLOCKS},
+            "125,000 transactions of each client per arm and block",
+        ),
         ({"warmup_workload": None}, None),
     ],
     ids=lambda of: str(next(iter(of.items()))) if isinstance(of, dict) else "",
