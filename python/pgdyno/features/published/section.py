@@ -144,7 +144,7 @@ def _unless(levels: Instead, others: Instead) -> Instead:
 
 def _with_level(text: str, levels: Instead) -> str:
     """Return a name with the measured levels: ``250 (here clients 5)``."""
-    return f"{text} ({HERE} {_listed(levels)})" if levels else text
+    return f"{text} ({HERE} {_listed(levels)})".lstrip() if levels else text
 
 
 def _listed(levels: Instead) -> str:
@@ -341,10 +341,12 @@ def _narrow(
     groups: list[tuple[str, list[list[str]]]] = []
     first = ""
     titles = [_with_level(text, of) for text, of in zip(titles, levels_of_columns(table), strict=True)]
-    for cells, row in zip(table.rows, rows, strict=True):
+    for cells, row, levels in zip(table.rows, rows, levels_of_rows(table), strict=True):
         texts = [row[places[n]] for n in names]
         if texts and any(texts):
-            texts[0] = first = texts[0] or first
+            own = cells[0].text if names[0] == 0 else texts[0]
+            first = own or first
+            texts[0] = _with_level(first, levels) if names[0] == 0 else first
         figures = [
             [title, row[places[n]], row[places[n] + 1] if measured[n] else ""]
             for n, title in enumerate(titles)
@@ -448,7 +450,8 @@ def _averages(table: MeasuredTable) -> Iterator[str]:
     for row in table.rows:
         for title, cell, over in zip(table.columns, row, by_column, strict=True):
             if cell.measured is not None and (mean := _over(cell)):
-                yield f"{title if len(over) == 1 else row[0].text or title}: {HERE} over {mean}"
+                name = title if len(over) == 1 else ", ".join(filter(None, (row[0].text, title)))
+                yield f"{name}: {HERE} over {mean}"
 
 
 def _over(cell: MeasuredCell) -> str:

@@ -345,6 +345,20 @@ def test_measured_levels_stand_beside_those_of_the_source() -> None:
     assert change.instead == "clients 5 for 250, server 12.3 for 12.4"
 
 
+def test_a_row_without_a_name_has_that_of_the_row_above_beside_the_measured_level() -> None:
+    found = [case({"tpm": {0: blocks(9.0, 9.0), 1: blocks(8.0, 8.0)}}, {"scale": level}) for level in "12"]
+    columns = [{"title": "query"}, *({"title": of, "levels": {"server": of}} for of in ("10", "15"))]
+    rows = [
+        {"levels": {"scale": "1"}, "source_levels": {"scale": "100"}, "cells": ["query 2", 10, 12]},
+        {"levels": {"scale": "2"}, "source_levels": {"scale": "200"}, "cells": ["", 20, 22]},
+    ]
+    wide = with_measured_columns(table(found, columns=columns, rows=rows, metric="tpm"), 0.95)
+    assert [row[0] for row in wide.rows] == ["query 2 (here scale 1)", "(here scale 2)"]
+    assert wide.narrow is not None
+    names = [row[0] for row in wide.narrow.rows if not row[0].startswith(" ")]
+    assert names == ["query 2 (here scale 1)", "query 2 (here scale 2)"]
+
+
 def test_a_change_of_the_verdicts_metric_is_the_effect_of_the_verdict() -> None:
     known = report_of(Synthetic(blocks=6)).findings.first.comparisons[0]
     assert known.primary
