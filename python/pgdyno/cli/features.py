@@ -48,6 +48,7 @@ FEATURES = (
     "hosts",
     "io_clocks",
     "matrix",
+    "memory_limit",
     "noise_history",
     "outliers",
     "own_data",
