@@ -382,7 +382,7 @@ def _row(
     for cell, has_ours, unit in zip(row, measured, units, strict=True):
         cells.append(as_printed(cell, in_head=unit))
         if has_ours:
-            cells.append(AS_ABOVE if again and cell.measured else _measured(cell, unit, confidence))
+            cells.append(AS_ABOVE if again and cell.measured else measured_text(cell, unit, confidence))
     return cells
 
 
@@ -401,7 +401,8 @@ def as_printed(cell: MeasuredCell, *, in_head: str = "") -> str:
     return f"{text} (correct: {right})"
 
 
-def _measured(cell: MeasuredCell, in_head: str, confidence: float) -> str:
+def measured_text(cell: MeasuredCell, in_head: str, confidence: float) -> str:
+    """Return the measured number with its unit, unless that is in the heading of the column."""
     if cell.measured is None:
         return ABSENT if cell.is_requested else ""
     found = cell.measured

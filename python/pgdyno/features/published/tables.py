@@ -459,6 +459,14 @@ def in_unit(estimate: Estimate, unit: str) -> Estimate:
     return estimate
 
 
+def mean_level(levels: Sequence[Estimate], unit: str) -> Estimate:
+    """Return the arithmetic mean of levels, in the published unit as far as it fits."""
+    factors = [SIZES.get(level.unit, 1.0) for level in levels]
+    mean = fmean(level.value * factor for level, factor in zip(levels, factors, strict=True))
+    of = "B" if levels[0].unit in SIZES else levels[0].unit
+    return in_unit(Estimate(mean, of, len(levels), levels[0].better), unit)
+
+
 def _fitting(size_bytes: float, unit: str) -> str:
     smaller = [one for one in SMALLER if SIZES[one] <= SIZES[unit]]
     return next((one for one in [unit, *smaller] if size_bytes >= SIZES[one]), unit)
