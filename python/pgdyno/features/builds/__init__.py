@@ -8,6 +8,6 @@ FEATURE = Feature(
     __name__,
     servers=("extensions:MadeServers",),
     leftovers=("source:LEFTOVERS",),
-    prepare=("changes:PREPARATION",),
+    prepare=("changes:PREPARATION", "jit:PREPARATION"),
     sections=("changes:sections",),
 )
