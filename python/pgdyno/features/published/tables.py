@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ValidationError
 
@@ -170,7 +170,7 @@ class MeasuredTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[MeasuredCell]]
     notes: Sequence[str]
-    chart: bool = False
+    chart: bool | Literal["bars"] = False
 
 
 def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[MeasuredTable]:
