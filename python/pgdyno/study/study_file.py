@@ -239,7 +239,8 @@ class Run(StudyTable):
         default=None,
         alias="memory_limit",
         gt=0,
-        description='Memory of each server with its page cache, such as "2GB", by a control group.',
+        description='Memory of each server and its page cache, such as "2GB", by a control group and with '
+        "cache_state cold.",
     )
     recovery: bool = Field(
         default=False, description="End each trial with a crash and measure the recovery time."

@@ -17,7 +17,6 @@ from pgdyno.measure.prepare import Preparation
 from pgdyno.measure.progress import Watch
 from pgdyno.report.document import Section
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.snapshots import evict
 from pgdyno.study.plan import Study
 from pgdyno.units import format_size
 
@@ -34,9 +33,8 @@ class LimitedArm(BuildArm):
     limit_bytes: int = field(kw_only=True)
 
     def restore(self, block: int) -> None:
-        """Restore the data and drop them from the page cache: a page belongs to the group that reads it."""
+        """Restore the data, and make the group of the live directory. Raises DatasetError, too."""
         super().restore(block)
-        evict(self.run.data_dir)
         try:
             group = group_of(self.run.path, self.parent, self.limit_bytes)
         except OSError as error:
@@ -45,15 +43,23 @@ class LimitedArm(BuildArm):
 
 
 def require_limits(study: Study, _: Cache, __: Watch, ___: Interruption) -> Study:
-    """Return the study. Raises UsageError if its memory limit cannot be set."""
-    if study.memory_limit_bytes is not None:
-        if running := [arm.name for arm in study.arms if arm.is_dsn]:
-            raise UsageError(
-                f"run.memory_limit cannot limit the running server {running[0]}: remove it, or let pgdyno "
-                "start the server"
-            )
-        usable_parent(study.memory_limit_bytes)
-    return study
+    """Return the study, with a cold page cache: a page belongs to the group that reads or writes it first.
+
+    Raises UsageError if its memory limit cannot be set.
+    """
+    if study.memory_limit_bytes is None:
+        return study
+    if study.cache_state == "prewarmed":
+        raise UsageError(
+            "run.memory_limit requires a cold page cache: remove cache_state = prewarmed, and use a warm-up"
+        )
+    if running := [arm.name for arm in study.arms if arm.is_dsn]:
+        raise UsageError(
+            f"run.memory_limit cannot limit the running server {running[0]}: remove it, or let pgdyno start "
+            "the server"
+        )
+    usable_parent(study.memory_limit_bytes)
+    return study.model_copy(update={"cache_state": "cold"})
 
 
 def require_room(study: Study, wanted: dict[int, ArmRequest]) -> dict[int, ArmRequest]:
@@ -95,8 +101,7 @@ def sections(findings: Findings) -> Iterator[Section]:
     if limit_bytes := server.get("memory_limit_bytes"):
         text = (
             f"Each server and its page cache are in a control group ({server['control_groups']}) with "
-            f"{format_size(limit_bytes)} of memory. Its data are dropped from the page cache before each "
-            "trial."
+            f"{format_size(limit_bytes)} of memory."
         )
         yield Section("memory-limit", sentences=[text], after="method", is_prose=True)
 

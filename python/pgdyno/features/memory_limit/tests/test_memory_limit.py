@@ -133,6 +133,16 @@ def test_a_running_server_cannot_be_limited() -> None:
         require_limits(study, *[None] * 2, Interruption())  # type: ignore[arg-type]
 
 
+def test_the_page_cache_is_cold_whose_pages_are_not_those_of_the_group(parent: Path) -> None:
+    def limited(**changes: object) -> str:
+        study = make_study(memory_limit_bytes=MB, **changes)
+        return require_limits(study, *[None] * 2, Interruption()).cache_state  # type: ignore[arg-type]
+
+    assert parent and limited() == limited(cache_state="cold") == "cold"
+    with pytest.raises(UsageError, match="requires a cold page cache"):
+        limited(cache_state="prewarmed")
+
+
 def test_shared_buffers_must_fit_into_the_limit() -> None:
     def request(**settings: str) -> Any:
         known = SimpleNamespace(
