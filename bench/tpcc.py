@@ -45,7 +45,7 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
             if bare is not None:
                 trips = ROUND_TRIPS[calls]
                 floors = [
-                    trips * _as_busy(bare, conninfo, run.server_us / trips, sizes.duration_s) for run in runs
+                    trips * as_busy(bare, conninfo, run.server_us / trips, sizes.duration_s) for run in runs
                 ]
                 pairs = list(zip((run.client_us for run in runs), floors, strict=True))
                 name = f"a bare epoll loop, {trips:g} round trips to a server as busy"
@@ -55,7 +55,7 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
             yield alone(f"{at}: throughput", "tx/s", [run.per_s for run in runs])
 
 
-def _as_busy(bare: Path, conninfo: str, server_us: float, duration_s: float) -> float:
+def as_busy(bare: Path, conninfo: str, server_us: float, duration_s: float) -> float:
     """Return the client CPU time per round trip, in µs, of a bare loop whose statement costs ``server_us``.
 
     With fewer responses per second, a driver is woken for each one, and on cores that the server uses its

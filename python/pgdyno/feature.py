@@ -21,11 +21,12 @@ class Feature(NamedTuple):
 
     ``requires``: the other features that it imports. A program without them must not have it either.
     ``commands``: module and line of help by name. The module has a function of that name, or an ``app`` with
-    subcommands.
+    subcommands. ``public``: objects of the package ``pgdyno`` itself, its Python API.
     """
 
     package: str
     requires: Names = ()
+    public: Names = ()
     commands: Mapping[str, tuple[str, str]] = {}
     study_tables: Names = ()
     study_errors: Names = ()

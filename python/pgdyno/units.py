@@ -121,7 +121,9 @@ def _digits(number: float) -> str:
 #
 # Digits are in groups of three by commas, and a measured number is never rounded to tens or hundreds: every
 # digit shown is right. An interval is ``95% CI [3.4%, 12.8%]``. Its ends and its estimate have the same
-# decimals, which give each end at least two significant digits (CONTRIBUTING.md, Numbers).
+# decimals, which give the half-width and each end at least two significant digits. In a table it is
+# ``[+3.4, +12.8]`` below the unit in its head. Without an interval, a change has two significant digits, a
+# level three to five. A bound is an end of the interval that is shown: ``at most 7.0% slower``.
 # ----------------------------------------------------------------------
 
 NO_BREAK = "\u00a0"

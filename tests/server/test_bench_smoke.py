@@ -21,6 +21,7 @@ FIGURES = {
     "scripts": {"client CPU", "client memory", "throughput", "server CPU"},
     "sysbench": {"client CPU", "throughput", "prepare"},
     "tpcc": {"client CPU", "client memory", "throughput"},
+    "linkbench": {"copy phase", "whole load", "data and indexes", "client CPU", "throughput"},
     "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
     "restore": {"into nothing", "over a used copy", "5% of the blocks changed in every file"},
     "simulated-disk": {"write and sync a file", "sync single blocks", "read the file"},

@@ -467,7 +467,10 @@ OLDER = "older pgdyno .*: read it with the pgdyno that wrote it"
         (Path.unlink, "no results file at .*: check the name"),
         (lambda path: (path.unlink(), path.mkdir()), "no results file at .*: check the name"),
         (lambda path: path.write_bytes(b""), UNKNOWN),
-        (lambda path: path.write_text("no database, though as long as a header" * 10), "is not a database"),
+        (
+            lambda path: path.write_text("no database, though as long as a header" * 10),
+            "its start is damaged",
+        ),
         (lambda path: (path.unlink(), changed("CREATE TABLE t (x)")(path)), UNKNOWN),
         (make_truncated, DAMAGED),
         (make_scribbled, DAMAGED),

@@ -52,7 +52,7 @@ EVERY: tuple[WorkloadParameters, ...] = (
 )
 
 
-KINDS = sorted({*Feature._fields} - {"package", "requires", "commands"})
+KINDS = sorted({*Feature._fields} - {"package", "requires", "commands", "public"})
 
 
 @pytest.fixture

@@ -37,18 +37,21 @@ pub struct Specification {
 #[derive(Debug, Deserialize)]
 #[serde(tag = "do", rename_all = "kebab-case", deny_unknown_fields)]
 enum Command {
+    /// Answered by `cut` {`at_ns`, `volatile`, `survived`, `torn`, `planned`}, counts of pieces. Later requests fail with EIO.
     Cut {
         survivors: Survivors,
         seed: u64,
+        /// At once if absent.
         #[serde(default)]
         when: Option<When>,
     },
+    /// Answered by `revived`.
     Revive,
-    Fail {
-        operation: Operation,
-        nth: u64,
-    },
+    /// Answered by `failing`. The n-th request of this kind from now on fails with EIO.
+    Fail { operation: Operation, nth: u64 },
+    /// Answered by `counts` {`counts`, `volatile`, `image_error`}.
     Counts,
+    /// Answered by `result` {`counts`, `image_error`}, the last event. All writes are durable.
     Stop,
 }
 

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 
 use driver::{AnyWorkload, Workload, WorkloadContext, WorkloadError};
 pub use driver::{End, Input};
+use linkbench::LinkBench;
 use pgbench::Pgbench;
 use serde_json::Value;
 use sysbench::Sysbench;
@@ -32,6 +33,10 @@ fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorklo
         Some("tpcc") => Tpcc::read(&workload, seed).map(|w| with_ledger(w, ledger)),
         Some("pgbench") => Pgbench::read(&workload, clients, threads, seed).map(|w| with_ledger(w, ledger)),
         Some("sysbench") => Sysbench::read(&workload, clients, seed).map(|w| with_ledger(w, ledger)),
+        Some("linkbench") if ledger.is_some() => {
+            Err(WorkloadError::value("linkbench rolls back within operations, so it cannot have a ledger"))
+        }
+        Some("linkbench") => LinkBench::read(&workload).map(AnyWorkload::new),
         other => Err(WorkloadError::UnknownKind(other.unwrap_or("(none)").to_owned())),
     }
 }

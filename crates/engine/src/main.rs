@@ -66,7 +66,7 @@ fn version() -> ExitCode {
             "target": env!("PGDYNO_TARGET"),
             "rustc": env!("PGDYNO_RUSTC"),
             "dataset_format": {"tpcc": *tpcc::FORMAT, "pgbench": *initialise::FORMAT,
-                "sysbench": *sysbench::FORMAT},
+                "sysbench": *sysbench::FORMAT, "linkbench": *linkbench::FORMAT},
         })
     );
     ExitCode::SUCCESS

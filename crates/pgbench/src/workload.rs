@@ -28,13 +28,18 @@ struct Specification {
     #[allow(dead_code)] // Already checked by the caller, but serde needs the key.
     kind: String,
     scripts: Vec<ScriptSpecification>,
+    /// `:scale`; by default the number of rows of `pgbench_branches`, or 1.
     #[serde(default)]
     scale: Option<i64>,
     protocol: Protocol,
+    /// pgbench's `-D`: values of variables by name.
     #[serde(default)]
     define: BTreeMap<String, String>,
+    /// Values of `\sample NAME FROM SOURCE` by the text after FROM. Without values the command fails with type
+    /// `workload`.
     #[serde(default)]
     samples: BTreeMap<String, Vec<String>>,
+    /// pgbench's `--random-seed`; by default `seed`.
     #[serde(default)]
     random_seed: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Scripts of sysbench as a workload of the driver: `docs/reference/engine-protocol.md` has the specification.
+//! Scripts of sysbench as a workload of the driver. `docs/reference/engine-protocol.md` describes its events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,16 +33,22 @@ struct Specification {
     #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
     kind: String,
     script: ScriptSpecification,
+    /// Texts that `require` and `dofile` load, besides the stock scripts, by name.
     #[serde(default)]
     modules: BTreeMap<String, String>,
+    /// Options of the script and of sysbench, without dashes in front.
     #[serde(default)]
     options: BTreeMap<String, String>,
+    /// sysbench's `--rand-seed`: client n sends the statements of thread n. By default it is made from `seed`.
     #[serde(default)]
     random_seed: Option<u32>,
+    /// Memory of one client's Lua state; 64 MiB by default.
     #[serde(default)]
     memory_limit_bytes: Option<usize>,
+    /// Maximum time that a script computes without a query; 10 s by default.
     #[serde(default)]
     compute_limit_s: Option<f64>,
+    /// Whether scripts have all of the libraries `io` and `os`.
     #[serde(default)]
     allow_os: bool,
 }

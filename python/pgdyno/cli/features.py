@@ -47,6 +47,7 @@ FEATURES = (
     "history",
     "hosts",
     "io_clocks",
+    "linkbench",
     "matrix",
     "memory_limit",
     "noise_history",
@@ -57,6 +58,7 @@ FEATURES = (
     "plans",
     "profiles",
     "published",
+    "python_api",
     "quick",
     "running_server",
     "runs",
@@ -65,6 +67,7 @@ FEATURES = (
     "statement_parameters",
     "statements",
     "sysbench",
+    "unpacked",
     "user_defaults",
     "wal_directory",
     "wal_records",
@@ -93,6 +96,16 @@ def _workload(name: str) -> Feature:
     return Feature(
         f"pgdyno.workloads.{name}", parameters=("parameters:PARAMETERS",), workloads=("data:WORKLOAD",)
     )
+
+
+@functools.cache
+def public() -> Mapping[str, str]:
+    """Return the place ``module:name`` of each object of the Python API, by name."""
+    return {
+        place.partition(":")[2]: f"{feature.package}.{place}"
+        for feature in all_features()
+        for place in feature.public
+    }
 
 
 @functools.cache

@@ -158,13 +158,7 @@ def run_command(arguments: Sequence[str]) -> int:
 
 def _status(arguments: Sequence[str]) -> int:
     try:
-        with ExitStack() as stack:
-            asked = DEFAULTS if commands().keys() & arguments[:1] else ()  # --help and --version have none
-            default_map = {k: v for of in asked for k, v in stack.enter_context(of(arguments)).items()}
-            status = app(arguments, prog_name="pgdyno", standalone_mode=False, default_map=default_map)
-        with writing():
-            sys.stdout.flush()
-        return status if isinstance(status, int) else 0
+        return carry_out(arguments)
     except typer.Abort:
         return 130
     except TyperException as error:
@@ -194,6 +188,17 @@ def _status(arguments: Sequence[str]) -> int:
             raise
         _say(f"pgdyno: {ours}")
         return ours.exit_status
+
+
+def carry_out(arguments: Sequence[str]) -> int:
+    """Carry out one command and return its exit status. Errors are exceptions, also of the parser."""
+    with ExitStack() as stack:
+        asked = DEFAULTS if commands().keys() & arguments[:1] else ()  # --help and --version have none
+        default_map = {k: v for of in asked for k, v in stack.enter_context(of(arguments)).items()}
+        status = app(arguments, prog_name="pgdyno", standalone_mode=False, default_map=default_map)
+    with writing():
+        sys.stdout.flush()
+    return status if isinstance(status, int) else 0
 
 
 def _explain(error: TyperException) -> int:

@@ -230,7 +230,7 @@ class GroupedCommand(TyperCommand):
             formatter.write_dl(records)
         formatter.write_paragraph()
         rare = " Rarer: keys of study files." if self.moved else ""
-        formatter.write_text(f"Other options: --help GROUP ({', '.join(self._listed)}) or --help-all.{rare}")
+        formatter.write_text(f"More: --help GROUP ({', '.join(self._listed)}) or --help-all.{rare}")
 
 
 def _keys_only(moved: Iterable[StudyKey]) -> list[tuple[str, str]]:

@@ -148,7 +148,7 @@ def requested_study(call: RunCall, only: Sequence[str] = ()) -> RequestedStudy:
         file = file.with_run(nearest=True)
     if call.no_aa:
         file = file.with_run(aa=False)
-    fitted = call.added.fitted(file, call.minutes) or FittedFile(_within(file, call.minutes))
+    fitted = call.added.fitted(file, call.minutes) or FittedFile(within(file, call.minutes))
     file, cases = fitted.file, cases_of(fitted.file, only)
     fields = call.added.study_fields(cases[0].study)
     if who := "--no-aa" if call.no_aa else fitted.aa_refused_by:
@@ -167,7 +167,7 @@ def requested_study(call: RunCall, only: Sequence[str] = ()) -> RequestedStudy:
     return RequestedStudy(fitted, request)
 
 
-def _within(file: StudyFile, minutes: float | None) -> StudyFile:
+def within(file: StudyFile, minutes: float | None) -> StudyFile:
     """Return the study with this budget, if it is given. Raises UsageError for a sequential study."""
     if minutes is None:
         return file

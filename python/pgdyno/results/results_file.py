@@ -447,7 +447,9 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 def _open(path: Path, mode: str, *, verify: bool) -> sqlite3.Connection:
     if not path.is_file():
-        raise EvidenceError(f"no results file at {path}: check the name")
+        there = sorted(path.parent.glob("*.sqlite"), key=lambda one: (one.stat().st_mtime_ns, one.name))
+        names = f"; the newest there is {there[-1].name}" if there else ""
+        raise EvidenceError(f"no results file at {path}: check the name{names}")
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S
@@ -522,7 +524,11 @@ def translated(path: Path) -> Iterator[None]:
             raise DiskFullError(
                 f"the disk is full: cannot write {path}; free disk space, then continue with --resume"
             ) from error
-        if code is not None and code & 0xFF in {sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT}:
+        if code == sqlite3.SQLITE_NOTADB:
+            raise EvidenceError(
+                f"{path} is not a results file of pgdyno, or its start is damaged: check the name"
+            ) from error
+        if code is not None and code & 0xFF == sqlite3.SQLITE_CORRUPT:
             raise EvidenceError(
                 f"{path} is damaged ({_one_line(str(error))}): restore it from a copy"
             ) from error

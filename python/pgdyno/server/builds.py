@@ -247,7 +247,9 @@ def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
     for name in ("postgres", "initdb"):
         if not (bin_dir / name).is_file():
             why = f"it has no program {name!r}" if bin_dir.is_dir() else "the directory does not exist"
-            raise ServerError(f"{bin_dir} contains no PostgreSQL server: {why}")
+            raise ServerError(
+                f"{bin_dir} contains no PostgreSQL server: {why}; name the directory of postgres and initdb"
+            )
     text = output_of([str(bin_dir / "postgres"), "--version"])
     version = reported_version(text or "")
     if text is None or version is None:

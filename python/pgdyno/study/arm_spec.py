@@ -575,7 +575,7 @@ def _text_of(path: Path) -> str:
         with path.open("rb") as file:
             data = file.read(FILE_BYTES_MAX + 1)
     except OSError as error:
-        raise UsageError(f"cannot read the settings file {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read the settings file {path}: {error.strerror}: check the name") from None
     if len(data) > FILE_BYTES_MAX:
         raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a settings file")
     if b"\0" in data:

@@ -386,6 +386,6 @@ def text_of(path: Directory) -> str:
             raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a study file")
         return data.decode("utf-8").replace("\r\n", "\n")
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read {path}: {error.strerror}; see `pgdyno study list`") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None

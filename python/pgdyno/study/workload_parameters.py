@@ -41,7 +41,7 @@ def read_script(path: Path) -> str:
             raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a script")
         return read.decode()
     except OSError as error:
-        raise UsageError(f"cannot read the script {path}: {error.strerror}") from None
+        raise UsageError(f"cannot read the script {path}: {error.strerror}: check the name") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
 

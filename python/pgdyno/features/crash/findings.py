@@ -70,7 +70,13 @@ class CorruptionFindings:
     """Corruption that the checks found."""
 
     cuts: Annotated[Proportion | None, about("Crashes with corruption.")]
-    by_check: Annotated[Mapping[str, int], about("Number of crashes.")]
+    by_check: Annotated[
+        Mapping[str, int],
+        about(
+            "Crashes by check: ``mount``, ``start``, ``read``, ``amcheck``, ``consistency`` of the workload, "
+            "``checksums``, ``log``."
+        ),
+    ]
     examples: Sequence[str]
     unchecked: Annotated[Sequence[str], about("Checks that were not possible.")]
 
@@ -85,18 +91,29 @@ class CrashFindings:
 
     arm: CrashArm
     cuts: Annotated[int, about("Number of crashes.")]
-    acknowledged_commits: int
-    cuts_with_loss: Proportion | None
-    lost_commits: Sequence[int]
-    holes: int
-    phantoms: int
-    damaged: int
-    in_doubt: int
-    in_doubt_present: int
-    cuts_unreadable: int
+    acknowledged_commits: Annotated[int, about("Commits acknowledged before the crashes.")]
+    cuts_with_loss: Annotated[
+        Proportion | None,
+        about("Crashes that lost an acknowledged commit, with its exact 95% interval and one-sided limit."),
+    ]
+    lost_commits: Annotated[
+        Sequence[int], about("Lost commits of each crash after which rows were readable.")
+    ]
+    holes: Annotated[int, about("Lost commits with a later one of the same client that is present.")]
+    phantoms: Annotated[int, about("Transactions that are present and were never sent.")]
+    damaged: Annotated[int, about("Rows that contradict their checksum or their transaction.")]
+    in_doubt: Annotated[int, about("Transactions without an answer.")]
+    in_doubt_present: Annotated[int, about("Those of them that are present.")]
+    cuts_unreadable: Annotated[int, about("Crashes after which the rows could not be read.")]
     loss_window_s: Annotated[Sequence[float], about("One value per crash with a loss.")]
-    recovery_s: MedianInterval | None
-    replayed_bytes: MedianInterval | None
+    recovery_s: Annotated[
+        MedianInterval | None,
+        about("Median with its 95% interval between order statistics; null limits below 6 values."),
+    ]
+    replayed_bytes: Annotated[
+        MedianInterval | None,
+        about("WAL that the recovery replayed: median as in ``recovery_s``. Null with a standby."),
+    ]
     disk_per_commit: Annotated[
         Mapping[str, float] | None,
         about("Mean requests and bytes of the simulated disk per acknowledged commit; null without it."),

@@ -103,18 +103,18 @@ class PlanOptions(FitOptions):
         options.option_from(
             Run,
             "budget_s",
-            text="With --fit: time budget for measurement, in minutes or with a unit (300s), without "
-            f"loading. [default: {FIT_MIN:g}]",
+            text="Time budget for measurement, in minutes or with a unit (300s), without loading. "
+            f"[default: that of the study, with --fit {FIT_MIN:g}]",
         ),
     ] = None
 
     def fitted(self, file: StudyFile, minutes: float | None) -> FittedFile | None:  # noqa: ARG002
         """Return the fitted study; its losses include what would keep the question. Raises UsageError."""
         if not self.is_fitted:
-            if self.minutes is not None:
-                raise UsageError(f"--minutes {self.minutes:g} requires --fit: add --fit, or remove --minutes")
-            return None
-        fitted, needs = fit_here(file, self.minutes or FIT_MIN)
+            from pgdyno.cli.run import within  # noqa: PLC0415  # compare does not need study files
+
+            return None if self.minutes is None else FittedFile(within(file, self.minutes))
+        fitted, needs = fit_here(file, self.require_fittable(file, self.minutes or FIT_MIN))
         needed = needs() if fitted.lost else []
         also = [f"{'or ' if number else ''}needs {need.sentence}" for number, need in enumerate(needed)]
         return replace(fitted, lost=[*fitted.lost, *also])

@@ -483,9 +483,9 @@ DATA_SHARE = 1 / 3
 """Maximum share of the time for restores and checks, which depend on the data size; the rest is for
 measurement."""
 
-UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2, "sysbench": 1000}
-"""Minimum warehouses, branches or rows per client of a writing workload, if the source had them: with fewer,
-lock waits change the experiment."""
+UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2, "sysbench": 1000, "linkbench": 1000}
+"""Minimum warehouses, branches, rows or nodes per client of a writing workload, if the source had them, else
+1: with fewer, lock waits change the experiment."""
 
 BISECTIONS = 60
 
@@ -591,7 +591,7 @@ def floor_of(costs: Costs, keeps_buffers: bool) -> float:
     """Return the factor, at most 1, below which clients contend or shared buffers reach their minimum."""
     factors = [0.0]
     for arm in arms_of(costs):
-        wanted = max(1, UNITS_PER_CLIENT[arm.data.kind] * arm.clients if arm.writes else 1)
+        wanted = max(1, UNITS_PER_CLIENT.get(arm.data.kind, 1) * arm.clients if arm.writes else 1)
         factors.append(wanted / arm.data.units)
     buffers = smallest(costs, "shared_buffers")
     if keeps_buffers and buffers is not None:

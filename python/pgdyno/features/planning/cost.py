@@ -20,11 +20,24 @@ from pgdyno.study.values import parse_limit
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, split_quantity
 
-LOAD_BYTES_PER_S = {"tpcc": 40e6, "pgbench": 100e6, "sysbench": 40e6}
-"""Load rate. Measured: 56 to 92 MB/s with two or more warehouses, 135 to 181 MB/s."""
 
-CHECK_BYTES_PER_S = {"tpcc": 150e6, "pgbench": 1e9, "sysbench": 1e9}
-"""The checks of a trial read all data, those of tpcc several times. Measured: 175 MB/s, 1.6 GB/s."""
+@dataclass(frozen=True)
+class Rates:
+    """Rates of a workload. A trial's checks read all data, those of tpcc several times.
+
+    Without an entry in RATES, a workload has the lowest rates of all.
+    """
+
+    load_bytes_per_s: float = 40e6
+    check_bytes_per_s: float = 150e6
+    transactions_per_core_s: float = 100.0  # with data larger than memory
+    transactions_in_memory_per_core_s: float = 300.0
+
+
+RATES = {"pgbench": Rates(100e6, 1e9, 300.0, 1000.0), "sysbench": Rates(check_bytes_per_s=1e9)}
+"""Measured of tpcc and pgbench: loads 56 to 92 MB/s with two or more warehouses, 135 to 181 MB/s; checks
+175 MB/s, 1.6 GB/s; transactions in memory with synchronous commits 1000 (procedures), 1300. Published: 102
+transactions per second and core with larger data (56 cores), 325 (4 cores)."""
 
 RESTORE_BYTES_PER_S = 300e6
 """Restore rate, if a trial changes all data files. Measured: 190 MB/s to 1.1 GB/s."""
@@ -56,12 +69,6 @@ GROWTH_MAX = 2.0
 WAL_SIZES_BYTES = {"max_wal_size": 2**30, "min_wal_size": 80 * 2**20}
 """PostgreSQL's defaults of the settings that determine the size of the WAL. Their unit is MB."""
 
-TRANSACTIONS_PER_CORE_S = {"tpcc": 100.0, "pgbench": 300.0, "sysbench": 100.0}
-"""Throughput with data larger than memory. Published: 102 (56 cores), 325 (4 cores)."""
-
-TRANSACTIONS_IN_MEMORY_PER_CORE_S = {"tpcc": 300.0, "pgbench": 1000.0, "sysbench": 300.0}
-"""Throughput with data in memory. Measured with synchronous commits: 1000 (procedures), 1300."""
-
 
 @dataclass(frozen=True)
 class Data:
@@ -82,6 +89,11 @@ class Data:
     def bytes_at(self, factor: float) -> int:
         """Return the size of heap, indexes and an empty cluster."""
         return round(self.units_at(factor) * self.unit_bytes) + CLUSTER_BYTES
+
+
+def rates_of(kind: str) -> Rates:
+    """Return the rates of a workload."""
+    return RATES.get(kind, Rates())
 
 
 def units_at(units: int, factor: float) -> int:
@@ -143,7 +155,7 @@ def datasets_of(costs: Costs, factor: float = 1.0) -> dict[tuple[str, int], Data
 def load_s(costs: Costs, factor: float = 1.0) -> float:
     """Return the time to load all datasets into an empty cache."""
     return sum(
-        CLUSTER_S + data.bytes_at(factor) / LOAD_BYTES_PER_S[data.kind]
+        CLUSTER_S + data.bytes_at(factor) / rates_of(data.kind).load_bytes_per_s
         for data in datasets_of(costs, factor).values()
     )
 
@@ -158,7 +170,7 @@ def _s_per_byte(kind: str, study: Study) -> float:
     inspected = 2 * ("pgstattuple" in study.probes)  # before and after
     return (
         1 / RESTORE_BYTES_PER_S
-        + 1 / CHECK_BYTES_PER_S[kind]
+        + 1 / rates_of(kind).check_bytes_per_s
         + read / READ_BYTES_PER_S
         + inspected / INSPECT_BYTES_PER_S
     )
@@ -200,8 +212,9 @@ def transactions_per_s(study: Study, machine: MachineSize) -> float:
     """Return a pessimistic throughput of all clients together."""
     data = data_of(study.workload)
     in_memory = data.bytes_at(1) < machine.memory_bytes
-    rates = TRANSACTIONS_IN_MEMORY_PER_CORE_S if in_memory else TRANSACTIONS_PER_CORE_S
-    return rates[data.kind] * machine.cores
+    rates = rates_of(data.kind)
+    per_core = rates.transactions_in_memory_per_core_s if in_memory else rates.transactions_per_core_s
+    return per_core * machine.cores
 
 
 def sequential_trials(study: Study) -> int:

@@ -283,20 +283,17 @@ def check(
       pgdyno check postgresql://localhost/tpcc
       pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
-    if workload.which.workload == "sysbench":
-        raise UsageError("--workload sysbench: its data have no invariants; use tpcc or pgbench")
     sets = workload.given.get("table_sets", 1)  # at most one per warehouse
     parameters = workload.parameters(lambda _: sets)
     # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
-        if isinstance(parameters, PgbenchParameters):
-            if "unknown" in parameters.effects:
-                raise UsageError(
-                    "--file: custom scripts cannot be checked: name built-in scripts with --builtin"
-                )
+        if isinstance(parameters, PgbenchParameters) and "unknown" in parameters.effects:
+            raise UsageError("--file: custom scripts cannot be checked: name built-in scripts with --builtin")
+        if not isinstance(parameters, TpccParameters):
             checks = workload_of(parameters).invariants(lambda: _connect(dsn))
+            if not checks:
+                raise UsageError(f"--workload {parameters.kind}: its data have no invariants")
         else:
-            assert isinstance(parameters, TpccParameters)
             marker = _marker_or_none(conn)
             if marker is None:
                 require_dialect(conn, workload.given)

@@ -1,0 +1,84 @@
+"""CPU time of the client with linkbench, against a bare loop with as many round trips, and the load."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+from bench.drivers import compile_floors, engine_drive, run_engine
+from bench.environment import Environment, Sizes
+from bench.figure import Figure, alone, compared
+from bench.tpcc import as_busy
+
+CLIENTS = 8
+CPU_RATIO_MAX = 1.3
+NODES = {True: 2_000, False: 200_000}
+"""Number of nodes, in the smoke test and otherwise."""
+
+ROUND_TRIPS = {
+    **dict.fromkeys(
+        ("get_node", "get_links_list", "multiget_link", "count_link", "add_node", "update_node"), 1.0
+    ),
+    "delete_node": 1.0,
+    "add_link": 3.0,
+    "update_link": 3.0,
+    "delete_link": 4.0,
+}
+"""Messages to the server per operation that finds what it intends. An insert of a link that exists adds two
+and an update; others end earlier."""
+
+
+def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
+    """Load and drive both editions. The distributions are those of the configuration: with those executed, a
+    node of this graph has most of the links."""
+    from pgdyno.features.linkbench.parameters import MIXES  # noqa: PLC0415  # features are loaded by then
+
+    nodes = NODES[sizes.duration_s < 1]
+    bare = compile_floors(environment.directory).get("epoll")
+    for edition, mix in MIXES.items():
+        with environment.database(f"linkbench_{edition}") as database:
+            conninfo = environment.server.conninfo(database)
+            parameters = {"edition": edition, "distributions": "configured"}
+            data = {"kind": "linkbench", "nodes": nodes, **parameters}
+            begun_s = time.perf_counter()
+            cost = run_engine(
+                "load",
+                {
+                    "conninfo": conninfo,
+                    "workload": data,
+                    "seed": 1,
+                    "connections": 2,
+                    "into_existing": False,
+                },
+            )
+            loaded_s = time.perf_counter() - begun_s
+            result: dict[str, Any] = json.loads(cost.output.splitlines()[-1])
+            rows = sum(result["rows"].values())
+            at = f"linkbench {edition}, {nodes:,} nodes"
+            yield alone(f"{at}: copy phase", "rows/s", [rows / result["phases_s"]["copy"]])
+            yield alone(f"{at}: whole load", "rows/s", [rows / loaded_s])
+            with closing(environment.server.connect(database)) as conn:
+                row = conn.execute(
+                    "select sum(pg_total_relation_size(oid)) from pg_class "
+                    "where relname ~ '(link|count|node)table$'"
+                ).fetchone()
+                assert row is not None
+            yield alone(f"{at}: data and indexes", "bytes/node", [float(row[0]) / nodes])
+            workload = {"kind": "linkbench", **parameters}
+            trips = sum(mix[name] * ROUND_TRIPS[name] for name in mix) / sum(mix.values())
+            pairs, rates = [], []
+            for _ in range(sizes.pairs):
+                run = engine_drive(conninfo, workload, CLIENTS, None, sizes.duration_s)
+                rates.append(run.per_s)
+                if bare is not None:
+                    of_trip = as_busy(bare, conninfo, run.server_us / trips, sizes.duration_s)
+                    pairs.append((run.client_us, trips * of_trip))
+            if pairs:
+                name = f"a bare epoll loop, {trips:.2f} round trips to a server as busy"
+                yield compared(
+                    f"{at}, {CLIENTS} clients: client CPU", "µs/operation", pairs, name, bound=CPU_RATIO_MAX
+                )
+            yield alone(f"{at}, {CLIENTS} clients: throughput", "operations/s", rates)

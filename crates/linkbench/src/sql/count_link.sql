@@ -1,0 +1,1 @@
+SELECT count FROM counttable WHERE id = $1 AND link_type = $2

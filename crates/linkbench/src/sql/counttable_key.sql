@@ -1,0 +1,1 @@
+ALTER TABLE counttable ADD PRIMARY KEY (id, link_type)

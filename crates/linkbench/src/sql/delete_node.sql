@@ -1,0 +1,1 @@
+DELETE FROM nodetable WHERE id = $1 AND type = $2

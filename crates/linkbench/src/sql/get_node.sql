@@ -1,0 +1,1 @@
+SELECT id, type, version, time, data FROM nodetable WHERE id = $1

@@ -1,0 +1,1 @@
+ALTER TABLE nodetable ADD PRIMARY KEY (id)

@@ -1,0 +1,1 @@
+SELECT pg_catalog.setval('nodetable_id_seq', {nodes})

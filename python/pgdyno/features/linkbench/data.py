@@ -1,0 +1,176 @@
+"""Workload linkbench on servers: its data and the checks after a trial."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import psycopg
+
+from pgdyno.errors import DatasetError
+from pgdyno.features.linkbench.distributions import MULTIGET_MAX, multiget_sizes, rank_bins
+from pgdyno.features.linkbench.parameters import MIXES, LinkBenchParameters
+from pgdyno.results.records import Check
+from pgdyno.server.engine import TargetResult, dataset_format
+from pgdyno.server.processes import Connection
+from pgdyno.workloads.server_log import EXPECTED, Expected, check_log, counted_in
+from pgdyno.workloads.workload import (
+    Connect,
+    GoodnessOfFit,
+    OnPhase,
+    checking,
+    fit_distribution,
+    fit_share,
+    fit_weights,
+    tests_of,
+)
+
+EXPECTED_OF_ADDS = (
+    Expected("ERROR", re.compile(r'duplicate key value .*"linktable_pkey"'), "duplicate_keys"),
+)
+
+COMMENT = "SELECT pg_catalog.obj_description('linktable'::regclass, 'pg_class')"
+
+UNCORRELATED_READS = 0.995
+
+EXPONENTS = {"link_read": 0.8, "link_write": 0.741, "node_read": 0.625, "node_update": 0.606}
+"""Exponents of the Zipf distributions of ids. Nodes to delete are uniform."""
+
+UNCORRELATED_WRITES = {"executed": (0.8, 0.995), "configured": (0.741, 0.95)}
+"""Exponent of link writes that are not correlated with the number of links, and their share."""
+
+
+def _sql(name: str) -> bytes:
+    return resources.files(__package__).joinpath("sql", f"{name}.sql").read_bytes()
+
+
+@dataclass(frozen=True)
+class LinkBench:
+    """See Workload. The engine loads everything; a comment on linktable says what."""
+
+    parameters: LinkBenchParameters
+    bytes_completed: int = 0
+
+    @property
+    def format(self) -> str:
+        """Format of the engine."""
+        return dataset_format(self.parameters.kind)
+
+    def require_replaceable(self, conn: Connection) -> None:
+        """Do nothing: the engine checks the tables."""
+
+    def complete(self, conn: Connection, on_phase: OnPhase) -> None:
+        """Do nothing."""
+
+    def require(self, conn: Connection) -> None:
+        """Check the comment that a complete load leaves."""
+        try:
+            row = conn.execute(COMMENT).fetchone()
+        except psycopg.errors.UndefinedTable:
+            row = None
+        comment, name = (row and row[0]) or "", conn.info.dbname
+        own = self.parameters
+        load = f"load them with pgdyno load --workload linkbench --nodes {own.nodes}"
+        if not comment.startswith("made by pgdyno: linkbench "):
+            raise DatasetError(f"the database {name} contains no complete linkbench data: {load}")
+        if not comment.endswith(f" format={self.format}"):
+            raise DatasetError(f"the data in {name} were loaded by another version of pgdyno: {load}")
+        loaded = dict(part.partition("=")[::2] for part in comment.split() if "=" in part)
+        for key, value in own.shape().items():
+            if loaded.get(key) != str(value):
+                raise DatasetError(
+                    f"the data in {name} have {key} {loaded.get(key)}, not {value}: "
+                    f"use {key} {loaded.get(key)}, or load them again"
+                )
+
+    def invariants(self, connect: Connect) -> list[Check]:
+        """Check that each count is the number of visible links, both ways."""
+        with closing(connect()) as conn, checking(conn, "linkbench"):
+            differing, first = _row(conn, "differing_counts")
+            (invalid,) = _row(conn, "invalid_links")
+        detail = f"{differing} counts differ" + (f", for example {first}" if differing else "")
+        return [
+            Check("counts of links", differing == 0, float(differing), detail=detail),
+            Check(
+                "visibility of links", invalid == 0, float(invalid), detail=f"{invalid} are neither 0 nor 1"
+            ),
+        ]
+
+    def checks(self, clients: int, *, restored: bool) -> LinkBenchChecks:
+        """Return the checks, which are the same with and without restored data."""
+        del clients, restored
+        return LinkBenchChecks(self)
+
+
+def _row(conn: Connection, name: str) -> tuple[Any, ...]:
+    row = conn.execute(_sql(name)).fetchone()
+    assert row is not None
+    return tuple(row)
+
+
+@dataclass
+class LinkBenchChecks:
+    """See TrialChecks."""
+
+    workload: LinkBench
+    links_before: int = 0
+    nodes_before: int = 0
+
+    def begin(self, conn: Connection) -> None:
+        """Read the numbers of links and nodes."""
+        with checking(conn, "linkbench"):
+            self.links_before, self.nodes_before = _row(conn, "totals")
+
+    def end(self, connect: Connect, result: TargetResult, server_log: str | None) -> list[Check]:
+        """Check counts, committed changes, distributions and log."""
+        checks = self.workload.invariants(connect)
+        with closing(connect()) as conn, checking(conn, "linkbench"):
+            links, nodes = _row(conn, "totals")
+        of = result.counters
+        changed = of["links_added"] + of["links_shown"] - of["links_hidden"]
+        checks += [
+            check_change("links conserved", links - self.links_before, changed),
+            check_change(
+                "nodes conserved", nodes - self.nodes_before, of["nodes_added"] - of["nodes_deleted"]
+            ),
+        ]
+        checks += tests_of(fits(result.tally, self.workload.parameters))
+        if server_log is not None:
+            counted = {**counted_in(result.totals.values()), "duplicate_keys": of["duplicate_keys"]}
+            checks.append(check_log(server_log, counted, (*EXPECTED, *EXPECTED_OF_ADDS)))
+        return checks
+
+
+def check_change(name: str, grown: int, committed: int) -> Check:
+    """Check the growth of a number of rows against the changes that the driver committed."""
+    detail = f"driver committed {committed:+d}, the database has {grown:+d}"
+    return Check(name, grown == committed, float(grown - committed), detail=detail)
+
+
+def fits(tally: Mapping[str, Any], parameters: LinkBenchParameters) -> dict[str, GoodnessOfFit]:
+    """Return the tests of the drawn operations against the distributions of the edition."""
+    exponent, uncorrelated = UNCORRELATED_WRITES[parameters.distributions]
+    ranks, nodes = tally["ranks"], parameters.nodes
+    exponents = {**EXPONENTS, "link_write_uncorrelated": exponent, "node_delete": 0.0}
+    by_rank = {
+        f"ranks of {name}": fit_distribution(ranks[name], rank_bins(nodes, exponents[name], len(ranks[name])))
+        for name in ranks
+    }
+    reads, writes = sum(ranks["link_read"]), sum(ranks["link_write"])
+    written = writes + sum(ranks["link_write_uncorrelated"])
+    sizes = multiget_sizes(parameters.distributions)
+    return {
+        "mix": fit_weights(tally["drawn"], MIXES[parameters.edition]),
+        **by_rank,
+        "correlated reads": fit_share(tally["correlated_reads"], reads, 1 - UNCORRELATED_READS),
+        "correlated writes": fit_share(writes, written, 1 - uncorrelated),
+        "link types": fit_share(tally["link_types"][0], sum(tally["link_types"]), 0.5),
+        "links of a multiget": fit_distribution(tally["multiget"][: MULTIGET_MAX + 1], sizes),
+    }
+
+
+WORKLOAD = (LinkBenchParameters, LinkBench)

@@ -1,0 +1,1 @@
+SELECT count(*) FROM linktable WHERE visibility NOT IN (0, 1)

@@ -1,0 +1,19 @@
+"""The Python API: the package ``pgdyno`` in scripts, notebooks and tests (README.md)."""
+
+from __future__ import annotations
+
+from pgdyno.feature import Feature
+
+FEATURE = Feature(
+    __name__,
+    requires=("gates",),
+    public=(
+        *(f"requests:{name}" for name in ("Arm", "LinkBench", "Pgbench", "Sysbench", "Tpcc", "Workload")),
+        *(f"studies:{name}" for name in ("Study", "capacity", "compare", "crash", "run", "start")),
+        *(
+            f"outcome:{name}"
+            for name in ("CrashResult", "Effect", "GateResult", "Result", "Run", "open", "runs")
+        ),
+        *(f"failures:{name}" for name in ("PgdynoError", "UsageError")),
+    ),
+)
