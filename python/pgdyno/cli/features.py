@@ -48,6 +48,7 @@ FEATURES = (
     "hosts",
     "io_clocks",
     "linkbench",
+    "load_time",
     "matrix",
     "noise_history",
     "outliers",
