@@ -72,6 +72,7 @@ FEATURES = (
     "wal_directory",
     "wal_records",
     "waterfalls",
+    "wraparound",
 )
 """Features in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
 
