@@ -46,12 +46,13 @@ class LoadDrive:
 
     pid = None
 
-    def __init__(self, specification: Mapping[str, Any]) -> None:
+    def __init__(self, specification: Mapping[str, Any], *, checkpoint: bool = True) -> None:
         (self._target,) = specification["targets"]
         given = self._target.get("workload", specification["workload"])
         self._parameters = LoadParameters.model_validate(given)
         self._clients = int(self._target.get("clients", specification["clients"]))
         self._stop = _Stop()
+        self._ends_with_checkpoint = checkpoint
 
     def proceed(self) -> None:
         """Do nothing: the events continue after the barrier."""
@@ -79,7 +80,8 @@ class LoadDrive:
                 **{"driver_cpu_ns": loaded["cpu_ns"], "kinds": {KIND: DONE}},
             }
             yield _barrier("end", 1)
-            phases_s["checkpoint"] = self._checkpoint_s()
+            if self._ends_with_checkpoint:
+                phases_s["checkpoint"] = self._checkpoint_s()
         except Interrupted:
             return
         except (DatasetError, EngineError, ServerError, psycopg.Error) as error:
@@ -127,13 +129,18 @@ def _barrier(name: str, transactions: int) -> Event:
     return {"event": "barrier", "name": name, "totals": [{"transactions": transactions, "counters": {}}]}
 
 
-def start(specification: Mapping[str, Any]) -> AbstractContextManager[DriveEngine]:
-    """Start a load, or the engine for another workload."""
-    is_load = specification["workload"]["kind"] == KIND
-    return nullcontext(LoadDrive(specification)) if is_load else start_local(specification)
+def start(checkpoint: bool, specification: Mapping[str, Any]) -> AbstractContextManager[DriveEngine]:
+    """Start a load, or the engine for another workload. ``checkpoint``: a timed one follows a load."""
+    if specification["workload"]["kind"] != KIND:
+        return start_local(specification)
+    return nullcontext(LoadDrive(specification, checkpoint=checkpoint))
 
 
 @contextlib.contextmanager
 def open_session(study: Study) -> Iterator[Session | None]:
-    """Open the session of a study without load generators on other nodes: any of its cases may be loads."""
-    yield None if study.drivers else Session(lambda _: start, lambda *_: False, lambda *_: ())
+    """Open the session of a study without load generators on other nodes: any of its cases may be loads.
+
+    After a checkpoint, the recovery of all cases would have nothing to replay.
+    """
+    begin = partial(start, not study.recovery)
+    yield None if study.drivers else Session(lambda _: begin, lambda *_: False, lambda *_: ())

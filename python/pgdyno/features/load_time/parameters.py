@@ -123,5 +123,7 @@ def errors_of(file: StudyFile) -> Iterator[StudyFileError]:
     for place, value in ((("drive", "rate"), file.drive.rate), (("run", "capacity"), file.run.capacity)):
         if value is not None or place[1] in file.factors:
             yield StudyFileError(place, "cannot be combined with the workload load: remove it")
+    if file.source is not None and file.source.machine is not None:
+        yield StudyFileError(("source", "machine"), "a study of loads is not fitted to a machine: remove it")
     if file.fleet.drivers is not None:
         yield StudyFileError(("fleet", "drivers"), "cannot load data: remove it, or use another workload")

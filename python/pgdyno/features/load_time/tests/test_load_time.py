@@ -18,6 +18,7 @@ from pgdyno.study.cases import cases_of
 from pgdyno.study.workload_parameters import workload_from
 
 TPCC = {"kind": "tpcc", "warehouses": 3}
+SOURCE = {"author": "a", "year": 2018, "machine": {"cores": 56, "memory": "256GB"}}
 OWN = {
     **{"kind": "pgbench", "scale": 1, "data": {"source": "shop"}},
     "scripts": [{"name": "f.sql", "text": "SELECT 1;"}],
@@ -70,6 +71,7 @@ def test_the_verdict_of_a_study_file_is_about_the_load_time() -> None:
         ({"run": {**RUN, "capacity": "p99<20ms"}}, ("run", "capacity")),
         ({"drive": {"clients": 2, "rate": 5.0}}, ("drive", "rate")),
         ({"fleet": {"drivers": 2}}, ("fleet", "drivers")),
+        ({"source": SOURCE}, ("source", "machine")),
     ],
 )
 def test_keys_that_do_not_fit_a_load_are_errors_at_their_place(

@@ -97,6 +97,21 @@ def test_a_failed_load_names_its_server(build: Build, new_cluster: NewCluster) -
         assert "warehouse" in last["message"]
 
 
+def test_a_recovery_replays_the_load_without_a_checkpoint_before(build: Build, tmp_path: Path) -> None:
+    study = small_study(
+        [f"A={build.bin_dir}", f"B={build.bin_dir}"],
+        workload=LoadParameters.model_validate({"dataset": {"kind": "pgbench", "scale": 1}}),
+        **{"schedule": "blocks", "transactions": 1, "warmup_s": 0.0, "blocks_max": 1, "aa": False},
+        recovery=True,
+    )
+    path = tmp_path / "e.sqlite"
+    run_small(path, study)
+    with Evidence(path) as evidence:
+        trials = evidence.trials()
+        assert all(trial.recovery_s and "copy_ms" in trial.counters for trial in trials)
+        assert not any("checkpoint_ms" in trial.counters for trial in trials)
+
+
 def test_a_study_compares_the_load_times_of_its_arms(build: Build, tmp_path: Path) -> None:
     study = small_study(
         [f"A={build.bin_dir}", f"B={build.bin_dir},maintenance_work_mem=1MB"],
