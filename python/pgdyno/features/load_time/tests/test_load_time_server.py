@@ -117,7 +117,7 @@ def test_a_study_compares_the_load_times_of_its_arms(build: Build, tmp_path: Pat
         [f"A={build.bin_dir}", f"B={build.bin_dir},maintenance_work_mem=1MB"],
         workload=LoadParameters.model_validate({"dataset": {"kind": "pgbench", "scale": 1}}),
         **{"schedule": "blocks", "transactions": 1, "warmup_s": 0.0, "blocks_max": 2, "aa": False},
-        probes=("wal",),
+        probes=("wal", "host"),
     )
     path = tmp_path / "e.sqlite"
     assert run_small(path, study) is StudyEnd.BLOCKS
@@ -132,6 +132,9 @@ def test_a_study_compares_the_load_times_of_its_arms(build: Build, tmp_path: Pat
     rows = levels["load_s"].value * levels["load_rows"].value
     assert rows == pytest.approx(100_011, rel=0.01)  # branches, tellers and accounts
     assert {"load.copy_s", "load.checkpoint_s", "wal.bytes_per_tx"} <= findings.telemetry.metrics.keys()
+    # Its connections are not known before it begins: the CPU time is that of all processes, if long enough.
+    times = [of.time for of in findings.telemetry.by_trial.values()]
+    assert len(times) == 4 and all(of.cpu_is_of_all or of.on_cpu_us is None for of in times)
     with Evidence(path) as evidence:
         for trial in evidence.trials():
             assert {check.name for check in trial.checks} >= {"complete data", "server log"}
