@@ -69,6 +69,7 @@ class LoadDrive:
         epoch_ns = time.monotonic_ns()
         yield {"event": "started", "epoch_unix_ns": time.time_ns(), "epoch_monotonic_ns": epoch_ns}
         yield _barrier("measure", 0)
+        yield {"event": "step", "step": f"{self._parameters.data_name} on {self._target['name']}"}
         opened_ns = time.monotonic_ns() - epoch_ns
         try:
             loaded, phases_s = self._load()

@@ -54,12 +54,12 @@ def test_the_memory_and_the_commits_of_the_server_apply(build: Build, new_cluste
     with logging_server(new_cluster, build, **own) as server:
         events = list(drive_of(server, 2, dataset=TPCC).events())
         names = [event["event"] for event in events]
-        assert names == ["started", "barrier", "slice", "barrier", "result"]
+        assert names == ["started", "barrier", "step", "slice", "barrier", "result"]
         (target,) = events[-1]["targets"]
         with server.connect("load") as connection:
             (lines,) = connection.execute("SELECT count(*) FROM order_line").fetchone() or (0,)
         assert target["counters"]["rows"] > lines > 500_000
-        slice_ms = (events[2]["closed_ns"] - events[2]["opened_ns"]) / 1e6
+        slice_ms = (events[3]["closed_ns"] - events[3]["opened_ns"]) / 1e6
         phases_ms = {name: n for name, n in target["counters"].items() if name.endswith("_ms")}
         assert {"copy_ms", "index_ms", "vacuum_ms", "analyze_ms", "checkpoint_ms"} <= set(phases_ms)
         assert sum(phases_ms.values()) - phases_ms["checkpoint_ms"] <= slice_ms + len(phases_ms)
@@ -81,11 +81,24 @@ def test_as_many_connections_as_vacuum_jobs_vacuum_at_most_one_per_table(
         assert 1 <= len(vacuum) <= sessions
 
 
+def test_the_prepare_of_a_script_is_a_load_without_counted_rows(
+    build: Build, new_cluster: NewCluster
+) -> None:
+    with logging_server(new_cluster, build) as server:
+        own = {"kind": "sysbench", "script": {"name": "bulk_insert"}}
+        last = list(drive_of(server, 2, dataset=own).events())[-1]
+        (target,) = last["targets"]
+        assert (target["counters"]["rows"], target["kinds"]["load"]["counts"]["ok"]) == (0, 1)
+        assert {"prepare_ms", "vacuum_ms", "checkpoint_ms"} <= target["counters"].keys()
+        with server.connect("load") as connection:
+            connection.execute("SELECT count(*) FROM sbtest1")
+
+
 def test_a_stopped_load_has_no_result(build: Build, new_cluster: NewCluster) -> None:
     with logging_server(new_cluster, build) as server:
         drive = drive_of(server, 2, dataset=TPCC)
         drive.stop()
-        assert [event["event"] for event in drive.events()] == ["started", "barrier"]
+        assert [event["event"] for event in drive.events()] == ["started", "barrier", "step"]
 
 
 def test_a_failed_load_names_its_server(build: Build, new_cluster: NewCluster) -> None:
