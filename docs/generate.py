@@ -289,8 +289,9 @@ STUDY_NOTES = {
 - Settings that pgdyno controls, such as `port`, are refused.
 - A level may also be written as in an arm: `"@starter"` or `"work_mem=8MB"`.""",
     "workload": """- See [tpcc](workload-tpcc.md), [pgbench](workload-pgbench.md),
-  [sysbench](../../python/pgdyno/features/sysbench/README.md) or
-  [linkbench](../../python/pgdyno/features/linkbench/README.md). Omit factors.
+  [sysbench](../../python/pgdyno/features/sysbench/README.md),
+  [linkbench](../../python/pgdyno/features/linkbench/README.md) or
+  [load](../../python/pgdyno/features/load_time/README.md). Omit factors.
 - `scripts` are names of builtin scripts (`"select-only@9"` with a weight) or tables.
 - `[warmup_workload]` has the parameters that differ during the warm-up, such as `scripts = ["select-only"]`.
   The data are the same.""",

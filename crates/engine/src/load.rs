@@ -63,7 +63,9 @@ fn specified(mut input: impl BufRead + Send + 'static, out: &mut dyn Write) -> R
 pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), LoadError> {
     let conninfo = specification.conninfo.clone();
     let (connections, existing) = (specification.connections, specification.replaceable());
-    let order = LoadOptions { conninfo, connections, existing, on_notice: None };
+    let Specification { vacuum_connections, server_settings, .. } = *specification;
+    let order =
+        LoadOptions { conninfo, connections, vacuum_connections, server_settings, existing, on_notice: None };
     match &specification.workload {
         Workload::Tpcc { warehouses, deviations, table_sets, hammerdb_routines } => {
             let tables = TpccTables::new(*warehouses, specification.seed, *deviations, *table_sets);
@@ -117,6 +119,12 @@ pub struct Specification {
     pub seed: u64,
     /// Number of connections, each with its own thread. Connections that can never have a job are not opened.
     pub connections: u32,
+    /// Number of connections that run VACUUM and ANALYZE; without it as many as load.
+    #[serde(default)]
+    pub vacuum_connections: Option<u32>,
+    /// Whether the server's settings for memory and commits apply, because the duration of the load is measured.
+    #[serde(default)]
+    pub server_settings: bool,
     /// Whether tables of an earlier load by pgdyno may be replaced.
     pub into_existing: bool,
     /// With `into_existing`: whether any existing pgbench tables may be replaced.
@@ -199,6 +207,9 @@ impl Specification {
         if self.connections == 0 {
             return Some("connections: at least 1 is needed".to_owned());
         }
+        if self.vacuum_connections == Some(0) {
+            return Some("vacuum_connections: at least 1 is needed".to_owned());
+        }
         if self.replace && !(self.into_existing && matches!(self.workload, Workload::Pgbench(_))) {
             return Some("replace: needs into_existing and the workload pgbench".to_owned());
         }
@@ -263,6 +274,14 @@ mod tests {
         assert!(read(pgbench(), false).expect_err("a new database").to_string().contains("replace"));
         let tpcc = json!({"kind": "tpcc", "warehouses": 1});
         assert!(read(tpcc, true).expect_err("tpcc").to_string().contains("replace"));
+    }
+
+    #[test]
+    fn vacuum_needs_a_connection() {
+        let text = json!({"conninfo": {"user": "u"}, "workload": {"kind": "tpcc", "warehouses": 1}, "seed": 1,
+            "connections": 1, "vacuum_connections": 0, "into_existing": false});
+        let problem = Specification::read(&text.to_string()).expect_err("no connection").to_string();
+        assert!(problem.contains("vacuum_connections"), "{problem}");
     }
 
     #[test]

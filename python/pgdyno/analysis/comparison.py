@@ -302,7 +302,8 @@ def less_noise_of(study: Study, clients: int, cores: int) -> tuple[LessNoise, ..
     """Return what can reduce the noise of a study, by its conditions. ``clients``: largest of an arm."""
     alternates = study.schedule is Schedule.SLICES
     can_be_duet = alternates and not study.searches_capacity and is_duet_sound(study.arms) and cores > 1
-    takes_turns = study.schedule in {Schedule.BLOCKS, Schedule.SEQUENTIAL} and not study.searches_capacity
+    must_take_turns = study.searches_capacity or study.transactions or study.checkpoints
+    takes_turns = study.schedule in {Schedule.BLOCKS, Schedule.SEQUENTIAL} and not must_take_turns
     wanted = {
         LessNoise.DUET: can_be_duet,
         LessNoise.SLICES: takes_turns,

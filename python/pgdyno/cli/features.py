@@ -48,7 +48,9 @@ FEATURES = (
     "hosts",
     "io_clocks",
     "linkbench",
+    "load_time",
     "matrix",
+    "memory_limit",
     "noise_history",
     "outliers",
     "own_data",
@@ -71,6 +73,7 @@ FEATURES = (
     "wal_directory",
     "wal_records",
     "waterfalls",
+    "wraparound",
 )
 """Features in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
 

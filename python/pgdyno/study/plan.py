@@ -190,6 +190,7 @@ class Study(Driving):
     vacuum_after: bool = False
     checksums: bool = True
     wal_segment_mb: int | None = Field(default=None, ge=1, le=1024)
+    memory_limit_bytes: int | None = Field(default=None, gt=0)  # of each server with its page cache
     slice_s: float = Field(default=SLICE_S, ge=SLICE_S_MIN, le=SLICE_S_MAX)
     warmup_s: float = Field(ge=0, le=86_400)
     warmup_min_s: float | None = Field(default=None, ge=0, le=86_400)

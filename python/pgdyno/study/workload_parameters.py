@@ -119,6 +119,7 @@ class WorkloadParameters(BaseModel):
     SMALLER: ClassVar[str]  # remedy if the data are too large, in the imperative
     HAS_PACING: ClassVar[bool]  # True if it has keying and think times
     HAS_SCRIPTS: ClassVar[bool] = False  # True if the engine can check its scripts
+    HAS_OPTIONS: ClassVar[bool] = True  # False if only a study file can name it
     HAS_VARIANTS: ClassVar[bool] = False  # True if a study file may name a variant
     OF_HISTORY: ClassVar[frozenset[str]] = frozenset({"upgrade_from", "upgrade_analyze", "age"})
     OMITTED: ClassVar[frozenset[str]] = frozenset()

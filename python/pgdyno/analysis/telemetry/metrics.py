@@ -10,7 +10,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -335,6 +335,14 @@ def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     return None if sought is None else sought.capacity_per_s
 
 
+def _load_time(_trial: Trial, slices: Sequence[Slice]) -> float | None:
+    return sum(piece.counted_s for piece in slices) or None
+
+
+def _loaded(counter: str, scale: float, trial: Trial, slices: Sequence[Slice]) -> float | None:
+    return _rate(trial.counters.get(counter, 0), slices, scale)
+
+
 MORE, LESS = Better.MORE, Better.LESS
 
 TPS = Metric("tps", "transactions per second", "tx/s", MORE, short="tx/s", of_slices=_transactions_per_second)
@@ -356,7 +364,14 @@ DRIVER_CPU = Metric(
     short="driver CPU, µs/tx",
     of_slices=_driver_cpu,
 )
-OF_DRIVER: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU)
+LOAD_TIME = Metric("load_s", "load time", "s", LESS, of_slices=_load_time)
+LOAD_ROWS, LOAD_BYTES = (
+    Metric(f"load_{of}", f"{of} loaded per second", unit, MORE, of_slices=partial(_loaded, of, scale))
+    for of, unit, scale in (("rows", "rows/s", 1.0), ("bytes", "MiB/s", PER_MIB))
+)
+OF_DRIVER: Sequence[Metric] = (
+    *(TPS, TPM, NOPM, CAPACITY, LOAD_TIME, LOAD_ROWS, LOAD_BYTES, SERVER_CPU, DRIVER_CPU),
+)
 """Metrics of every workload, regardless of the verdict's metric."""
 
 MEDIAN_LATENCY = Metric("median_latency", "median latency", "ms", LESS, "p50 of all transactions")
@@ -415,7 +430,7 @@ PERCENTILES_COMPARED: Sequence[str] = [name for name, of in _TABLE[LATENCY].item
 _EVERY = tuple(read_metrics(_TABLE))
 
 
-_GROUPS_OF_SAMPLES = frozenset({"host", "locks", "waits", "wait", "probes", "trial"})
+_GROUPS_OF_SAMPLES = frozenset({"host", "locks", "waits", "wait", "probes", "trial", "load"})
 
 
 def _of_groups(groups: Collection[str]) -> Sequence[Metric]:
@@ -487,6 +502,9 @@ def _of_workload(plan: Study) -> Sequence[Metric]:
     return *(one for one in first if all(one in other for other in others)), SERVER_CPU, DRIVER_CPU
 
 
-OF_UNIT: Mapping[str, Sequence[Metric]] = {"NOPM": (NOPM, TPM), "TPM": (TPM,)}
+OF_UNIT: Mapping[str, Sequence[Metric]] = {
+    **{"NOPM": (NOPM, TPM), "TPM": (TPM,)},
+    "loads/h": (LOAD_TIME, LOAD_ROWS, LOAD_BYTES),
+}
 """Throughput metrics by the unit of the customary rate of a workload, the one of the verdict first. Workloads
 with other units have transactions per second."""

@@ -18,7 +18,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import chain
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ValidationError
 
@@ -179,7 +179,7 @@ class MeasuredTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[MeasuredCell]]
     notes: Sequence[str]
-    chart: bool = False
+    chart: bool | Literal["bars"] = False
 
 
 def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[MeasuredTable]:
@@ -475,6 +475,14 @@ def in_unit(estimate: Estimate, unit: str) -> Estimate:
                 unit = _fitting(abs(estimate.value) * table[estimate.unit], unit)
             return _scaled(estimate, table[estimate.unit] / table[unit], unit)
     return estimate
+
+
+def mean_level(levels: Sequence[Estimate], unit: str) -> Estimate:
+    """Return the arithmetic mean of levels, in the published unit as far as it fits."""
+    factors = [SIZES.get(level.unit, 1.0) for level in levels]
+    mean = fmean(level.value * factor for level, factor in zip(levels, factors, strict=True))
+    of = "B" if levels[0].unit in SIZES else levels[0].unit
+    return in_unit(Estimate(mean, of, len(levels), levels[0].better), unit)
 
 
 def _fitting(size_bytes: float, unit: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -357,6 +358,46 @@ def test_a_row_without_a_name_has_that_of_the_row_above_beside_the_measured_leve
     assert wide.narrow is not None
     names = [row[0] for row in wide.narrow.rows if not row[0].startswith(" ")]
     assert names == ["query 2 (here scale 1)", "query 2 (here scale 2)"]
+
+
+def bars_of(picture: str) -> list[tuple[str, float, float]]:
+    """Return the title, the start and the length of each bar."""
+    found = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"[^>]*><title>(.*?)</title>', picture)
+    return [(title.replace(NO_BREAK, " "), float(x), float(width)) for x, width, title in found]
+
+
+def test_bars_of_the_source_and_ours_begin_at_zero_each_on_its_own_scale() -> None:
+    arms = [{"settings": name} for name in ("default", "tuned")]
+    of = case(
+        {"tps": {0: blocks(*[20.0] * 5), 1: blocks(28.0, 32.0, 30.0, 29.0, 31.0)}}, arms=arms, unit="tx/s"
+    )
+    columns = [
+        {"title": "Settings"},
+        {"title": "TPS", "metric": "tps", "unit": "tx/s"},
+        {"title": "change", "metric": "tps", "show": "change"},
+    ]
+    rows = [
+        {"levels": {"settings": "default"}, "cells": ["default", 2000, ""]},
+        {"levels": {"settings": "tuned"}, "cells": ["tuned", 8000, 300]},
+    ]
+    published, here = source_charts(table([of], columns=columns, rows=rows, chart="bars"))
+    assert (published.title, here.title) == ("t, published", "t, here")
+    for panel, titles, ratio in (
+        (published, ["default: 2,000 tx/s", "tuned: 8,000 tx/s"], 4.0),
+        (here, ["default: 20.0", "tuned: 30.0"], 1.5),
+    ):
+        (first, start, short), (second, other, long) = bars_of(panel.picture)
+        assert first.startswith(titles[0]) and second.startswith(titles[1])
+        assert start == other and long / short == pytest.approx(ratio, rel=0.02)
+    assert "whisker" in here.picture and "whisker" not in published.picture
+    assert source_charts(table([], columns=columns, rows=rows, chart="bars"))[0].title == "t, published"
+
+
+def test_bars_of_several_columns_are_named_by_row_and_column() -> None:
+    columns = [{"title": ""}, {"title": "17", "metric": "tps"}, {"title": "18", "metric": "tps"}]
+    (published,) = source_charts(table([], columns=columns, rows=[{"cells": ["x", 1, 2]}], chart="bars"))
+    assert [title for title, _, _ in bars_of(published.picture)] == ["x, 17: 1", "x, 18: 2"]
+    assert 'class="dot arm0"' in published.picture and 'class="dot arm1"' in published.picture
 
 
 def test_a_change_of_the_verdicts_metric_is_the_effect_of_the_verdict() -> None:

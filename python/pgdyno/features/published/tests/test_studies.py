@@ -31,6 +31,7 @@ SIZES = {
     "memory-sizes": (2, 3),
     "checkpoint-settings": (1, 3),
     "wal-compression": (1, 2),
+    "load-time": (1, 2),
 }
 
 
