@@ -77,7 +77,7 @@ def values_of_trial(rates: TrialRates) -> Iterator[tuple[str, str, float]]:
     per_s = rates.per_s
     yield "rate.cv", "%", 100 * float(np.std(per_s, ddof=1) / np.mean(per_s))
     if np.min(per_s) > 0:
-        yield "rate.max_to_min", "", float(np.max(per_s) / np.min(per_s))
+        yield "rate.max_to_min", "1", float(np.max(per_s) / np.min(per_s))
 
 
 def _find(findings: Findings, cases: int) -> dict[int, ArmVariation]:
