@@ -16,7 +16,6 @@ OF_CORE = {
     "compare": ("compare", "Compare servers: which is faster, by how much, with confidence intervals."),
     "run": ("run", "Run a study file: all cases, with telemetry, next to published results."),
     "report": ("report", "Show the results of a study: verdict, figures, caveats."),
-    "servers": ("servers", "List installed and downloadable PostgreSQL servers."),
     "docs": ("docs", "Print a page of the documentation, or a section of it."),
 }
 """Commands of the core, as in ``Feature``."""
@@ -63,6 +62,7 @@ FEATURES = (
     "quick",
     "running_server",
     "runs",
+    "servers",
     "settings_catalogue",
     "side_by_side",
     "statement_parameters",
