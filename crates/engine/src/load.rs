@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use driver::SpecificationError;
+use insert::{InsertDataset, InsertTables};
 use linkbench::{LinkBenchDataset, LinkBenchTables};
 use loader::{Emit, LoadError, LoadOptions, Replaceable, Stage, load};
 use pgbench::initialise::{Initialise, PgbenchTables};
@@ -75,6 +76,9 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
         Workload::Sysbench(oltp) => load(&OltpDataset::new(*oltp, specification.seed), &order, stop, emit),
         Workload::Linkbench(tables) => {
             load(&LinkBenchDataset::new(*tables, specification.seed), &order, stop, emit)
+        }
+        Workload::Insert(tables) => {
+            load(&InsertDataset::new(*tables, specification.seed), &order, stop, emit)
         }
         Workload::SysbenchScript(given) => {
             let mut given = given.clone();
@@ -156,6 +160,8 @@ pub enum Workload {
     Sysbench(OltpTables),
     /// Tables of LinkBench.
     Linkbench(LinkBenchTables),
+    /// Tables of the insert benchmark.
+    Insert(InsertTables),
     /// Prepare command of a sysbench script: the keys of a drive with it, and `threads`.
     #[serde(rename = "sysbench-script")]
     SysbenchScript(serde_json::Map<String, serde_json::Value>),
@@ -187,6 +193,7 @@ impl Workload {
             Self::Pgbench(initialise) => initialise.problem(),
             Self::Sysbench(oltp) => oltp.problem(),
             Self::Linkbench(tables) => tables.problem(),
+            Self::Insert(tables) => tables.problem(),
             // The script is checked when it runs.
             Self::SysbenchScript(_) => None,
         }
@@ -301,6 +308,7 @@ mod tests {
             (json!({"kind": "pgbench", "scale": 1, "more": 1}), 1, "more"),
             (json!({"kind": "pgbench", "scale": 0}), 1, "scale"),
             (json!({"kind": "linkbench", "nodes": 99}), 1, "nodes"),
+            (json!({"kind": "insert", "rows": 5, "tables": 0, "indexes": true}), 1, "tables"),
             (json!({"kind": "linkbench", "nodes": 100, "edition": "2012"}), 1, "2012"),
             (json!({"kind": "sysbench", "tables": 0, "table_size": 1}), 1, "tables"),
             (json!({"kind": "sysbench", "tables": 1, "table_size": 1, "scale": 1}), 1, "scale"),
