@@ -182,7 +182,7 @@ impl Dataset for InsertDataset {
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
         let InsertTables { rows, tables, indexes } = self.asked;
         let (steps, format) = (if indexes { "l.x" } else { "none" }, &*FORMAT);
-        let comment = format!("{MARK}: insert tables={tables} rows={rows} done={steps} format={format}");
+        let comment = format!("{MARK}: insert queues={tables} rows={rows} done={steps} format={format}");
         let sql = format!("SET synchronous_commit = on; COMMENT ON TABLE pi1 IS '{comment}'");
         let marked = control.simple(&sql).await;
         marked.map_err(|error| LoadError::from_io(Stage::Analyze, "mark the data as complete", &error))?;

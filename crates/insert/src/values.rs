@@ -125,7 +125,7 @@ mod tests {
         assert!(largest(|item| item.customer).is_some_and(|most| (99_900..100_000).contains(&most)));
         let lengths: Vec<_> = items.iter().map(|item| item.data().len()).collect();
         assert_eq!((lengths.iter().min(), lengths.iter().max()), (Some(&10), Some(&20)));
-        let a = items.iter().flat_map(|item| item.data()).filter(|&&byte| byte == b'a').count();
+        let a = items.iter().flat_map(Item::data).filter(|&&byte| byte == b'a').count();
         let share = a as f64 / lengths.iter().sum::<usize>() as f64;
         assert!((share - 0.66).abs() < 0.02, "{share}");
     }
