@@ -45,6 +45,7 @@ FEATURES = (
     "gates",
     "history",
     "hosts",
+    "insert",
     "io_clocks",
     "linkbench",
     "load_time",
