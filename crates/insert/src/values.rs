@@ -1,7 +1,5 @@
 //! Values of rows, and their text.
 
-use std::fmt::Write;
-
 use driver::Stream;
 
 /// Number of values of each column, from 0.
@@ -34,14 +32,25 @@ pub struct Item {
     length: usize,
 }
 
+/// Longest text of a row: time, four numbers, data, and what is between them.
+const ROW_BYTES_MAX: usize = 80;
+/// Bytes of the text of a time.
+const TIME_BYTES: usize = 19;
+
 impl Item {
-    /// Draws the values of a row.
+    /// Draws the values of a row. One random number has all numbers, another one the data: an insert has many rows.
     #[inline]
     pub fn draw(stream: &mut Stream) -> Self {
-        let mut below = |below: u64| stream.below(below) as u32;
-        let (cash_register, customer) = (below(CASH_REGISTERS), below(CUSTOMERS));
-        let (product, price) = (below(PRODUCTS), below(PRICES));
-        let length = (DATA_BYTES.0 + stream.below(DATA_BYTES.1 - DATA_BYTES.0 + 1)) as usize;
+        let lengths = DATA_BYTES.1 - DATA_BYTES.0 + 1;
+        let mut left = stream.below(CASH_REGISTERS * CUSTOMERS * PRODUCTS * PRICES * lengths);
+        let mut next = |values: u64| {
+            let value = left % values;
+            left /= values;
+            value
+        };
+        let (cash_register, customer) = (next(CASH_REGISTERS) as u32, next(CUSTOMERS) as u32);
+        let (product, price) = (next(PRODUCTS) as u32, next(PRICES) as u32);
+        let length = (DATA_BYTES.0 + next(lengths)) as usize;
         let mut data = [b'a'; DATA_BYTES.1 as usize];
         let mut bits = stream.below(1 << 48);
         for byte in data.iter_mut().take((length * RANDOM_PERCENT + 50) / 100) {
@@ -56,40 +65,52 @@ impl Item {
         &self.data[..self.length]
     }
 
-    /// Appends the row to the list of VALUES of an INSERT.
+    /// Appends the row to the list of VALUES of an INSERT, with a time of [`timestamp`].
     #[inline]
-    pub fn append(&self, time: &str, sql: &mut String) {
-        let Self { cash_register, customer, product, price, .. } = self;
-        sql.push_str("('");
-        sql.push_str(time);
-        sql.push_str("',");
-        for number in [cash_register, customer, product, price] {
-            append_number(*number, sql);
-            sql.push(',');
+    pub fn append(&self, time: &[u8; TIME_BYTES], sql: &mut Vec<u8>) {
+        let mut row = Row { text: [0; ROW_BYTES_MAX], length: 0 };
+        row.push(b"('");
+        row.push(time);
+        row.push(b"',");
+        for number in [self.cash_register, self.customer, self.product, self.price] {
+            row.push_number(number);
         }
-        sql.push('\'');
-        self.data().iter().for_each(|&byte| sql.push(char::from(byte)));
-        sql.push_str("')");
+        row.push(b"'");
+        row.push(self.data());
+        row.push(b"')");
+        sql.extend_from_slice(&row.text[..row.length]);
     }
 }
 
-/// Appends a number below 10^6: faster than the formatter, for four numbers in each row.
-#[inline]
-fn append_number(number: u32, sql: &mut String) {
-    let (mut digits, mut left, mut first) = ([b'0'; 10], number, 9);
-    loop {
-        digits[first] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-        first -= 1;
-    }
-    digits[first..].iter().for_each(|&digit| sql.push(char::from(digit)));
+/// The text of a row. Its length has a limit, so that it needs no allocation.
+struct Row {
+    text: [u8; ROW_BYTES_MAX],
+    length: usize,
 }
 
-/// Replaces `out` by a time in seconds since 1970, as text of a timestamp in UTC.
-pub fn timestamp(since_1970_s: i64, out: &mut String) {
+impl Row {
+    #[inline]
+    fn push(&mut self, bytes: &[u8]) {
+        self.text[self.length..self.length + bytes.len()].copy_from_slice(bytes);
+        self.length += bytes.len();
+    }
+
+    /// Appends a number of at most five digits and a comma.
+    #[inline]
+    fn push_number(&mut self, number: u32) {
+        let digits = 1 + [10, 100, 1000, 10_000].iter().filter(|&&power| number >= power).count();
+        let mut left = number;
+        for at in (self.length..self.length + digits).rev() {
+            self.text[at] = b'0' + (left % 10) as u8;
+            left /= 10;
+        }
+        self.text[self.length + digits] = b',';
+        self.length += digits + 1;
+    }
+}
+
+/// A time in seconds since 1970, as text of a timestamp in UTC.
+pub fn timestamp(since_1970_s: i64) -> [u8; TIME_BYTES] {
     let (mut days, second) = (since_1970_s.div_euclid(DAY_S), since_1970_s.rem_euclid(DAY_S));
     let mut year = 1970;
     let is_leap = |year: i64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -104,10 +125,9 @@ pub fn timestamp(since_1970_s: i64, out: &mut String) {
         month += 1;
     }
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    out.clear();
     let (month, day) = (month + 1, days + 1);
-    // Writing to a String cannot fail.
-    let _ = write!(out, "{year}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
+    let text = format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}");
+    text.as_bytes().try_into().unwrap_or([b'0'; TIME_BYTES])
 }
 
 #[cfg(test)]
@@ -132,7 +152,6 @@ mod tests {
 
     #[test]
     fn times_are_those_of_the_calendar() {
-        let mut text = String::new();
         for (since_1970_s, expected) in [
             (0, "1970-01-01 00:00:00"),
             (951_782_399, "2000-02-28 23:59:59"),
@@ -140,8 +159,7 @@ mod tests {
             (1_767_225_599, "2025-12-31 23:59:59"),
             (1_772_409_661, "2026-03-02 00:01:01"),
         ] {
-            timestamp(since_1970_s, &mut text);
-            assert_eq!(text, expected);
+            assert_eq!(timestamp(since_1970_s), *expected.as_bytes());
         }
     }
 
@@ -149,8 +167,8 @@ mod tests {
     fn a_row_is_a_list_of_literals() {
         let item =
             Item { data: [b'x'; 20], length: 10, cash_register: 0, customer: 99_999, product: 10, price: 7 };
-        let mut sql = String::new();
-        item.append("2026-01-01 00:00:00", &mut sql);
-        assert_eq!(sql, "('2026-01-01 00:00:00',0,99999,10,7,'xxxxxxxxxx')");
+        let mut sql = Vec::new();
+        item.append(b"2026-01-01 00:00:00", &mut sql);
+        assert_eq!(sql, b"('2026-01-01 00:00:00',0,99999,10,7,'xxxxxxxxxx')");
     }
 }

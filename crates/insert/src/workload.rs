@@ -1,6 +1,6 @@
 //! The workload as the driver sees it, and its clients.
 
-use std::fmt::Write;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -99,9 +99,9 @@ impl Workload for InsertBenchmark {
             statements: 0,
             index: 0,
             start: 0,
-            sql: String::new(),
+            sql: Vec::new(),
             time_s: 0,
-            time: String::new(),
+            time: timestamp(0),
             effects: Effects::default(),
         }
     }
@@ -147,10 +147,10 @@ pub struct Client {
     index: usize,
     start: u64,
     /// The next statement.
-    sql: String,
+    sql: Vec<u8>,
     /// The present second, and its text.
     time_s: i64,
-    time: String,
+    time: [u8; 19],
     effects: Effects,
 }
 
@@ -170,8 +170,8 @@ fn check(comment: &str) -> Result<(), Error> {
 }
 
 /// Sends a statement, and returns its number of rows.
-async fn execute(connection: &mut Connection, sql: &str) -> Result<u64, Error> {
-    frontend::query(connection.out(), sql)?;
+async fn execute(connection: &mut Connection, sql: &[u8]) -> Result<u64, Error> {
+    frontend::query_in_place(connection.out(), |out| out.extend_from_slice(sql))?;
     connection.flush().await?;
     let mut rows = 0;
     loop {
@@ -194,16 +194,15 @@ impl Client {
     fn draw_insert(&mut self) {
         let now_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
         if now_s != self.time_s {
-            self.time_s = now_s;
-            timestamp(now_s, &mut self.time);
+            (self.time_s, self.time) = (now_s, timestamp(now_s));
         }
         self.sql.clear();
         let columns = "dateandtime,cashregisterid,customerid,productid,price,data";
-        // Writing to a String cannot fail, here and below.
+        // Writing to a vector cannot fail, here and below.
         let _ = write!(self.sql, "INSERT INTO {} ({columns}) VALUES ", self.name);
         for row in 0..self.batch {
             if row > 0 {
-                self.sql.push(',');
+                self.sql.push(b',');
             }
             Item::draw(&mut self.stream).append(&self.time, &mut self.sql);
         }
@@ -222,13 +221,13 @@ impl Client {
         let lowest = self.queue.lowest.load(Relaxed);
         let keys = (self.queue.largest.load(Relaxed) - lowest + 1).max(1) as u64;
         self.sql.clear();
-        self.sql.push_str("EXECUTE point ");
+        self.sql.extend_from_slice(b"EXECUTE point ");
         for place in 0..ROWS_OF_QUERY {
             let key = self.stream.below(keys);
             tally.keys.count(key, keys);
             let _ = write!(self.sql, "{}{}", if place == 0 { '(' } else { ',' }, lowest + key as i64);
         }
-        self.sql.push(')');
+        self.sql.push(b')');
     }
 
     async fn read_lowest(&self, connection: &mut Connection) -> Result<(), Error> {
@@ -362,6 +361,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    fn text(bytes: &[u8]) -> String {
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+
     fn client(given: Value, client: u32, clients: u32) -> Client {
         let mut given = given;
         given["kind"] = json!("insert");
@@ -412,7 +415,7 @@ mod tests {
             for _ in 0..statements {
                 one.draw(&mut Tally::default());
             }
-            one.sql.replace(&one.time, "now")
+            text(&one.sql).replace(&text(&one.time), "now")
         };
         assert_eq!(drawn(1).matches("),('now',").count(), 4);
         assert_eq!(drawn(3), drawn(3));
@@ -428,7 +431,8 @@ mod tests {
         let mut seen = [0; 100];
         for _ in 0..1000 {
             assert_eq!(one.draw(&mut tally), 3);
-            let keys = one.sql.trim_start_matches("EXECUTE point (").trim_end_matches(')');
+            let sql = text(&one.sql);
+            let keys = sql.trim_start_matches("EXECUTE point (").trim_end_matches(')');
             let keys: Vec<usize> = keys.split(',').map(|key| key.parse().expect("a number")).collect();
             assert_eq!(keys.len(), 10);
             for key in keys {
