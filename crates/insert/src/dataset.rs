@@ -32,17 +32,19 @@ const EXISTING: &str = include_str!("sql/existing.sql");
 const CREATE: &str = include_str!("sql/create_table.sql");
 const PRIMARY_KEY: &str = include_str!("sql/primary_key.sql");
 const SEQUENCE: &str = include_str!("sql/sequence.sql");
-const INDEXES: [&str; 3] = [
-    include_str!("sql/market_segment.sql"),
-    include_str!("sql/register_segment.sql"),
-    include_str!("sql/price_date_customer.sql"),
+/// The secondary indexes by the ends of their names.
+pub const INDEXES: [(&str, &str); 3] = [
+    ("marketsegment", include_str!("sql/market_segment.sql")),
+    ("registersegment", include_str!("sql/register_segment.sql")),
+    ("pdc", include_str!("sql/price_date_customer.sql")),
 ];
 const COLUMNS: &str = "transactionid, dateandtime, cashregisterid, customerid, productid, price, data";
 const PHASES: [Phase; 4] = [Phase::Copy, Phase::Index, Phase::Vacuum, Phase::Analyze];
 
 /// The format of what a load makes: a digest.
 pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
-    format_of([CREATE, PRIMARY_KEY, SEQUENCE].into_iter().chain(INDEXES).chain([ROWS_FORMAT]))
+    let indexes = INDEXES.map(|(_, sql)| sql);
+    format_of([CREATE, PRIMARY_KEY, SEQUENCE].into_iter().chain(indexes).chain([ROWS_FORMAT]))
 });
 
 /// The name of a table, from 0.
@@ -87,7 +89,7 @@ impl InsertDataset {
                 let next = (self.asked.rows + 1).to_string();
                 let indexes = if self.asked.indexes { &INDEXES[..] } else { &[] };
                 let sequence = SEQUENCE.replace("{next}", &next);
-                let all = [PRIMARY_KEY, &sequence].into_iter().chain(indexes.iter().copied());
+                let all = [PRIMARY_KEY, &sequence].into_iter().chain(indexes.iter().map(|(_, sql)| *sql));
                 Work::Statements(all.map(of_table).collect())
             }
             Phase::Vacuum => Work::Statements(vec![format!("VACUUM {name}")]),
@@ -181,8 +183,9 @@ impl Dataset for InsertDataset {
     /// Writes the comment that makes the data complete, with synchronous_commit so that it outlives a crash.
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
         let InsertTables { rows, tables, indexes } = self.asked;
-        let (steps, format) = (if indexes { "l.x" } else { "none" }, &*FORMAT);
-        let comment = format!("{MARK}: insert queues={tables} rows={rows} done={steps} format={format}");
+        let (loaded, format) = (if rows == 0 { "none" } else { "l.i0" }, &*FORMAT);
+        let done = if indexes { "l.x" } else { loaded };
+        let comment = format!("{MARK}: insert queues={tables} rows={rows} done={done} format={format}");
         let sql = format!("SET synchronous_commit = on; COMMENT ON TABLE pi1 IS '{comment}'");
         let marked = control.simple(&sql).await;
         marked.map_err(|error| LoadError::from_io(Stage::Analyze, "mark the data as complete", &error))?;

@@ -55,6 +55,9 @@ pub struct Specification {
     pub tables: u32,
     /// Rows of a commit.
     pub batch: u32,
+    /// Whether the first client creates the secondary indexes again and again, and inserts nothing.
+    #[serde(default)]
+    pub indexes: bool,
     /// Whether the second client deletes. Otherwise it is idle.
     #[serde(default)]
     pub deletes: bool,
@@ -83,6 +86,8 @@ impl Specification {
             Some(format!("batch: {} is not between 1 and {BATCH_MAX}", self.batch))
         } else if self.rows_per_s.is_some_and(|rate| !(rate > 0.0 && rate <= RATE_MAX)) {
             Some(format!("rows_per_s: it is not above 0 and at most {RATE_MAX}"))
+        } else if self.indexes && (self.deletes || self.query.is_some()) {
+            Some("indexes: they are created without deletes and queries".to_owned())
         } else if each * self.tables != clients || !(needed..=3).contains(&each) {
             Some(format!("clients: {clients} are not {needed} to 3 for each of {} tables", self.tables))
         } else {
@@ -121,6 +126,8 @@ mod tests {
             (json!({"tables": 1, "batch": 5, "deletes": true}), 1, false),
             (queries.clone(), 6, true),
             (queries.clone(), 4, false),
+            (json!({"tables": 1, "batch": 1, "indexes": true}), 1, true),
+            (json!({"tables": 1, "batch": 1, "indexes": true, "deletes": true}), 2, false),
             (json!({"tables": 0, "batch": 5}), 3, false),
             (json!({"tables": 1, "batch": 0}), 3, false),
             (json!({"tables": 1, "batch": 5, "rows_per_s": 0}), 3, false),

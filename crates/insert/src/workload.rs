@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::dataset::{FORMAT, MARK, table_name};
+use super::dataset::{FORMAT, INDEXES, MARK, table_name};
 use super::pace::{Pace, Queue};
 use super::specification::{Query, Specification};
 use super::tally::Tally;
@@ -38,9 +38,6 @@ const PREPARES: [&str; 4] = [
 /// Names of the prepared range queries, and the number of values of their first columns.
 const RANGES: [(&str, u64); 3] = [("market", PRODUCTS), ("register", CASH_REGISTERS), ("pdc", PRICES)];
 
-/// Kinds of operations.
-const NAMES: [&str; 4] = ["insert", "delete", "range", "point"];
-
 /// The workload `insert`.
 #[derive(Debug)]
 pub struct InsertBenchmark {
@@ -65,7 +62,10 @@ impl Workload for InsertBenchmark {
     type Tally = Tally;
 
     fn kinds(&self) -> Vec<&str> {
-        NAMES.to_vec()
+        let Specification { indexes, deletes, query, .. } = self.specification;
+        let queries = query.map(|query| if query == Query::Range { "range" } else { "point" });
+        let first = if indexes { "index" } else { "insert" };
+        [Some(first), deletes.then_some("delete"), queries].into_iter().flatten().collect()
     }
 
     fn counters(&self) -> &'static [&'static str] {
@@ -77,11 +77,12 @@ impl Workload for InsertBenchmark {
     }
 
     fn user(&self, client_id: ClientId) -> Client {
-        let Specification { tables, batch, deletes, query, rows_per_s, .. } = self.specification;
+        let Specification { tables, batch, indexes, deletes, query, rows_per_s, .. } = self.specification;
         let each = client_id.clients / tables;
         let table = client_id.client / each;
         let interval = rows_per_s.map(|rate| Nanos::from_s(f64::from(batch) / rate));
         let role = match client_id.client % each {
+            0 if indexes => Role::Index,
             0 => Role::Insert,
             1 if deletes => Role::Delete,
             2 => query.map_or(Role::Idle, Role::Query),
@@ -91,6 +92,11 @@ impl Workload for InsertBenchmark {
         let place = stream.unit() % 1.0;
         Client {
             role,
+            kind: match role {
+                Role::Insert | Role::Index | Role::Idle => 0,
+                Role::Delete => 1,
+                Role::Query(_) => 1 + usize::from(deletes),
+            },
             name: table_name(table),
             queue: Arc::clone(&self.queues[table as usize]),
             batch: u64::from(batch),
@@ -115,6 +121,8 @@ impl Workload for InsertBenchmark {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Insert,
+    /// Creates the next secondary index, and drops that of the last time before.
+    Index,
     Delete,
     Query(Query),
     Idle,
@@ -134,6 +142,8 @@ struct Effects {
 /// A client of a table.
 pub struct Client {
     role: Role,
+    /// Index of the kind of its operations.
+    kind: usize,
     /// Of its table.
     name: String,
     queue: Arc<Queue>,
@@ -242,6 +252,12 @@ impl Client {
         Ok(())
     }
 
+    async fn create_index(&self, connection: &mut Connection) -> Result<(), Error> {
+        let (end, sql) = INDEXES[(self.statements % INDEXES.len() as u64) as usize];
+        connection.simple(&format!("DROP INDEX IF EXISTS {}_{end}", self.name)).await?;
+        connection.simple(&sql.replace("{table}", &self.name)).await.map(drop)
+    }
+
     async fn delete(&mut self, connection: &mut Connection) -> Result<(), Error> {
         if self.statements % LOWEST_EVERY == 0 {
             self.read_lowest(connection).await?;
@@ -292,20 +308,16 @@ impl User for Client {
             Role::Query(Query::Range) => self.draw_range(tally),
             Role::Query(Query::Point) => self.draw_point(tally),
             // The key from which rows are deleted is known when it is sent.
-            Role::Delete | Role::Idle => {}
+            Role::Delete | Role::Index | Role::Idle => {}
         }
-        match self.role {
-            Role::Insert | Role::Idle => 0,
-            Role::Delete => 1,
-            Role::Query(Query::Range) => 2,
-            Role::Query(Query::Point) => 3,
-        }
+        self.kind
     }
 
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
         match self.role {
             Role::Insert => self.effects.rows_inserted = execute(connection, &self.sql).await?,
+            Role::Index => Box::pin(self.create_index(connection)).await?,
             Role::Delete => Box::pin(self.delete(connection)).await?,
             Role::Query(Query::Range) => {
                 let rows = execute(connection, &self.sql).await?;
@@ -330,7 +342,7 @@ impl User for Client {
         match self.role {
             Role::Insert => drop(self.queue.inserts.fetch_add(1, Relaxed)),
             Role::Delete => drop(self.queue.deletes.fetch_add(1, Relaxed)),
-            Role::Query(_) | Role::Idle => {}
+            Role::Query(_) | Role::Index | Role::Idle => {}
         }
         if is_committed {
             let of = &self.effects;
@@ -350,7 +362,7 @@ impl User for Client {
     fn due(&mut self, slice: (Nanos, Nanos), now: Nanos) -> Nanos {
         match self.role {
             Role::Insert | Role::Delete => self.pace.due(&self.queue, slice, now),
-            Role::Query(_) => now,
+            Role::Query(_) | Role::Index => now,
             Role::Idle => Nanos::MAX,
         }
     }
@@ -383,6 +395,8 @@ mod tests {
         let pi1 = |role| ("pi1".to_owned(), role);
         let load = json!({"tables": 1, "batch": 100});
         assert_eq!(roles(load, 3), [Role::Insert, Role::Idle, Role::Idle].map(pi1));
+        let indexes = json!({"tables": 1, "batch": 1, "indexes": true});
+        assert_eq!(roles(indexes, 3), [Role::Index, Role::Idle, Role::Idle].map(pi1));
         let writes = json!({"tables": 1, "batch": 5, "deletes": true});
         assert_eq!(roles(writes, 2), [Role::Insert, Role::Delete].map(pi1));
         let queries = json!({"tables": 2, "batch": 50, "deletes": true, "query": "range", "rows_per_s": 100});
@@ -430,7 +444,7 @@ mod tests {
         one.queue.largest.store(200, Relaxed);
         let mut seen = [0; 100];
         for _ in 0..1000 {
-            assert_eq!(one.draw(&mut tally), 3);
+            assert_eq!(one.draw(&mut tally), 2);
             let sql = text(&one.sql);
             let keys = sql.trim_start_matches("EXECUTE point (").trim_end_matches(')');
             let keys: Vec<usize> = keys.split(',').map(|key| key.parse().expect("a number")).collect();

@@ -359,6 +359,7 @@ TPS = Metric("tps", "transactions per second", "tx/s", MORE, short="tx/s", of_sl
 TPM = Metric("tpm", "transactions per minute", "TPM", MORE, short="TPM", of_slices=_transactions_per_minute)
 NOPM = Metric("nopm", "new orders per minute", "NOPM", MORE, short="NOPM", of_slices=_new_orders_per_minute)
 INSERTS = Metric("inserts", "rows inserted per second", "inserts/s", MORE, short="inserts/s")
+INDEXED = Metric("indexed", "rows indexed per second", "indexed rows/s", MORE, short="indexed rows/s")
 QUERIES = Metric("queries", "queries per second", "queries/s", MORE, short="queries/s")
 CAPACITY = Metric(
     *("capacity", "capacity within the latency limit", "tx/s", MORE),
@@ -382,7 +383,8 @@ LOAD_ROWS, LOAD_BYTES = (
     for of, unit, scale in (("rows", "rows/s", 1.0), ("bytes", "MiB/s", PER_MIB))
 )
 OF_DRIVER: Sequence[Metric] = (
-    *(TPS, TPM, NOPM, INSERTS, QUERIES, CAPACITY, LOAD_TIME, LOAD_ROWS, LOAD_BYTES, SERVER_CPU, DRIVER_CPU),
+    *(TPS, TPM, NOPM, INSERTS, INDEXED, QUERIES, CAPACITY),
+    *(LOAD_TIME, LOAD_ROWS, LOAD_BYTES, SERVER_CPU, DRIVER_CPU),
 )
 """Metrics of every workload, regardless of the verdict's metric."""
 
@@ -523,7 +525,7 @@ def _of_workload(plan: Study) -> Sequence[Metric]:
 OF_UNIT: Mapping[str, Sequence[Metric]] = {
     **{"NOPM": (NOPM, TPM), "TPM": (TPM,)},
     "loads/h": (LOAD_TIME, LOAD_ROWS, LOAD_BYTES),
-    **{"inserts/s": (INSERTS, TPS), "queries/s": (QUERIES, TPS)},
+    **{"inserts/s": (INSERTS, TPS), "indexed rows/s": (INDEXED, TPS), "queries/s": (QUERIES, TPS)},
 }
 """Throughput metrics by the unit of the customary rate of a workload, the one of the verdict first. Workloads
 with other units have transactions per second."""

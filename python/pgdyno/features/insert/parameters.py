@@ -25,6 +25,7 @@ class Phase:
     begins_after: str
     batch: int
     deletes: bool = True
+    indexes: bool = False
     query: Literal["range", "point"] | None = None
     rows_per_s: int | None = None
 
@@ -41,6 +42,7 @@ class Phase:
 
 PHASES: Mapping[str, Phase] = {
     "l.i0": Phase("none", 100, deletes=False),
+    "l.x": Phase("l.i0", 1, deletes=False, indexes=True),
     "l.i1": Phase("l.x", 50),
     "l.i2": Phase("l.i1", 5),
     "qr100": Phase("l.i2", 50, query="range", rows_per_s=100),
@@ -58,6 +60,9 @@ CLIENTS_PER_TABLE = 3
 ROWS, INSERTS = 1_000_000, 1_000_000
 """Default numbers of loaded and of then inserted rows of a table."""
 
+INDEXES = 3
+"""Number of secondary indexes."""
+
 SHARE_KEPT = 0.95
 """Least share of the insert rate that an arm must keep beside queries, as its author defines it."""
 
@@ -71,17 +76,17 @@ class InsertParameters(WorkloadParameters):
     PACE: ClassVar[Pace] = PHASES["l.i1"].pace
     SMALLER: ClassVar[str] = "use fewer rows or queues"
     SIZE: ClassVar[str] = "rows"
-    UNIT_BYTES: ClassVar[float] = 200.0  # a row with its four index entries
+    UNIT_BYTES: ClassVar[float] = 210.0  # a row with its four index entries
     HAS_PACING: ClassVar[bool] = False
     HAS_RATES: ClassVar[bool] = True
 
     kind: Literal["insert"] = "insert"
     phase: Annotated[
-        Literal["l.i0", "l.i1", "l.i2", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"], Rare()
+        Literal["l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp100", "qr500", "qp500", "qr1000", "qp1000"], Rare()
     ] = Field(
         default="qr100",
-        description="Phase to measure. l.i0, l.i1, l.i2: inserts of 100, 50 or 5 rows per commit; qr, qp: "
-        "range or point queries beside so many inserted rows per second.",
+        description="Phase to measure. l.i0, l.i1, l.i2: inserts of 100, 50 or 5 rows per commit; l.x: index "
+        "creation; qr, qp: range or point queries beside so many inserted rows per second.",
     )
     rows: Annotated[int, Rare("N", default=f"{ROWS:,}")] = Field(
         default=ROWS, ge=10_000, le=10**10, description="Number of rows of each table that l.i0 loads."
@@ -110,7 +115,9 @@ class InsertParameters(WorkloadParameters):
 
     @property
     def pace(self) -> Pace:
-        """The rate of the phase."""
+        """The rate of the phase. An index is a third of the work on each row of its table."""
+        if self.does.indexes:
+            return Pace("indexed rows/s", "index", self.rows / INDEXES)
         return self.does.pace
 
     @property
@@ -122,7 +129,7 @@ class InsertParameters(WorkloadParameters):
 
     @property
     def begins_after(self) -> str:
-        """The last step before the snapshot: none, l.x, l.i1 or l.i2."""
+        """The last step before the snapshot: none, l.i0, l.x, l.i1 or l.i2."""
         return self.does.begins_after
 
     @property
@@ -188,7 +195,7 @@ class InsertParameters(WorkloadParameters):
 
     def kinds(self) -> Sequence[str]:
         """Return the operations, those of the pace first."""
-        return ("range", "point", "insert", "delete")
+        return ("range", "point", "index", "insert", "delete")
 
     def to_load(self) -> dict[str, Any]:
         """Return the data of l.i0 and l.x. Raises UsageError if other steps must follow."""
@@ -197,12 +204,12 @@ class InsertParameters(WorkloadParameters):
                 f"phase {self.phase} begins after {self.begins_after}, which needs a server that pgdyno "
                 "starts: name a version or a directory, or use phase l.i1"
             )
-        is_empty = self.begins_after == "none"
-        rows = 0 if is_empty else self.rows
-        return {"kind": self.kind, "rows": rows, "tables": self.queues, "indexes": not is_empty}
+        rows = 0 if self.begins_after == "none" else self.rows
+        has_indexes = self.begins_after == "l.x"
+        return {"kind": self.kind, "rows": rows, "tables": self.queues, "indexes": has_indexes}
 
     def to_drive(self) -> dict[str, Any]:
         """Return the operations."""
         of = self.does
-        writes = {"tables": self.queues, "batch": of.batch, "deletes": of.deletes}
+        writes = {"tables": self.queues, "batch": of.batch, "indexes": of.indexes, "deletes": of.deletes}
         return {"kind": self.kind, **writes, "query": of.query, "rows_per_s": of.rows_per_s}

@@ -139,6 +139,26 @@ def test_the_data_of_the_first_phase_have_no_rows_and_no_secondary_index(running
         assert scalar(conn, "SELECT count(*) FROM pg_indexes WHERE tablename = 'pi1'") == 1
 
 
+def test_indexes_are_created_again_and_again_and_are_valid(running_server: Server) -> None:
+    own = parameters(phase="l.x")
+    load(running_server, "indexed", own)
+    checks = InsertBenchmark(own).checks(3, restored=False)
+    with closing(running_server.connect("indexed")) as conn:
+        InsertBenchmark(own).require(conn)
+        assert scalar(conn, "SELECT count(*) FROM pg_indexes WHERE tablename = 'pi1'") == 1
+        checks.begin(conn)
+    start = log_all(running_server, "indexed")
+    result = drive(running_server, "indexed", own, clients=1, transactions=7)
+    sent = statements(running_server.log()[start:])
+    created = [one.split()[2] for one in sent if one.startswith("CREATE INDEX")]
+    wanted = {f"pi1_{name}" for name in SECONDARY}
+    assert [{*created[i : i + 3]} for i in (0, 3)] == [wanted, wanted]
+    assert result.totals == {"index": result.totals["index"]} and result.totals["index"]["ok"] == 7
+    ended = checks.end(lambda: running_server.connect("indexed"), result, running_server.log()[start:])
+    assert [one for one in ended if not one.passed] == []
+    assert check(running_server.conninfo("indexed"), workload="insert") == 0
+
+
 # ----------------------------------------------------------------------
 # Operations: their statements in the server log, and what plain SQL makes of them.
 # ----------------------------------------------------------------------
@@ -318,7 +338,7 @@ def test_each_phase_begins_with_what_those_before_left(
         Cache.at(server_dir / "cache", account), 0, lambda _: None, Interruption(), InitOptions(sync=False)
     )
     found = {}
-    for phase in ("l.i0", "l.i1", "l.i2", "qr100", "qp1000"):
+    for phase in ("l.i0", "l.x", "l.i1", "l.i2", "qr100", "qp1000"):
         own = parameters(phase=phase, rows=10_000, inserts=5000)
         folder = server_dir / phase
         with maker.hold(build, own) as dataset:
@@ -330,10 +350,11 @@ def test_each_phase_begins_with_what_those_before_left(
             found[phase] = (*rows_of(conn, keys)[0], scalar(conn, visible) if phase[0] == "q" else None)
     assert found == {
         "l.i0": (0, None, None, None),
+        "l.x": (10_000, 1, 10_000, None),
         "l.i1": (10_000, 1, 10_000, None),
         # 80 statements of 50 rows, then 200 of 5 in a session with other numbers of the sequence.
         "l.i2": (10_000, 4001, 14_000, None),
         "qr100": (10_000, 5001, 15_000, True),
         "qp1000": (10_000, 5001, 15_000, True),
     }
-    assert len(maker.cache.cached_datasets().names()) == 4, "queries share a snapshot"
+    assert len(maker.cache.cached_datasets().names()) == 5, "queries share a snapshot"

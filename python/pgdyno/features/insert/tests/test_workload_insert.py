@@ -24,6 +24,7 @@ from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Counts, StudyRecord, Trial
 from pgdyno.study.plan import Study
+from pgdyno.study.workload_parameters import Pace
 from pgdyno.workloads import workload as goodness
 
 
@@ -36,11 +37,11 @@ def test_options_give_parameters_and_phases_share_data() -> None:
     assert found == parameters(phase="qp500", rows=20_000, queues=2)
     assert found.name == "insert qp500, 20,000 rows in each of 2 tables"
     shapes = [dict(parameters(phase=phase).shape()) for phase in PHASES]
-    assert len({str(shape) for shape in shapes}) == 4
-    assert shapes[3:] == [shapes[3]] * 6, "the queries begin with the same data"
+    assert len({str(shape) for shape in shapes}) == 5
+    assert shapes[4:] == [shapes[4]] * 6, "the queries begin with the same data"
     assert dict(parameters(phase="l.i1", inserts=2000).shape()) == dict(parameters(phase="l.i1").shape())
     assert dict(parameters(inserts=2000).shape()) != dict(parameters().shape())
-    for wrong in ({"phase": "l.x"}, {"rows": 9999}, {"queues": 0}, {"inserts": 0}, {"age": 5}):
+    for wrong in ({"phase": "l.i3"}, {"rows": 9999}, {"queues": 0}, {"inserts": 0}, {"age": 5}):
         with pytest.raises(ValidationError):
             parameters(**wrong)
 
@@ -76,6 +77,10 @@ def test_one_fifth_of_the_rows_is_inserted_by_the_second_step() -> None:
 def test_steps_that_need_the_driver_are_no_load() -> None:
     assert parameters(phase="l.i1", rows=20_000).to_load()["indexes"] is True
     assert parameters(phase="l.i0").to_load()["rows"] == 0
+    assert parameters(phase="l.x", rows=30_000).to_load() | {"rows": 30_000, "indexes": False} == (
+        parameters(phase="l.x", rows=30_000).to_load()
+    )
+    assert parameters(phase="l.x", rows=30_000).pace == Pace("indexed rows/s", "index", 10_000)
     with pytest.raises(UsageError, match=r"qr100 begins after l\.i2"):
         parameters().to_load()
 
