@@ -18,13 +18,12 @@ from os import fsencode
 from pathlib import Path
 
 import psutil
-from pydantic import ValidationError
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import MetricVerdict, StudyFindings
 from pgdyno.caveats import Rank
 from pgdyno.cli.report import REPORTS, read_report
-from pgdyno.errors import EvidenceError, PgdynoError
+from pgdyno.errors import EvidenceError
 from pgdyno.features.python_api.outcome import finished_blocks, read_run
 from pgdyno.report.document import FileReport
 from pgdyno.results import results_file
@@ -243,7 +242,7 @@ def summary_of(path: Path) -> Summary:
     """Return the analysis of a file for its row; the text of an error if there is none."""
     try:
         found = read_document(path)
-    except (PgdynoError, OSError, ValidationError) as error:
+    except Exception as error:  # noqa: BLE001  # one damaged file must not end the analysis of the others
         return Summary(answer=str(error))
     serious = sum(one.rank is Rank.CHANGES_ANSWER for one in found.caveats)
     if not isinstance(found.findings, StudyFindings):

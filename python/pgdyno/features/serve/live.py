@@ -114,7 +114,10 @@ class Follower:
             translated(self.path),
             closing(open_for_reading(self.path, verify=False)) as connection,
         ):
-            ((title, end, n_caveats),) = connection.execute(_query("study"))
+            studies = connection.execute(_query("study")).fetchall()
+            if not studies:
+                raise EvidenceError(f"{self.path} has no study")
+            ((title, end, n_caveats),) = studies
             blocks = connection.execute(_query("blocks")).fetchall()
             case, readings = self._new(connection)
         done = sum(n for _, is_own, n, *_ in blocks if is_own)
@@ -131,7 +134,7 @@ class Follower:
         since = min(begun) if begun else max((at for *_, at, _ in blocks if at), default=study.created_unix_s)
         left_s = max(0.0, study.plan.budget_s - spent_s)
         expected = None
-        if done and spent_s:
+        if done and spent_s and not end:
             expected = max(done, round(done * study.plan.budget_s / spent_s))
             if study.plan.blocks_max is not None:
                 expected = min(expected, study.plan.blocks_max * len(self._studies))

@@ -255,6 +255,7 @@ def _run(entry: Entry, found: FileReport, main: Markup, *, is_cut: bool = False)
         entry=entry,
         main=main,
         is_cut=is_cut,
+        has_blocks=found.findings is not None,
     )
 
 

@@ -52,7 +52,7 @@ function drawTimes() {
   for (const [id, key, digits] of [["tps", "tps", 0], ["p99", "p99_ms", 2]]) {
     if (charts[id]) charts[id].setData(data(key));
     else {
-      const more = { axes: axes((tick) => number(tick, 2)), cursor: { sync: { key: "time" } }, scales: { y: { range: fromZero } } };
+      const more = { axes: axes((tick) => number(tick, 2)), cursor: { sync: { key: "time" }, drag: { x: true, y: false } }, scales: { y: { range: fromZero } } };
       charts[id] = new uPlot(options(byId(id), timeSeries(digits), more), data(key), byId(id));
     }
   }

@@ -24,6 +24,7 @@ from pgdyno.features.serve.live import Follower, Update
 from pgdyno.features.serve.options import WebOptions
 from pgdyno.features.serve.pages import _events
 from pgdyno.features.serve.process import _started
+from pgdyno.results import results_file
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 
@@ -90,6 +91,13 @@ def test_a_reader_keeps_no_file_open_and_leaves_it_to_its_writer(tmp_path: Path)
         updated(follower)
     assert not path.with_name("e.sqlite-wal").exists(), "the WAL is merged, because no reader was active"
     assert updated(follower).state == "stopped"
+
+
+def test_a_file_without_a_study_has_no_readings(tmp_path: Path) -> None:
+    results_file.create(tmp_path / "e.sqlite")
+    assert updated(Follower(tmp_path / "e.sqlite")).state == "waiting"
+    (tmp_path / "f.sqlite").write_text("no database")
+    assert updated(Follower(tmp_path / "f.sqlite")).state == "waiting"
 
 
 def test_events_end_with_the_study_and_escape_hostile_names(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_run_is_its_report_with_downloads(client: TestClient, tmp_path: Path) 
     run = f"/run/{identifier(tmp_path, path)}"
     page, report = client.get(run), read_report(path)
     assert report.headlines[0].claim in page.text and f'data-copy="{report.command}"' in page.text
-    assert len(page.content) < 150_000 and " style=" not in page.text
+    assert "Second by second" in page.text and len(page.content) < 150_000 and " style=" not in page.text
     assert client.get(f"{run}/report.csv").text == report.csv()
     assert client.get(f"{run}/report.md").text == to_markdown(report)
     assert client.get(f"{run}/report.json").json()["title"] == report.title
