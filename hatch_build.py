@@ -1,4 +1,4 @@
-"""Build hook of the wheel: compile the engine, add its programs and the man pages, set the tag."""
+"""Build hook of the wheel: compile the engine, add its programs, man pages and the commit, set the tag."""
 
 from __future__ import annotations
 
@@ -30,8 +30,20 @@ class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         build_data["shared_data"].update(
             {str(page): f"share/man/man1/{page.name}" for page in self._man_pages()}
         )
+        build_data["force_include"].update({str(path): "pgdyno/commit" for path in self._commit()})
         build_data["pure_python"] = False
         build_data["tag"] = platform_tag()
+
+    def _commit(self) -> list[Path]:
+        """Write the commit for `pgdyno --version`. It is unknown outside a checkout, or without Git."""
+        if shutil.which("git") is None or not Path(self.root, ".git").exists():
+            return []
+        describe = ("git", "-C", self.root, "describe", "--always", "--dirty", "--exclude=*")
+        done = subprocess.run(describe, capture_output=True, text=True, check=False)
+        path = Path(self.root, "target", "commit")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(done.stdout.strip())
+        return [path] if done.returncode == 0 else []
 
     def _man_pages(self) -> list[Path]:
         """Write the man pages. They are made of the program, so this needs the packages that it imports."""

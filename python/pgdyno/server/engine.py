@@ -23,7 +23,9 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter
 
+from pgdyno import __version__
 from pgdyno.errors import EngineError, in_one_line
+from pgdyno.server.builds import output_of
 from pgdyno.server.connections import resolved
 
 PROGRAM = "pgdyno-engine"
@@ -152,6 +154,23 @@ def build_info() -> Event:
         raise EngineError(f"{PROGRAM} version failed: {in_one_line(done.stderr)}")
     info: Event = json.loads(done.stdout)
     return info
+
+
+def version_text() -> str:
+    """Return two lines: the version with the commit that it was built from, if known; and the engine.
+
+    A wheel has the commit in a file (hatch_build.py). Elsewhere Git knows it, if this is a checkout.
+    """
+    package = Path(__file__).parents[1]
+    built, checkout = package / "commit", package.parents[1]
+    git = ("git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*")
+    commit = output_of(git) if (checkout / ".git").exists() else built.read_text() if built.exists() else None
+    try:
+        info = build_info()
+        engine = f"engine {info['version']}, {info['profile']} build, {find_engine()}"
+    except (EngineError, OSError, ValueError) as error:  # a file that is no engine
+        engine = f"no engine: {error}"
+    return f"pgdyno {__version__}{f', commit {commit}' if commit else ''}\n{engine}"
 
 
 @functools.cache
