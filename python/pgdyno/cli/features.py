@@ -40,6 +40,7 @@ FEATURES = (
     "doctor",
     "drivers",
     "dumps",
+    "exports",
     "factors",
     "fitting",
     "fleet",
