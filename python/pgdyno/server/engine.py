@@ -285,11 +285,9 @@ class Engine:
     def send(self, message: Event) -> None:
         """Send the specification or a command. ``events`` reports if the engine has ended."""
         assert self._process.stdin is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):  # the engine has ended
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the engine has ended
 
     def _last_message(self) -> str:
         end = self._stderr.seek(0, os.SEEK_END)
