@@ -6,7 +6,8 @@
  *
  *     floor SOCKET USER DATABASE STATEMENT ID_MAX CLIENTS THREADS SECONDS
  *
- * STATEMENT has one int4 parameter, drawn uniformly from 1..ID_MAX. Prints the number of transactions.
+ * STATEMENT has one int4 parameter, drawn uniformly from 1..ID_MAX; with epoll, one without $1 is sent as text, unprepared.
+ * Prints the number of transactions.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -21,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { REPLY_BYTES = 8192, EVENTS = 256, MESSAGE_BYTES = 1024, CLIENTS_MAX = 2000, THREADS_MAX = 64 };
+enum { REPLY_BYTES = 8192, EVENTS = 256, MESSAGE_BYTES = 16384, CLIENTS_MAX = 2000, THREADS_MAX = 64 };
 
 static const char *socket_path, *user, *database, *statement;
 static int clients, threads;
@@ -70,6 +71,10 @@ static int connect_client(void) {
     close_message(message, at);
     ask(fd, message, (size_t)(at - message));
 
+    if (!strstr(statement, "$1")) {
+        fcntl(fd, F_SETFL, O_NONBLOCK);
+        return fd;
+    }
     at = message;
     *at++ = 'P';
     char *length = at;
@@ -82,10 +87,18 @@ static int connect_client(void) {
     return fd;
 }
 
-/* Write Bind, Execute, Sync. Returns the end of the message, and the position of the id. */
+/* Write Bind, Execute, Sync, or Query. Returns the end of the message, and the position of the id. */
 static char *write_request(char *at, char **id) {
-    *at++ = 'B';
+    static char unused[4];
+    int is_prepared = strstr(statement, "$1") != NULL;
+    *at++ = is_prepared ? 'B' : 'Q';
     char *length = at;
+    if (!is_prepared) {
+        *id = unused;
+        at = put_text(at + 4, statement);
+        close_message(length, at);
+        return at;
+    }
     at = put_text(put_text(at + 4, ""), "s");
     at = put_int16(put_int16(put_int16(at, 1), 1), 1); /* one parameter, binary */
     *id = at = put_int32(at, 4);

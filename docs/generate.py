@@ -182,7 +182,7 @@ def _own_help(name: str, text: str, known: dict[str, str]) -> tuple[str, list[st
 
 def _page_of_workload(words: str) -> str:
     """Return a link to the page of the workload that describes an option; nothing if none does."""
-    found = re.match(r"(-(?:(?!\. ).)*?) (tpcc|pgbench|sysbench|linkbench)(?::| with) ", words)
+    found = re.match(r"(-(?:(?!\. ).)*?) (tpcc|pgbench|sysbench|linkbench|insert)(?::| with) ", words)
     if not found or "any workload" in words:
         return ""
     own = f"../../python/pgdyno/features/{found[2]}/README.md"
@@ -289,8 +289,10 @@ STUDY_NOTES = {
 - Settings that pgdyno controls, such as `port`, are refused.
 - A level may also be written as in an arm: `"@starter"` or `"work_mem=8MB"`.""",
     "workload": """- See [tpcc](workload-tpcc.md), [pgbench](workload-pgbench.md),
-  [sysbench](../../python/pgdyno/features/sysbench/README.md) or
-  [linkbench](../../python/pgdyno/features/linkbench/README.md). Omit factors.
+  [sysbench](../../python/pgdyno/features/sysbench/README.md),
+  [linkbench](../../python/pgdyno/features/linkbench/README.md),
+  [insert](../../python/pgdyno/features/insert/README.md) or
+  [load](../../python/pgdyno/features/load_time/README.md). Omit factors.
 - `scripts` are names of builtin scripts (`"select-only@9"` with a weight) or tables.
 - `[warmup_workload]` has the parameters that differ during the warm-up, such as `scripts = ["select-only"]`.
   The data are the same.""",

@@ -98,6 +98,8 @@ def test_less_noise_is_advised_by_the_conditions_of_the_study(
 ) -> None:
     study = make_study().model_copy(update={"schedule": Schedule(schedule)})
     assert less_noise_of(study, clients, cores) == expected
+    with_window = study.model_copy(update={"transactions": 1000})
+    assert LessNoise.SLICES not in less_noise_of(with_window, clients, cores)
 
 
 def test_a_decided_comparison_and_one_of_few_blocks_have_no_forecast() -> None:

@@ -22,6 +22,7 @@ FIGURES = {
     "sysbench": {"client CPU", "throughput", "prepare"},
     "tpcc": {"client CPU", "client memory", "throughput"},
     "linkbench": {"copy phase", "whole load", "data and indexes", "client CPU", "throughput"},
+    "insert": {"copy phase", "data and indexes", "client CPU", "throughput"},
     "load": {"copy phase", "engine's share of the copy phase's CPU", "whole"},
     "restore": {"into nothing", "over a used copy", "5% of the blocks changed in every file"},
     "simulated-disk": {"write and sync a file", "sync single blocks", "read the file"},

@@ -119,10 +119,31 @@ def test_a_dialect_sets_defaults_that_can_be_overridden() -> None:
     assert parameters(**of_sysbench.model_dump(exclude={"kind", "warehouses"})) == of_sysbench
 
 
+def test_a_minus_removes_a_deviation_of_the_dialect() -> None:
+    whole, without = (
+        parameters(dialect="sysbench", deviate=names)
+        for names in ("", "no-rollback,-foreign-keys,-second-to-last-item")
+    )
+    assert {one.name for one in whole.deviations} ^ {one.name for one in without.deviations} == {
+        "foreign-keys",
+        "no-rollback",
+        "second-to-last-item",
+    }
+    assert without.deviate == "no-rollback,-second-to-last-item,-foreign-keys"
+    assert "foreign-keys" not in without.to_load()["deviations"]
+    arm = parse_arm("18,dialect=sysbench,deviate=-foreign-keys,no-rollback")
+    assert arm.load == {"dialect": "sysbench", "deviate": "-foreign-keys,no-rollback"}
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"deviate": "no-rolback"}, "unknown deviation 'no-rolback'"),
+        (
+            {"deviate": "-foreign-keys"},
+            "the dialect spec has no deviation foreign-keys: remove -foreign-keys",
+        ),
+        ({"dialect": "sysbench", "deviate": "-unsorted-lines"}, "sysbench-sql requires unsorted-lines"),
         (
             {"deviate": "subtransactions", "calls": "statements"},
             "subtransactions requires calls = procedures",

@@ -23,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -41,7 +40,6 @@ from pgdyno.features.cluster.ray import NodeFacts, RayNode
 from pgdyno.features.crash import command as crash_command
 from pgdyno.features.crash import run as crash_run
 from pgdyno.features.crash_disk.plan import CrashPlan
-from pgdyno.features.fitting import fit
 from pgdyno.features.fleet import command as fleet_command
 from pgdyno.features.hosts.fleet_record import FleetRecord
 from pgdyno.measure import study_runner
@@ -383,7 +381,6 @@ def _machine(folder: Path) -> Iterator[None]:
             patch.object(options, "machine_size", lambda: MACHINE),
             patch.object(shutil, "disk_usage", lambda _: usage),
             patch.object(build_store, "INSTALL_PATTERNS", ()),
-            patch.object(fit, "memory_limit_command", partial(fit.memory_limit_command, root=folder)),
             patch.object(crash_run, "missing_for_power_cuts", lambda _: []),
             patch.object(secrets, "randbelow", lambda _: SEED),
             patch.object(time, "strftime", _strftime),

@@ -42,7 +42,7 @@ def test_a_forced_fit_that_loses_the_question_has_its_needs_in_the_plan_and_list
     assert run_command(["study", "plan", MOPPEL_2022, "--fit", "--minutes", "30", "--json"]) == 0
     _, lost, *needs = json.loads(capfd.readouterr().out)["lost_question"]
     assert lost.startswith("data : memory")
-    assert "page cache included" in needs[0] and [need.startswith("or needs ") for need in needs[1:]] == [
+    assert "run.memory_limit = " in needs[0] and [need.startswith("or needs ") for need in needs[1:]] == [
         True
     ]
     given = []

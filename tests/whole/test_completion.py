@@ -66,7 +66,7 @@ def test_run_completes_bundled_studies_and_study_files(
         ("pgdyno compare 17 18,@./sub/", ["18,@./sub/other.sql"]),
         ("pgdyno compare 17 18, @ sta", ["starter"]),  # bash splits words at @
         ("pgdyno compare 17 18,work", []),
-        ("pgdyno compare 17 18 --workload ", ["tpcc", "pgbench", "linkbench", "sysbench"]),
+        ("pgdyno compare 17 18 --workload ", ["tpcc", "pgbench", "insert", "linkbench", "sysbench"]),
         ("pgdyno settings show sta", ["starter"]),
         ("pgdyno settings explain jit --server sys", ["system"]),
         ("pgdyno servers path sys", ["system"]),

@@ -18,6 +18,9 @@ pub trait DynWorkload: Sync {
     /// See [`Workload::counters`].
     fn counters(&self) -> &'static [&'static str];
 
+    /// See [`Workload::has_due_times`].
+    fn has_due_times(&self) -> bool;
+
     /// Creates the part of one thread.
     fn workload_thread(&self) -> Box<dyn WorkloadThread + '_>;
 
@@ -61,6 +64,10 @@ impl<W: Workload> DynWorkload for TypedWorkload<W> {
 
     fn counters(&self) -> &'static [&'static str] {
         self.workload.counters()
+    }
+
+    fn has_due_times(&self) -> bool {
+        self.workload.has_due_times()
     }
 
     fn workload_thread(&self) -> Box<dyn WorkloadThread + '_> {

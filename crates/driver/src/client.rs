@@ -232,8 +232,17 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
             return None;
         }
         let kind = self.draw();
-        let now = self.context.reactor.now();
-        Some(Due { kind, intended: now, sent: now, is_timed: window.times(now) })
+        let mut now = self.context.reactor.now();
+        let mut intended = self.user.due((window.opened, window.closes), now);
+        while intended > now {
+            if !self.context.group.wait_until(intended).await {
+                self.drawn = Some(kind);
+                return None;
+            }
+            now = self.context.reactor.now();
+            intended = self.user.due((window.opened, window.closes), now);
+        }
+        Some(Due { kind, intended, sent: now, is_timed: window.times(intended) })
     }
 
     async fn next_arrival(&mut self, window: &Window) -> Option<Due> {

@@ -211,7 +211,8 @@ impl Target<'_> {
     }
 
     fn record(&self) -> Recorder {
-        let can_lag = self.driving.rate.is_some() || self.driving.pacing == Pacing::KeyingAndThinking;
+        let has_own_times = self.workload.has_due_times() || self.driving.pacing == Pacing::KeyingAndThinking;
+        let can_lag = self.driving.rate.is_some() || has_own_times;
         Recorder::new(self.workload.kinds().len(), self.workload.counters().len(), can_lag)
     }
 }

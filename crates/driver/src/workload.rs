@@ -42,6 +42,11 @@ pub trait Workload: Sync {
         &[]
     }
 
+    /// Whether clients are due at times of their own: see [`User::due`].
+    fn has_due_times(&self) -> bool {
+        false
+    }
+
     /// Creates the user of a client.
     fn user(&self, client_id: ClientId) -> Self::User;
 
@@ -101,6 +106,13 @@ pub trait User {
     #[inline]
     fn restarts(&self) -> bool {
         false
+    }
+
+    /// When the drawn transaction of a closed loop is due: now, or earlier at a rate that the server did not keep. Later,
+    /// the client waits and asks again. `slice` is open from the first to the second instant.
+    #[inline]
+    fn due(&mut self, _slice: (Nanos, Nanos), now: Nanos) -> Nanos {
+        now
     }
 
     /// Keying time before the drawn transaction is sent.

@@ -5,6 +5,7 @@ use std::sync::mpsc;
 
 use driver::{AnyWorkload, Workload, WorkloadContext, WorkloadError};
 pub use driver::{End, Input};
+use insert::InsertBenchmark;
 use linkbench::LinkBench;
 use pgbench::Pgbench;
 use serde_json::Value;
@@ -37,6 +38,7 @@ fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorklo
             Err(WorkloadError::value("linkbench rolls back within operations, so it cannot have a ledger"))
         }
         Some("linkbench") => LinkBench::read(&workload).map(AnyWorkload::new),
+        Some("insert") => InsertBenchmark::read(&workload, clients).map(|w| with_ledger(w, ledger)),
         other => Err(WorkloadError::UnknownKind(other.unwrap_or("(none)").to_owned())),
     }
 }

@@ -217,6 +217,10 @@ impl<W: Workload> Workload for WithLedger<W> {
         self.workload.counters()
     }
 
+    fn has_due_times(&self) -> bool {
+        self.workload.has_due_times()
+    }
+
     fn user(&self, client_id: ClientId) -> Self::User {
         WriterOf { user: self.workload.user(client_id), writer: self.ledger.user(client_id) }
     }
@@ -267,6 +271,10 @@ impl<U: User> User for WriterOf<U> {
 
     fn restarts(&self) -> bool {
         self.user.restarts()
+    }
+
+    fn due(&mut self, slice: (Nanos, Nanos), now: Nanos) -> Nanos {
+        self.user.due(slice, now)
     }
 
     fn keying(&self) -> Nanos {

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use driver::SpecificationError;
+use insert::{InsertDataset, InsertTables};
 use linkbench::{LinkBenchDataset, LinkBenchTables};
 use loader::{Emit, LoadError, LoadOptions, Replaceable, Stage, load};
 use pgbench::initialise::{Initialise, PgbenchTables};
@@ -63,7 +64,9 @@ fn specified(mut input: impl BufRead + Send + 'static, out: &mut dyn Write) -> R
 pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> Result<(), LoadError> {
     let conninfo = specification.conninfo.clone();
     let (connections, existing) = (specification.connections, specification.replaceable());
-    let order = LoadOptions { conninfo, connections, existing, on_notice: None };
+    let Specification { vacuum_connections, server_settings, .. } = *specification;
+    let order =
+        LoadOptions { conninfo, connections, vacuum_connections, server_settings, existing, on_notice: None };
     match &specification.workload {
         Workload::Tpcc { warehouses, deviations, table_sets, hammerdb_routines } => {
             let tables = TpccTables::new(*warehouses, specification.seed, *deviations, *table_sets);
@@ -73,6 +76,9 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
         Workload::Sysbench(oltp) => load(&OltpDataset::new(*oltp, specification.seed), &order, stop, emit),
         Workload::Linkbench(tables) => {
             load(&LinkBenchDataset::new(*tables, specification.seed), &order, stop, emit)
+        }
+        Workload::Insert(tables) => {
+            load(&InsertDataset::new(*tables, specification.seed), &order, stop, emit)
         }
         Workload::SysbenchScript(given) => {
             let mut given = given.clone();
@@ -117,6 +123,12 @@ pub struct Specification {
     pub seed: u64,
     /// Number of connections, each with its own thread. Connections that can never have a job are not opened.
     pub connections: u32,
+    /// Number of connections that run VACUUM and ANALYZE; without it as many as load.
+    #[serde(default)]
+    pub vacuum_connections: Option<u32>,
+    /// Whether the server's settings for memory and commits apply, because the duration of the load is measured.
+    #[serde(default)]
+    pub server_settings: bool,
     /// Whether tables of an earlier load by pgdyno may be replaced.
     pub into_existing: bool,
     /// With `into_existing`: whether any existing pgbench tables may be replaced.
@@ -148,6 +160,8 @@ pub enum Workload {
     Sysbench(OltpTables),
     /// Tables of LinkBench.
     Linkbench(LinkBenchTables),
+    /// Tables of the insert benchmark.
+    Insert(InsertTables),
     /// Prepare command of a sysbench script: the keys of a drive with it, and `threads`.
     #[serde(rename = "sysbench-script")]
     SysbenchScript(serde_json::Map<String, serde_json::Value>),
@@ -179,6 +193,7 @@ impl Workload {
             Self::Pgbench(initialise) => initialise.problem(),
             Self::Sysbench(oltp) => oltp.problem(),
             Self::Linkbench(tables) => tables.problem(),
+            Self::Insert(tables) => tables.problem(),
             // The script is checked when it runs.
             Self::SysbenchScript(_) => None,
         }
@@ -198,6 +213,9 @@ impl Specification {
     fn problem(&self) -> Option<String> {
         if self.connections == 0 {
             return Some("connections: at least 1 is needed".to_owned());
+        }
+        if self.vacuum_connections == Some(0) {
+            return Some("vacuum_connections: at least 1 is needed".to_owned());
         }
         if self.replace && !(self.into_existing && matches!(self.workload, Workload::Pgbench(_))) {
             return Some("replace: needs into_existing and the workload pgbench".to_owned());
@@ -266,6 +284,14 @@ mod tests {
     }
 
     #[test]
+    fn vacuum_needs_a_connection() {
+        let text = json!({"conninfo": {"user": "u"}, "workload": {"kind": "tpcc", "warehouses": 1}, "seed": 1,
+            "connections": 1, "vacuum_connections": 0, "into_existing": false});
+        let problem = Specification::read(&text.to_string()).expect_err("no connection").to_string();
+        assert!(problem.contains("vacuum_connections"), "{problem}");
+    }
+
+    #[test]
     fn an_invalid_specification_is_rejected_with_its_problem() {
         let cases = [
             (json!({"kind": "tpcc", "warehouses": 0}), 1, "warehouses"),
@@ -282,6 +308,7 @@ mod tests {
             (json!({"kind": "pgbench", "scale": 1, "more": 1}), 1, "more"),
             (json!({"kind": "pgbench", "scale": 0}), 1, "scale"),
             (json!({"kind": "linkbench", "nodes": 99}), 1, "nodes"),
+            (json!({"kind": "insert", "rows": 5, "tables": 0, "indexes": true}), 1, "tables"),
             (json!({"kind": "linkbench", "nodes": 100, "edition": "2012"}), 1, "2012"),
             (json!({"kind": "sysbench", "tables": 0, "table_size": 1}), 1, "tables"),
             (json!({"kind": "sysbench", "tables": 1, "table_size": 1, "scale": 1}), 1, "scale"),

@@ -66,7 +66,8 @@ fn version() -> ExitCode {
             "target": env!("PGDYNO_TARGET"),
             "rustc": env!("PGDYNO_RUSTC"),
             "dataset_format": {"tpcc": *tpcc::FORMAT, "pgbench": *initialise::FORMAT,
-                "sysbench": *sysbench::FORMAT, "linkbench": *linkbench::FORMAT},
+                "sysbench": *sysbench::FORMAT, "linkbench": *linkbench::FORMAT,
+                "insert": *insert::FORMAT},
         })
     );
     ExitCode::SUCCESS

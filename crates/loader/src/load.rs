@@ -21,6 +21,10 @@ use reactor::{Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, mem
 /// Minimum interval of progress events: ten per second.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
+/// Takes back the settings of [`Dataset::SESSION`] that change the duration of a load.
+const SERVER_SETTINGS: &str =
+    "RESET synchronous_commit; RESET maintenance_work_mem; RESET backend_flush_after";
+
 /// Handler of events.
 pub type Emit<'a> = &'a mut dyn FnMut(Value);
 
@@ -30,6 +34,10 @@ pub struct LoadOptions {
     pub conninfo: Conninfo,
     /// Number of connections, each with its own thread. Connections that can never have a job are not opened.
     pub connections: u32,
+    /// Number of connections that run VACUUM and ANALYZE; `None`: as many as load.
+    pub vacuum_connections: Option<u32>,
+    /// Whether sessions keep the memory and the commits that the server's settings give them.
+    pub server_settings: bool,
     /// Existing tables that may be replaced.
     pub existing: Replaceable,
     /// Handler of the server's notices.
@@ -38,7 +46,9 @@ pub struct LoadOptions {
 
 impl LoadOptions {
     async fn connect<D: Dataset>(&self, reactor: &Reactor) -> Result<Connection, LoadError> {
-        worker::connect(reactor, &self.conninfo, D::SESSION, self.on_notice).await
+        let session = format!("{}; {SERVER_SETTINGS}", D::SESSION);
+        let session = if self.server_settings { &session } else { D::SESSION };
+        worker::connect(reactor, &self.conninfo, session, self.on_notice).await
     }
 }
 
@@ -66,7 +76,9 @@ pub fn load<D: Dataset>(
     timing.add(Phase::Create, None, began.elapsed());
 
     let connections = options.connections.min(dataset.connections_max());
-    let loading = Loading { dataset, options, connections, shared: &shared, stop };
+    let tables = u32::try_from(dataset.tables().len()).unwrap_or(u32::MAX);
+    let vacuum_connections = options.vacuum_connections.map_or(connections, |n| n.min(tables));
+    let loading = Loading { dataset, options, connections, vacuum_connections, shared: &shared, stop };
     let mut reached = Phase::Create;
     let filled = loading
         .carry_out(&watch, &mut control, emit, &mut timing, &mut reached)
@@ -96,6 +108,7 @@ struct Loading<'a, D> {
     dataset: &'a D,
     options: &'a LoadOptions,
     connections: u32,
+    vacuum_connections: u32,
     shared: &'a Shared,
     stop: &'a AtomicBool,
 }
@@ -112,10 +125,11 @@ impl<D: Dataset> Loading<'_, D> {
     ) -> Result<(), LoadError> {
         thread::scope(|scope| {
             let (event_sender, worker_events) = mpsc::channel();
+            let opened = self.connections.max(self.vacuum_connections);
             let workers: Vec<_> =
-                (0..self.connections).map(|_| self.start_worker(scope, event_sender.clone())).collect();
+                (0..opened).map(|_| self.start_worker(scope, event_sender.clone())).collect();
             drop(event_sender);
-            self.wait(&worker_events, &mut || {})?;
+            self.wait(&worker_events, opened, &mut || {})?;
             let (mut done, mut step) = (0, None);
             let mut began = Instant::now();
             let canceller = control.canceller();
@@ -129,11 +143,12 @@ impl<D: Dataset> Loading<'_, D> {
                 }
                 let (phase, cpu_before) = (round.phase, usage());
                 let queue = Arc::new(Queue { phase, jobs: Mutex::new(round.jobs.into_iter()) });
-                for worker in &workers {
+                let working = self.connections_in(phase);
+                for worker in workers.iter().take(working as usize) {
                     // A worker that has ended has reported the reason.
                     let _ = worker.send(Arc::clone(&queue));
                 }
-                self.wait(&worker_events, &mut || emit(self.progress(phase)))?;
+                self.wait(&worker_events, working, &mut || emit(self.progress(phase)))?;
                 if let Some(rows) = round.rows {
                     self.shared.progress.holds(&rows);
                 }
@@ -153,9 +168,21 @@ impl<D: Dataset> Loading<'_, D> {
         self.shared.progress.event(phase, self.dataset.tables())
     }
 
-    /// Waits until each worker has responded. Calls `tick` periodically.
-    fn wait(&self, worker_events: &Receiver<WorkerEvent>, tick: &mut dyn FnMut()) -> Result<(), LoadError> {
-        let (mut missing, mut failure) = (self.connections, None);
+    fn connections_in(&self, phase: Phase) -> u32 {
+        match phase {
+            Phase::Vacuum | Phase::Analyze => self.vacuum_connections,
+            Phase::Create | Phase::Copy | Phase::Index => self.connections,
+        }
+    }
+
+    /// Waits until so many workers have responded. Calls `tick` periodically.
+    fn wait(
+        &self,
+        worker_events: &Receiver<WorkerEvent>,
+        mut missing: u32,
+        tick: &mut dyn FnMut(),
+    ) -> Result<(), LoadError> {
+        let mut failure = None;
         while missing > 0 {
             match worker_events.recv_timeout(PROGRESS_EVERY) {
                 Ok(WorkerEvent::Connected | WorkerEvent::Done) => missing -= 1,

@@ -39,7 +39,7 @@ from pgdyno.analysis.steady_state import (
     trending,
     warm_up_biases,
 )
-from pgdyno.analysis.telemetry.metrics import PERCENTILES, Metric, is_tail, split_latency
+from pgdyno.analysis.telemetry.metrics import PERCENTILES, Metric, is_tail, paced, split_latency
 from pgdyno.analysis.telemetry.percentiles import Latencies, MissedLimit, block_counts
 from pgdyno.results.records import Arm, Slice, Trial, TrialStatus
 from pgdyno.study.defaults import Schedule, is_duet_sound
@@ -302,7 +302,8 @@ def less_noise_of(study: Study, clients: int, cores: int) -> tuple[LessNoise, ..
     """Return what can reduce the noise of a study, by its conditions. ``clients``: largest of an arm."""
     alternates = study.schedule is Schedule.SLICES
     can_be_duet = alternates and not study.searches_capacity and is_duet_sound(study.arms) and cores > 1
-    takes_turns = study.schedule in {Schedule.BLOCKS, Schedule.SEQUENTIAL} and not study.searches_capacity
+    must_take_turns = study.searches_capacity or study.transactions or study.checkpoints
+    takes_turns = study.schedule in {Schedule.BLOCKS, Schedule.SEQUENTIAL} and not must_take_turns
     wanted = {
         LessNoise.DUET: can_be_duet,
         LessNoise.SLICES: takes_turns,
@@ -381,6 +382,19 @@ class Effect:
 
 
 @dataclass(frozen=True)
+class MissedRate:
+    """An arm that did not keep the rate that its workload requires. ``below``: number of such blocks."""
+
+    arm: ArmName
+    kind: str
+    rate: float
+    target: float
+    unit: str
+    below: int
+    blocks: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """``blocks`` count. ``dropped`` do not: a trial of either arm was excluded, failed or interrupted.
 
@@ -392,7 +406,7 @@ class Comparison:
     because the arms have not reached their final rates, so it depends on the length of the warm-up: no
     decision, either. ``bias`` is set if it is the reason. ``may_trend``: it may change, at a level that is
     too weak for this, but another block will tell. ``unconfirmed`` names the arms that missed the latency
-    limit at their capacity: no decision, either.
+    limit at their capacity: no decision, either. Nor with ``missed_rates``.
     """
 
     baseline: ArmName
@@ -411,6 +425,7 @@ class Comparison:
     may_trend: bool = False
     bias: Hidden[WarmUpBias | None] = None
     unconfirmed: Sequence[str] = ()
+    missed_rates: Hidden[Sequence[MissedRate]] = ()
 
     @property
     def lost_by_an_arm(self) -> list[int]:
@@ -429,7 +444,7 @@ class Comparison:
     @property
     def is_held_back(self) -> bool:
         """True if the estimate is biased, whatever its interval is."""
-        return self.is_trending or bool(self.lost_by_an_arm or self.unconfirmed)
+        return self.is_trending or bool(self.lost_by_an_arm or self.unconfirmed or self.missed_rates)
 
     @in_json
     def verdict(self) -> Verdict:
@@ -505,6 +520,7 @@ def compare_arms(
             margin=plan.margin,
             is_trending=are_trending[1 + i],
             may_trend=may_trend[1 + i],
+            missed_rates=[of for one in (arms[0], arm) if (of := _missed_rate(one, trials, plan))],
         )
         found.append(_decided(comparison, biases[1 + i], metrics[0].better, plan))
     return found
@@ -584,7 +600,7 @@ def effects_by_arm(
 def _decided(comparison: Comparison, bias: WarmUpBias | None, better: Better, plan: Study) -> Comparison:
     """Return the comparison with its decision, unless it is held back."""
     main = comparison.primary
-    if main is None or comparison.stalled or comparison.failed:
+    if main is None or comparison.stalled or comparison.failed or comparison.missed_rates:
         return comparison
     decision = decide(main.summary, better, plan.margin)
     if bias is not None:
@@ -656,6 +672,20 @@ def _failures(arms: Iterable[Arm], trials: Sequence[Trial]) -> dict[str, Proport
         if failed:
             found[arm.name] = proportion(len(failed), len(failed | done))
     return found
+
+
+def _missed_rate(arm: Arm, trials: Sequence[Trial], plan: Study) -> MissedRate | None:
+    """Return the mean rate of an arm, if it is too low."""
+    required = plan.driving(arm.arm).workload.required_rate
+    ok = [trial for trial in trials if trial.arm == arm.arm and trial.status is TrialStatus.OK]
+    if required is None or not ok:
+        return None
+    pace, target = required.pace, required.target
+    rates = [paced(pace, trial.measured) or 0.0 for trial in ok]
+    rate, least = math.fsum(rates) / len(rates), required.share * target
+    below = sum(one < least for one in rates)
+    missed = MissedRate(arm, pace.kind or "", rate, target, pace.unit, below, len(rates))
+    return missed if rate < least else None
 
 
 def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:

@@ -13,7 +13,7 @@ from pgdyno.caveats import Caveat
 from pgdyno.results.records import ENGINE, Arm, Counts, Kept, StudyRecord, Trial, TrialStatus
 from pgdyno.study.defaults import SLICE_SHARE_MAX, Schedule
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
-from pgdyno.units import counted, format_duration, given_number, share_text, signed
+from pgdyno.units import counted, format_duration, given_number, group_digits, share_text, signed
 
 CLUSTER_SETTINGS = ("data_checksums", "wal_segment_size", "block_size", "wal_block_size", "segment_size")
 """Settings of initdb or the compiler that change the cost of a page or a commit."""
@@ -319,6 +319,11 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
         found.append(Caveat.of("median-not-observed", **names, blocks=len(comparison.censored)))
     if comparison.failed:
         found.append(Caveat.of("blocks-lost-by-failure", **names, failures=comparison.failures_text))
+    for of in comparison.missed_rates:
+        rate, target = (group_digits(value, 0) for value in (of.rate, of.target))
+        of_blocks = {"below": of.below, "blocks": of.blocks}
+        rates = {"rate": rate, "target": target, "unit": of.unit}
+        found.append(Caveat.of("rate-missed", arm=of.arm.name, transactions=of.kind, **rates, **of_blocks))
     if comparison.bias is not None:
         bias = signed(percent_of(comparison.bias.log_ratio), 1, "%")
         found.append(Caveat.of("warm-up-bias", **names, bias=bias))

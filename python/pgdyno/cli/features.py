@@ -16,7 +16,6 @@ OF_CORE = {
     "compare": ("compare", "Compare servers: which is faster, by how much, with confidence intervals."),
     "run": ("run", "Run a study file: all cases, with telemetry, next to published results."),
     "report": ("report", "Show the results of a study: verdict, figures, caveats."),
-    "servers": ("servers", "List installed and downloadable PostgreSQL servers."),
     "docs": ("docs", "Print a page of the documentation, or a section of it."),
 }
 """Commands of the core, as in ``Feature``."""
@@ -47,9 +46,12 @@ FEATURES = (
     "gates",
     "history",
     "hosts",
+    "insert",
     "io_clocks",
     "linkbench",
+    "load_time",
     "matrix",
+    "memory_limit",
     "noise_history",
     "outliers",
     "own_data",
@@ -62,6 +64,7 @@ FEATURES = (
     "quick",
     "running_server",
     "runs",
+    "servers",
     "settings_catalogue",
     "side_by_side",
     "statement_parameters",
@@ -72,6 +75,7 @@ FEATURES = (
     "wal_directory",
     "wal_records",
     "waterfalls",
+    "wraparound",
 )
 """Features in any order: packages in ``pgdyno.features``, each with a constant FEATURE."""
 

@@ -26,7 +26,7 @@ from pgdyno.workloads.tpcc.parameters import TpccParameters
 if TYPE_CHECKING:
     Kind = str
 else:
-    Kind = Literal[tuple(parameters_by_kind())]
+    Kind = Literal[tuple(kind for kind, of in parameters_by_kind().items() if of.HAS_OPTIONS)]
 
 DEFAULT_WORKLOAD = "tpcc"
 

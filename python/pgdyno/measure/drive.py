@@ -106,6 +106,8 @@ def drive_trials(
             case "slice":
                 telemetry.driven = driven[min(event["slice"] + 1, len(driven) - 1)]
                 _note_slice(lab, trials[arms[event["target"]]], event)
+            case "step":
+                lab.watch(PreparationStep(event["step"]))
             case "error":
                 trials[arms[event["target"]]].sqlstate = event["sqlstate"] or ""
             case "interval":

@@ -174,6 +174,8 @@ def settings_request(
     at_once = len(study.arms) if study.is_together else 1
     if study.schedule == "duet":
         machine = replace(machine, cores=max(1, machine.cores // 2))
+    limit_bytes = at_once * (study.memory_limit_bytes or machine.memory_bytes)
+    machine = replace(machine, memory_bytes=min(machine.memory_bytes, limit_bytes))
     clients = max(study.driving(i).clients for i in range(len(study.arms)))
     connections = max(100, clients + SPARE_CONNECTIONS)
     fit = ProfileInput(machine, build.version, known.definitions, at_once, connections, known.library_dir)

@@ -273,7 +273,9 @@ class TelemetryCollection:
         try:
             with brief_session(trial.arm) as connection:
                 if moment is Moment.BEGIN and trial.arm.postmaster_pid() is not None:
-                    self._clients[trial.id] = find_clients(connection)
+                    idle = trial.crash_detector and trial.crash_detector.info.backend_pid
+                    found = find_clients(connection)
+                    self._clients[trial.id] = tuple(pid for pid in found if pid != idle)
                 readings += [self._reading(trial, connection, moment, probe) for probe in probes]
         except (psycopg.Error, ServerError) as error:
             at_s, lost = self._now_s(), _reason_text(SeriesEnd.SERVER_LOST, in_one_line(error))

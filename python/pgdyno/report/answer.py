@@ -294,6 +294,11 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
     if comparison.unconfirmed:
         arms = result_tables.enumeration(list(comparison.unconfirmed))
         reasons.append(f"the latency limit did not hold in the measured windows of {arms}")
+    reasons += [
+        f"{of.arm.name} did not keep the {of.kind} rate ({group_digits(of.rate, 0)} of "
+        f"{group_digits(of.target, 0)} {of.unit}, too low in {of.below} of {counted(of.blocks, 'block')})"
+        for of in comparison.missed_rates
+    ]
     return f"No verdict: {result_tables.enumeration(reasons)}."
 
 

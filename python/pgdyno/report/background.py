@@ -397,7 +397,9 @@ def _sizes(plan: Study) -> str:
         parts.append(f"{slices} (length from {found_by})" if found_by else slices)
     elif plan.window_s is not None:
         parts.append(f"measured window {format_duration(plan.window_s)} per arm and block")
-    if plan.discard_s:
+    elif plan.transactions is not None:
+        parts.append(f"{counted(plan.transactions, 'transaction')} of each client per arm and block")
+    if plan.discard_s and plan.transactions is None:
         parts.append(f"first {format_duration(plan.discard_s)} of each discarded")
     if plan.rate_per_s is not None:
         parts.append(f"open loop at {given_number(plan.rate_per_s)} transactions per second")

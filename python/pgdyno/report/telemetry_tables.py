@@ -68,7 +68,7 @@ GROUPS = (
     ("Machine", ("host",)),
     ("Transaction IDs", ("wraparound",)),
     ("Replication", ("replication",)),
-    ("Data load, start, restart and recovery", ("trial",)),
+    ("Data load, start, restart and recovery", ("load", "trial")),
     ("Sampling", ("probes",)),
 )
 """The detailed tables: title and prefixes of the keys."""

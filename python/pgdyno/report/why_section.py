@@ -94,13 +94,13 @@ def throughput_timelines(findings: Findings) -> list[Panel]:
     for of_feature in TIMELINE_MARKS:
         for mark in of_feature.find(findings):
             marks.setdefault(mark.trial, []).append(mark)
-    return _panels(findings, findings.series, "tx/s", ticks, marks)
+    return panels(findings, findings.series, "tx/s", ticks, marks)
 
 
 def wal_rates(findings: Findings) -> list[Panel]:
     """Return the WAL rate in MiB/s, from samples of the server per second; none for short windows."""
     points = {trial: wal_rate(series) for trial, series in findings.telemetry.series.items()}
-    return _panels(findings, points, "MiB/s", {}, {})
+    return panels(findings, points, "MiB/s", {}, {})
 
 
 def timeline_note(findings: Findings) -> str:
@@ -131,13 +131,14 @@ def wal_rate(series: SampleSeries) -> list[ThroughputPoint]:
     ]
 
 
-def _panels(
+def panels(
     findings: Findings,
     points: Mapping[int, Sequence[ThroughputPoint]],
     unit: str,
     ticks: Mapping[int, Sequence[float]],
     marks: Mapping[int, Sequence[TimelineMark]],
 ) -> list[Panel]:
+    """Return a panel per block of values over time by trial, with ticks for checkpoints and with marks."""
     by_block: dict[int, list[Trial]] = {}
     for trial in findings.trials:
         if points.get(trial.trial):

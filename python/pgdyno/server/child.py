@@ -1,9 +1,9 @@
 """Launcher of a server or tool, run as a separate program by pgdyno and never imported.
 
-    python -I -S child.py PARENT_PID UID GID alone|tree PROGRAM ARGUMENT…
+    python -I -S child.py PARENT_PID UID GID CONTROL_GROUP alone|tree PROGRAM ARGUMENT…
 
-It drops root (UID ≥ 0) and executes PROGRAM. A function between fork and exec in pgdyno would do the same,
-but is unsafe in a process with threads.
+It joins the control group unless its name is empty, drops root (UID ≥ 0) and executes PROGRAM. A function
+between fork and exec in pgdyno would do the same, but is unsafe in a process with threads.
 
 alone: PROGRAM takes the place of the launcher, and the kernel sends it SIGQUIT (immediate shutdown of
 PostgreSQL) at the end of pgdyno. The order matters: a change of user clears the death signal.
@@ -50,8 +50,11 @@ def end_with(parent_pid: int, number: int) -> None:
         sys.exit("pgdyno ended before this program started")
 
 
-def become(parent_pid: int, death_signal: int, uid: int, gid: int, command: list[str]) -> None:
+def become(parent_pid: int, death_signal: int, uid: int, gid: int, group: str, command: list[str]) -> None:
     """Execute the program. Returns only by an exception."""
+    if group:
+        with open(f"{group}/cgroup.procs", "w") as processes:  # noqa: PTH123
+            processes.write("0")  # this process
     if uid >= 0:
         os.setgroups([])
         os.setgid(gid)
@@ -64,7 +67,7 @@ def become(parent_pid: int, death_signal: int, uid: int, gid: int, command: list
     os.execv(command[0], command)
 
 
-def keep(parent_pid: int, uid: int, gid: int, command: list[str]) -> int:
+def keep(parent_pid: int, uid: int, gid: int, group: str, command: list[str]) -> int:
     """Run the program, and end its descendants with it. Return its exit status."""
     signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, the kernel would reap the children
@@ -73,7 +76,7 @@ def keep(parent_pid: int, uid: int, gid: int, command: list[str]) -> int:
     launcher_pid, pid = os.getpid(), os.fork()
     if pid == 0:
         os.setsid()
-        become(launcher_pid, signal.SIGKILL, uid, gid, command)
+        become(launcher_pid, signal.SIGKILL, uid, gid, group, command)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # only the program reads its input
     ended: dict[int, int] = {}
     ends_s = float("inf")
@@ -126,6 +129,6 @@ def children() -> list[int]:
 
 if __name__ == "__main__":
     parent_pid, uid, gid = map(int, sys.argv[1:4])
-    if sys.argv[4] == "tree":
-        sys.exit(keep(parent_pid, uid, gid, sys.argv[5:]))
-    become(parent_pid, signal.SIGQUIT, uid, gid, sys.argv[5:])
+    if sys.argv[5] == "tree":
+        sys.exit(keep(parent_pid, uid, gid, sys.argv[4], sys.argv[6:]))
+    become(parent_pid, signal.SIGQUIT, uid, gid, sys.argv[4], sys.argv[6:])

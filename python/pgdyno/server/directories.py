@@ -180,12 +180,16 @@ def free_bytes(path: Path) -> int:
 
 @dataclass(frozen=True)
 class Account:
-    """Operating-system user of the servers. ``switch``: pgdyno itself runs as another user (root)."""
+    """Operating-system user of the servers. ``switch``: pgdyno itself runs as another user (root).
+
+    ``control_group``: directory of the control group that they join; empty for that of pgdyno.
+    """
 
     name: str
     uid: int
     gid: int
     switch: bool
+    control_group: str = ""
 
     def own(self, path: Path) -> None:
         """Change the owner of a file or directory that pgdyno created to this user."""

@@ -95,7 +95,8 @@ def launch_tree(
     ``errors``: None for ``output``. ``environment``: instead of the clean one. ``mode``: see ``child``.
     """
     uid, gid = (account.uid, account.gid) if account.switch else (-1, -1)
-    ours = [sys.executable, "-I", "-S", child.__file__, str(os.getpid()), str(uid), str(gid), mode]
+    parts = (os.getpid(), uid, gid, account.control_group, mode)
+    ours = [sys.executable, "-I", "-S", child.__file__, *map(str, parts)]
     return _launcher.submit(
         subprocess.Popen[bytes],
         [*ours, *command],

@@ -121,6 +121,8 @@ class Driving(BaseModel):
             raise ValueError(
                 f"--pacing={self.pacing} requires the workload tpcc (got {self.workload.kind}): remove it"
             )
+        if self.rate and self.workload.HAS_RATES:
+            raise ValueError(f"--rate and --workload={self.workload.kind} exclude each other: remove --rate")
         self.workload.require_clients(self.clients)
         return self
 
@@ -190,6 +192,7 @@ class Study(Driving):
     vacuum_after: bool = False
     checksums: bool = True
     wal_segment_mb: int | None = Field(default=None, ge=1, le=1024)
+    memory_limit_bytes: int | None = Field(default=None, gt=0)  # of each server with its page cache
     slice_s: float = Field(default=SLICE_S, ge=SLICE_S_MIN, le=SLICE_S_MAX)
     warmup_s: float = Field(ge=0, le=86_400)
     warmup_min_s: float | None = Field(default=None, ge=0, le=86_400)
@@ -351,6 +354,11 @@ class Study(Driving):
 
     @model_validator(mode="after")
     def _capacity_can_be_searched(self) -> Self:
+        if self.workload.HAS_RATES and (self.capacity is not None or self.drivers is not None):
+            other = "--drivers" if self.capacity is None else "--capacity"
+            raise ValueError(
+                f"{other} and --workload={self.workload.kind} exclude each other: remove {other}"
+            )
         if self.capacity is not None and self.pacing != "none":
             raise ValueError(
                 "--capacity and --pacing exclude each other, because a search sets the load: remove one of "

@@ -235,6 +235,13 @@ class Run(StudyTable):
         default=None,
         description="Telemetry to collect: statements, wal, …. [default: all probes with low overhead]",
     )
+    memory_limit_bytes: Size | None = Field(
+        default=None,
+        alias="memory_limit",
+        gt=0,
+        description='Memory of each server and its page cache, such as "2GB", by a control group and with '
+        "cache_state cold.",
+    )
     recovery: bool = Field(
         default=False, description="End each trial with a crash and measure the recovery time."
     )
@@ -270,7 +277,7 @@ class Run(StudyTable):
 
 SAME_IN_STUDY = (
     *("margin", "confidence", "capacity", "capacity_by", "transactions", "checkpoints", "cache_state"),
-    *("recovery", "checkpoint_after", "vacuum_after", "on_failure", "nearest", "aa"),
+    *("memory_limit_bytes", "recovery", "checkpoint_after", "vacuum_after", "on_failure", "nearest", "aa"),
 )
 """Keys that are fields of a study."""
 

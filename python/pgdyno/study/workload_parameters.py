@@ -61,6 +61,15 @@ class Pace:
 
 
 @dataclass(frozen=True)
+class RequiredRate:
+    """A rate that an arm must keep, else it gets no verdict: at least ``share`` of ``target``."""
+
+    pace: Pace
+    target: float
+    share: float
+
+
+@dataclass(frozen=True)
 class Deviation:
     """A deviation from a clause of the specification of a workload. ``allowed``: it permits the deviation."""
 
@@ -118,7 +127,9 @@ class WorkloadParameters(BaseModel):
     UNIT_BYTES: ClassVar[float]  # size of a warehouse or of scale 1, of a workload that takes a default size
     SMALLER: ClassVar[str]  # remedy if the data are too large, in the imperative
     HAS_PACING: ClassVar[bool]  # True if it has keying and think times
+    HAS_RATES: ClassVar[bool] = False  # True if it sets rates and tasks of its clients itself
     HAS_SCRIPTS: ClassVar[bool] = False  # True if the engine can check its scripts
+    HAS_OPTIONS: ClassVar[bool] = True  # False if only a study file can name it
     HAS_VARIANTS: ClassVar[bool] = False  # True if a study file may name a variant
     OF_HISTORY: ClassVar[frozenset[str]] = frozenset({"upgrade_from", "upgrade_analyze", "age"})
     OMITTED: ClassVar[frozenset[str]] = frozenset()
@@ -292,6 +303,11 @@ class WorkloadParameters(BaseModel):
     def pace(self) -> Pace:
         """The customary rate of this workload."""
         return self.PACE
+
+    @property
+    def required_rate(self) -> RequiredRate | None:
+        """The rate of further transactions that each arm must keep."""
+        return None
 
     @property
     def data_name(self) -> str:

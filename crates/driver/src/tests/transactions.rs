@@ -158,3 +158,17 @@ fn a_user_with_keying_and_think_times_completes_its_share() {
     let played = play.run();
     assert_eq!((played.totals().ok, played.done), (3, vec![141 * MS]));
 }
+
+#[test]
+fn a_user_with_due_times_waits_for_them_and_latency_starts_there() {
+    // The second transaction is late by the first, and the last one is due at the close.
+    let mut play = Play::new(vec![Reply::Ok(35 * MS), Reply::Ok(MS)]);
+    play.user = Counting { interval: Some(Nanos(20 * MS)), ..Counting::default() };
+    let server = play.server.clone();
+    let played = play.run();
+    let sent: Vec<_> = server.requests.borrow().iter().map(|(at, _)| at / MS).collect();
+    assert_eq!(sent, [20, 55, 60, 80]);
+    let measured = &played.record.measured[0];
+    assert_eq!((measured.latency.len(), measured.lag.max_ns() / MS), (4, 15));
+    assert_eq!(measured.latency.quantile_ns(0.75) / MS, 16, "of the second one, which had waited");
+}

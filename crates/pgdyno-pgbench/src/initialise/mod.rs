@@ -33,6 +33,8 @@ pub fn run(initialisation: &Initialisation, conninfo: Conninfo, log: &Log) -> Re
     let mut order = LoadOptions {
         conninfo,
         connections: initialisation.connections,
+        vacuum_connections: None,
+        server_settings: false,
         existing: Replaceable::All,
         on_notice: Some(print_notice),
     };

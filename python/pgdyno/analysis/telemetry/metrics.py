@@ -8,15 +8,17 @@
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pgdyno.analysis.telemetry.counters import ENABLED, RUNNING, Gauges, Window, total, values
 from pgdyno.results.records import Slice, Trial
 from pgdyno.study.plan import Study
+from pgdyno.study.workload_parameters import Pace
 from pgdyno.units import PER_MIB, PERCENT, S_PER_MIN, S_PER_MS, US_PER_MS, US_PER_S, Better
 
 # ----------------------------------------------------------------------
@@ -321,6 +323,14 @@ def _per_transaction_us(cpu_s: float | None, transactions: int | None) -> float 
     return US_PER_S * cpu_s / transactions if cpu_s and transactions else None
 
 
+def paced(pace: Pace, slices: Sequence[Slice]) -> float | None:
+    """Return the customary rate of a workload in these slices; None without time."""
+    counted_s, ok = sum(piece.counted_s for piece in slices), Counter[str]()
+    for piece in slices:
+        ok.update({kind: counts.ok for kind, counts in piece.kinds.items()})
+    return pace.of(ok, counted_s) if counted_s > 0 else None
+
+
 def _server_cpu(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     # CPU time is read before the first and after the last measured slice. It includes discarded starts.
     return _per_transaction_us(trial.server_cpu_s, trial.transactions)
@@ -335,11 +345,22 @@ def _capacity(trial: Trial, _slices: Sequence[Slice]) -> float | None:
     return None if sought is None else sought.capacity_per_s
 
 
+def _load_time(_trial: Trial, slices: Sequence[Slice]) -> float | None:
+    return sum(piece.counted_s for piece in slices) or None
+
+
+def _loaded(counter: str, scale: float, trial: Trial, slices: Sequence[Slice]) -> float | None:
+    return _rate(trial.counters.get(counter, 0), slices, scale)
+
+
 MORE, LESS = Better.MORE, Better.LESS
 
 TPS = Metric("tps", "transactions per second", "tx/s", MORE, short="tx/s", of_slices=_transactions_per_second)
 TPM = Metric("tpm", "transactions per minute", "TPM", MORE, short="TPM", of_slices=_transactions_per_minute)
 NOPM = Metric("nopm", "new orders per minute", "NOPM", MORE, short="NOPM", of_slices=_new_orders_per_minute)
+INSERTS = Metric("inserts", "rows inserted per second", "inserts/s", MORE, short="inserts/s")
+INDEXED = Metric("indexed", "rows indexed per second", "indexed rows/s", MORE, short="indexed rows/s")
+QUERIES = Metric("queries", "queries per second", "queries/s", MORE, short="queries/s")
 CAPACITY = Metric(
     *("capacity", "capacity within the latency limit", "tx/s", MORE),
     short="capacity, tx/s",
@@ -356,7 +377,15 @@ DRIVER_CPU = Metric(
     short="driver CPU, µs/tx",
     of_slices=_driver_cpu,
 )
-OF_DRIVER: Sequence[Metric] = (TPS, TPM, NOPM, CAPACITY, SERVER_CPU, DRIVER_CPU)
+LOAD_TIME = Metric("load_s", "load time", "s", LESS, of_slices=_load_time)
+LOAD_ROWS, LOAD_BYTES = (
+    Metric(f"load_{of}", f"{of} loaded per second", unit, MORE, of_slices=partial(_loaded, of, scale))
+    for of, unit, scale in (("rows", "rows/s", 1.0), ("bytes", "MiB/s", PER_MIB))
+)
+OF_DRIVER: Sequence[Metric] = (
+    *(TPS, TPM, NOPM, INSERTS, INDEXED, QUERIES, CAPACITY),
+    *(LOAD_TIME, LOAD_ROWS, LOAD_BYTES, SERVER_CPU, DRIVER_CPU),
+)
 """Metrics of every workload, regardless of the verdict's metric."""
 
 MEDIAN_LATENCY = Metric("median_latency", "median latency", "ms", LESS, "p50 of all transactions")
@@ -415,7 +444,7 @@ PERCENTILES_COMPARED: Sequence[str] = [name for name, of in _TABLE[LATENCY].item
 _EVERY = tuple(read_metrics(_TABLE))
 
 
-_GROUPS_OF_SAMPLES = frozenset({"host", "locks", "waits", "wait", "probes", "trial"})
+_GROUPS_OF_SAMPLES = frozenset({"host", "locks", "waits", "wait", "probes", "trial", "load"})
 
 
 def _of_groups(groups: Collection[str]) -> Sequence[Metric]:
@@ -482,11 +511,21 @@ def of_plan(plan: Study, latencies: TrialLatencies) -> Sequence[Metric]:
 
 def _of_workload(plan: Study) -> Sequence[Metric]:
     """Return the throughput metrics that all arms have, such as NOPM with new orders, and the CPU metrics."""
-    units = [plan.driving(arm).workload.pace.unit for arm in range(len(plan.arms))]
-    first, *others = (OF_UNIT.get(unit, (TPS,)) for unit in units)
-    return *(one for one in first if all(one in other for other in others)), SERVER_CPU, DRIVER_CPU
+    paces = [plan.driving(arm).workload.pace for arm in range(len(plan.arms))]
+
+    def own_rate(trial: Trial, slices: Sequence[Slice]) -> float | None:
+        return paced(paces[trial.arm], slices) or None
+
+    first, *others = (OF_UNIT.get(pace.unit, (TPS,)) for pace in paces)
+    common = (one for one in first if all(one in other for other in others))
+    chosen = (one if one.of_slices else replace(one, of_slices=own_rate) for one in common)
+    return *chosen, SERVER_CPU, DRIVER_CPU
 
 
-OF_UNIT: Mapping[str, Sequence[Metric]] = {"NOPM": (NOPM, TPM), "TPM": (TPM,)}
+OF_UNIT: Mapping[str, Sequence[Metric]] = {
+    **{"NOPM": (NOPM, TPM), "TPM": (TPM,)},
+    "loads/h": (LOAD_TIME, LOAD_ROWS, LOAD_BYTES),
+    **{"inserts/s": (INSERTS, TPS), "indexed rows/s": (INDEXED, TPS), "queries/s": (QUERIES, TPS)},
+}
 """Throughput metrics by the unit of the customary rate of a workload, the one of the verdict first. Workloads
 with other units have transactions per second."""

@@ -61,7 +61,7 @@ from pgdyno.caveats import Caveat
 from pgdyno.hooks import Hooks
 from pgdyno.results.records import Arm, SampleSeries, Slice, StoredReading, Trial
 from pgdyno.study.defaults import Absence
-from pgdyno.units import US_PER_MS, US_PER_S, Estimate
+from pgdyno.units import S_PER_MS, US_PER_MS, US_PER_S, Estimate
 
 # ----------------------------------------------------------------------
 # Values of each statement over the measured part: calls, mean and SD of its time, rows, blocks, WAL.
@@ -520,6 +520,8 @@ def telemetry_of_trial(
     own = {"start_s": trial.start_s, "restart_s": trial.restart_s, "recovery_s": trial.recovery_s}
     own["checkpoint_s"] = trial.driver.last_checkpoint_s
     values |= sampled | {f"trial.{key}": value for key, value in own.items() if value is not None}
+    phases = {f"load.{key.removesuffix('_ms')}_s": n * S_PER_MS for key, n in trial.counters.items()}
+    values |= {key: value for key, value in phases.items() if key in METRICS}
     if trial.probe_cpu_s is not None and trial.transactions:
         values["probes.us_per_tx"] = US_PER_S * trial.probe_cpu_s / trial.transactions
     time = client_time_of_trial(trial, w, found, (series or {}).get(WAITS))

@@ -8,4 +8,6 @@ FEATURE = Feature(
     __name__,
     servers=("extensions:MadeServers",),
     leftovers=("source:LEFTOVERS",),
+    prepare=("changes:PREPARATION", "jit:PREPARATION"),
+    sections=("changes:sections",),
 )

@@ -399,6 +399,28 @@ def find_toolchain(options: Sequence[str]) -> Toolchain:
     raise BuildError(f"no C compiler was found ({(named or ['gcc, cc'])[-1]}): install one")
 
 
+LLVM_OPTIONS = ("--with-llvm", "-Dllvm=enabled")
+LLVM_PROGRAMS = {"llvm-config": "LLVM_CONFIG", "clang": "CLANG"}
+"""Programs that a build with LLVM needs, with the variable that names another."""
+
+LLVM_MAJORS = range(30, 2, -1)
+"""Versions in the names of these programs, such as clang-14."""
+
+
+def require_llvm(options: Sequence[str]) -> None:
+    """Raise BuildError if the options ask for LLVM and its programs are not installed."""
+    if not {*LLVM_OPTIONS} & {*options}:
+        return
+    for name, variable in LLVM_PROGRAMS.items():
+        named = any(option.startswith(f"{variable}=") for option in options)
+        if not named and not any(map(shutil.which, (name, *(f"{name}-{n}" for n in LLVM_MAJORS)))):
+            raise BuildError(
+                f"{name} is not installed, which a build with LLVM (for jit = on) needs: install it (Debian: "
+                "apt-get install llvm-dev clang; Fedora: dnf install llvm-devel clang), or add "
+                "build_options=--without-llvm"
+            )
+
+
 @dataclass(frozen=True)
 class SourceBuilds:
     """The builds from source in ``builds_dir``. ``progress`` receives messages."""
@@ -440,6 +462,7 @@ class SourceBuilds:
         ``for_version``: the version that it must have; arms that name the version can use it from now on.
         Raises BuildError, UsageError (another version), Interrupted.
         """
+        require_llvm(options)
         toolchain = find_toolchain(options)
         name = build_name(tree, options, toolchain)
         final = self.builds_dir / name

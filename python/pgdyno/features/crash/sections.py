@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -347,6 +348,9 @@ def progress_line(crash: Crash, name: str, plan: CrashPlan) -> str:
 # ----------------------------------------------------------------------
 
 TITLE = "Durability"
+
+MINOR = re.compile(r"\d+\.\d+")
+"""A server by its minor version, for which a study may have measured the nearest one."""
 SENTENCES_MAX = 4
 """Maximum number of arms whose sentence the summary on the terminal has."""
 
@@ -391,11 +395,20 @@ def _untested(study: StudyFindings) -> list[Section]:
     arms = study.first.study.plan.arms
     if any(arm.is_dsn for arm in arms) or "unsafe-settings" not in {of.kind for of in study.first.caveats}:
         return []
-    kept = [(of.arm.spec, [guarantee.kept for guarantee in of.arm.safety]) for of in study.first.arms]
+    kept = [
+        (with_version(of.arm.spec, of.arm.server_facts.version), [one.kept for one in of.arm.safety])
+        for of in study.first.arms
+    ]
     unlike = [spec for spec, guarantees in kept if guarantees != kept[0][1]]
     command = shlex.join(["pgdyno", "crash", kept[0][0], *unlike])
     brief = f"To measure lost commits: sudo {command}"
     return [Section("durability", brief=[brief], order=20, is_alarm=True)]
+
+
+def with_version(spec: str, version: str | None) -> str:
+    """Return an arm that names a minor version with the measured one: pgdyno crash takes no other."""
+    asked, comma, rest = spec.partition(",")
+    return f"{version}{comma}{rest}" if version and MINOR.fullmatch(asked) else spec
 
 
 def _changes(study: StudyFindings) -> dict[str, Estimate]:

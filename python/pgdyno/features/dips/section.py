@@ -6,8 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.features.dips.findings import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip, dips_by_arm
-from pgdyno.features.dips.variation import variation_by_arm
+from pgdyno.features.dips.findings import (
+    DEPTH_ALWAYS,
+    DEPTH_MIN,
+    SDS,
+    ArmDips,
+    Dip,
+    dips_by_arm,
+    rates_of,
+)
+from pgdyno.features.dips.variation import values_of_trial, variation_by_arm
 from pgdyno.report.document import Place, Section, Table, tables_section
 from pgdyno.report.result_tables import enumeration
 from pgdyno.report.why_section import TimelineMark, TimelineMarks
@@ -144,7 +152,9 @@ MARKS = TimelineMarks(timeline_marks, "Triangles mark throughput dips; hover for
 
 
 def trial_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
-    """Yield the values of all dips of a trial, then of each cause of the arm's dips, even if 0."""
+    """Yield the variation of a trial, the values of all its dips, then of each cause of the arm's dips."""
+    if trial.trial in findings.executed:
+        yield from values_of_trial(rates_of(findings.executed[trial.trial]))
     of = dips_by_arm(findings).get(trial.arm)
     if of is None or trial.trial not in of.trials:
         return

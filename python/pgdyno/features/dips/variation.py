@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -64,6 +64,20 @@ def _of_arm(rates: Sequence[TrialRates]) -> ArmVariation:
         interval_min_per_s=float(np.min(every)),
         interval_max_per_s=float(np.max(every)),
     )
+
+
+def values_of_trial(rates: TrialRates) -> Iterator[tuple[str, str, float]]:
+    """Yield the CV of the intervals of a trial, and their largest rate divided by the smallest.
+
+    A value is omitted with fewer than two intervals or without a transaction, the ratio if the smallest rate
+    is 0.
+    """
+    if len(rates.n) < 2 or not np.sum(rates.n):
+        return
+    per_s = rates.per_s
+    yield "rate.cv", "%", 100 * float(np.std(per_s, ddof=1) / np.mean(per_s))
+    if np.min(per_s) > 0:
+        yield "rate.max_to_min", "1", float(np.max(per_s) / np.min(per_s))
 
 
 def _find(findings: Findings, cases: int) -> dict[int, ArmVariation]:

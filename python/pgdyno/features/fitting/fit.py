@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 
 from pgdyno.errors import UsageError
 from pgdyno.features.fitting.levels import (
@@ -69,7 +68,6 @@ from pgdyno.features.planning.cost import (
     trials_s,
     window_s,
 )
-from pgdyno.measure.machine import GROUPS
 from pgdyno.study.cases import Case, cases_of, own_settings_of, setting_of
 from pgdyno.study.defaults import TOGETHER, default_slice_s, slice_s_of
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
@@ -494,8 +492,8 @@ DISK_MAX_BYTES = 2**50
 """Largest disk to propose."""
 
 MEMORY_MIN_BYTES = 512 * MB
-"""Smallest memory limit to propose: pgdyno, its engine and two servers with their connections need a few
-hundred MB besides the page cache, and the kernel would end them in less."""
+"""Smallest memory limit to propose: a server with its connections needs a few hundred MB besides the page
+cache, and the kernel would end it in less."""
 
 
 @dataclass(frozen=True)
@@ -519,27 +517,11 @@ class Need:
             without = f", without {'; '.join(self.dropped)}" if self.dropped else ""
             parts.append(f"--minutes {self.minutes:g} ({format_duration(60 * self.minutes)}{without})")
         if self.memory_bytes is not None:
-            limited = f"memory limited to {format_size(self.memory_bytes)}, page cache included"
-            parts.append(f"{limited} ({memory_limit_command(self.memory_bytes)})")
+            size = f"{math.ceil(self.memory_bytes / MB)}MB"
+            parts.append(f'run.memory_limit = "{size}" in a copy of the study file')
         if self.disk_bytes is not None:
             parts.append(f"{format_size(self.disk_bytes)} of free disk space (PGDYNO_CACHE)")
         return " and ".join(parts)
-
-
-def memory_limit_command(limit_bytes: int, root: Path = Path("/")) -> str:
-    """Return a command that limits the memory of pgdyno: by systemd where it runs, else by a control group.
-
-    systemd runs if /run/systemd/system exists (sd_booted(3)). ``root`` is replaced in tests.
-    """
-    size = f"{math.ceil(limit_bytes / MB)}M"
-    if (root / "run/systemd/system").is_dir():
-        return f"systemd-run --scope -p MemoryMax={size} pgdyno …"
-    groups = root / GROUPS.lstrip("/")
-    is_first_version = (groups / "memory").is_dir()
-    group = f"{GROUPS}/memory/pgdyno" if is_first_version else f"{GROUPS}/pgdyno"
-    limit = "memory.limit_in_bytes" if is_first_version else "memory.max"
-    steps = f"mkdir -p $g && echo {size} > $g/{limit} && echo $$ > $g/cgroup.procs && exec pgdyno …"
-    return f"sudo sh -c 'g={group}; {steps}'"
 
 
 def needs_of(file: StudyFile, machine: FitMachine, minutes: float, fitted: Fitted) -> list[Need]:

@@ -127,6 +127,8 @@ def fit_here(file: StudyFile, minutes: float) -> tuple[FittedFile, Callable[[], 
     from pgdyno.results.records import LOST  # noqa: PLC0415
 
     machine = fit_machine()
+    limit_bytes = file.run.memory_limit_bytes or machine.memory_bytes
+    machine = replace(machine, memory_bytes=min(machine.memory_bytes, limit_bytes))
     found = fit_study(file, machine, minutes)
     keyed = [(LOST + one.key, one) for one in found.lost] + [(one.key, one) for one in found.changes]
     changes = [{"key": key, "before": one.before, "after": one.after, "why": one.why} for key, one in keyed]

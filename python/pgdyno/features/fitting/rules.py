@@ -483,7 +483,7 @@ DATA_SHARE = 1 / 3
 """Maximum share of the time for restores and checks, which depend on the data size; the rest is for
 measurement."""
 
-UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2, "sysbench": 1000, "linkbench": 1000}
+UNITS_PER_CLIENT = {"tpcc": 1, "pgbench": 2, "sysbench": 1000, "linkbench": 1000, "insert": 10_000}
 """Minimum warehouses, branches, rows or nodes per client of a writing workload, if the source had them, else
 1: with fewer, lock waits change the experiment."""
 

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,7 @@ from pgdyno.features.published.tables import (
     MeasuredCell,
     MeasuredTable,
     changes_beside,
+    mean_level,
     published_in,
 )
 from pgdyno.results.records import Json, Trial
@@ -49,10 +51,12 @@ from pgdyno.units import Better, Estimate
 # ----------------------------------------------------------------------
 # One effect over several hosts: estimates by host, the pooled one, and its verdict.
 #
-# A level belongs to a machine, so a mean of levels over machines has no meaning. Pooled values are therefore
+# A level belongs to a machine, so a mean of levels over machines has no interval. Pooled values are therefore
 # changes: those of the table, or the change from the baseline of each of its values. A study fitted to each
-# machine has other levels on each, so figures are matched by their position in the tables. An average is over
-# the cases and statements that every host has, and several files of one machine are one host.
+# machine has other levels on each, so figures are matched by their position in the tables. Levels have an
+# arithmetic mean, as in a source with several hosts; rates and durations are the speed of a machine, and have
+# none. An average is over the cases and statements that every host has, and several files of one machine are
+# one host.
 # ----------------------------------------------------------------------
 
 ByHost = Mapping[str, Mapping[str, Sequence[Comparison]]]
@@ -250,12 +254,23 @@ class PooledCell:
     """A cell of a published table. ``published`` is that of the first file.
 
     ``over`` is of the hosts with a ratio; None with fewer than two. ``is_requested``: whether it should have
-    one.
+    one. ``levels``: of the hosts that have the figure, for a value.
     """
 
     published: MeasuredCell
     over: OverHosts | None
     is_requested: bool
+    levels: Mapping[str, Estimate]
+
+    @property
+    def is_speed(self) -> bool:
+        """True for rates and durations, of which each host has its own."""
+        return any(re.search(SPEED, level.unit) for level in self.levels.values())
+
+    @property
+    def mean(self) -> Estimate | None:
+        """The arithmetic mean of the levels of all hosts; None without any."""
+        return mean_level(list(self.levels.values()), self.published.unit) if self.levels else None
 
 
 @dataclass(frozen=True)
@@ -287,11 +302,16 @@ def pooled_tables(hosts: Mapping[str, Sequence[StudyFindings]], confidence: floa
         return []
     by_place = len({len(study.cases) for study in every}) == 1
     files = {host: [_file(study, by_place=by_place) for study in of_host] for host, of_host in hosts.items()}
-    return [_table(n, table, files, confidence) for n, table in enumerate(published[0])]
+    of_file = dict(zip(map(id, every), published, strict=True))
+    shown = {host: [of_file[id(study)] for study in of_host] for host, of_host in hosts.items()}
+    return [_table(n, table, files, shown, confidence) for n, table in enumerate(published[0])]
 
 
 _File = tuple[Sequence[int], Sequence[Sequence[Sequence[Changed | None]]]]
 """Blocks of the trials, and changes of the figures."""
+
+SPEED = r"/(s|min|h)$|^(TPM|NOPM|s|min|h)$"
+"""Units of rates and durations."""
 
 
 def _file(study: StudyFindings, *, by_place: bool) -> _File:
@@ -302,7 +322,11 @@ def _file(study: StudyFindings, *, by_place: bool) -> _File:
 
 
 def _table(
-    n: int, table: MeasuredTable, files: Mapping[str, Sequence[_File]], confidence: float
+    n: int,
+    table: MeasuredTable,
+    files: Mapping[str, Sequence[_File]],
+    shown: Mapping[str, Sequence[Sequence[MeasuredTable]]],
+    confidence: float,
 ) -> PooledTable:
     of_changes = any(cell.is_change for row in table.rows for cell in row)
     rows = []
@@ -315,9 +339,18 @@ def _table(
             }
             asked = cell.is_requested and (cell.is_change or not of_changes)
             there = asked and any(changed for of_host in by_host.values() for _, changed in of_host)
-            cells.append(PooledCell(cell, _over(by_host, confidence) if there else None, asked))
+            own = {host: [tables[n].rows[r][c] for tables in of_host] for host, of_host in shown.items()}
+            over = _over(by_host, confidence) if there else None
+            cells.append(PooledCell(cell, over, asked, _levels(own)))
         rows.append(cells)
     return PooledTable(table.title, table.columns, rows, of_changes)
+
+
+def _levels(by_host: Mapping[str, Sequence[MeasuredCell]]) -> dict[str, Estimate]:
+    """Return the level of each host that has the figure: the mean of its files."""
+    found = {host: [of.measured for of in cells if of.measured] for host, cells in by_host.items()}
+    units = {host: cells[0].unit for host, cells in by_host.items() if not cells[0].is_change}
+    return {host: mean_level(found[host], unit) for host, unit in units.items() if found[host]}
 
 
 def _over(

@@ -27,7 +27,7 @@ from pgdyno.features.hosts.findings import Host, HostsFindings, OverHosts, Poole
 from pgdyno.features.hosts.fleet_record import SUFFIX, HostWork, read_fleet
 from pgdyno.features.hosts.identity import are_shown_apart
 from pgdyno.features.hosts.pooling import Pooled
-from pgdyno.features.published.section import as_printed
+from pgdyno.features.published.section import HERE, as_printed, measured_text
 from pgdyno.report import result_tables, study_report
 from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, caveats_section, headline_lines, summary_of_several
 from pgdyno.report.csv_format import as_text, columns_of, csv_text, rows_of
@@ -71,6 +71,7 @@ from pgdyno.units import (
     share_text,
     signed,
     significant,
+    with_unit,
 )
 
 # ----------------------------------------------------------------------
@@ -350,30 +351,78 @@ def _range(chosen: list[OverHosts], margin: float) -> tuple[float, float]:
 
 
 def with_pooled_changes(table: PooledTable, confidence: float, hosts: int) -> Table | None:
-    """Return the published table with a column of pooled changes after each published column.
+    """Return the published table with columns of levels and of pooled changes after each published column.
 
-    Returns None if no host has a change for any of its cells.
+    Returns None if no host has a value for any of its cells.
     """
-    if not any(cell.over for row in table.rows for cell in row):
+    if not any(cell.over or cell.levels for row in table.rows for cell in row):
         return None
     head = "pooled" if table.of_changes else "pooled change, %"
-    asked = [any(row[n].is_requested for row in table.rows) for n in range(len(table.columns))]
+    is_pooled = any(cell.over for row in table.rows for cell in row)
+    further: list[tuple[str, Callable[[PooledCell], bool], Callable[[PooledCell], str]]] = [
+        (HERE, lambda cell: bool(cell.levels), lambda cell: _levels(cell, confidence)),
+        (head, lambda cell: is_pooled and cell.is_requested, lambda cell: _pooled(cell, confidence)),
+    ]
     columns: list[str] = []
     numeric: set[str] = set()
     rows: list[list[str]] = [[] for _ in table.rows]
     for n, title in enumerate(table.columns):
-        added = [f"{title}, {head}"] if asked[n] else []
+        here = [(of, text) for of, has, text in further if any(has(row[n]) for row in table.rows)]
+        added = [f"{title}, {of}" for of, _ in here]
         columns += [title, *added]
         numeric |= {title, *added} if added else set()
         for row, cells in zip(rows, table.rows, strict=True):
-            row += [as_printed(cells[n].published), *(_pooled(cells[n], confidence) for _ in added)]
-    note = (
-        f"Pooled over {hosts} hosts: (B − A) / A in percent of the baseline. The width of the CI depends on "
-        "the number of hosts. Levels depend on the machine and are not pooled: see the table of each host. "
-        f"{ABSENT}: fewer than two hosts, or the baseline itself."
-    )
-    title = f"{table.title}: {counted(hosts, 'host')}"
-    return Table(title, columns, rows, note, frozenset(numeric), whole=True)
+            row += [as_printed(cells[n].published), *(text(cells[n]) for _, text in here)]
+    title, note = f"{table.title}: {counted(hosts, 'host')}", _note(table, hosts, is_pooled=is_pooled)
+    narrow = _narrow(table, title, {of: text for of, _, text in further[: 1 + is_pooled]})
+    return Table(title, columns, rows, note, frozenset(numeric), whole=True, narrow=narrow)
+
+
+def _note(table: PooledTable, hosts: int, *, is_pooled: bool) -> str:
+    notes = []
+    levels = [cell.is_speed for row in table.rows for cell in row if cell.levels]
+    if not all(levels):
+        notes.append(f"“{HERE}”: arithmetic mean of the levels of the hosts.")
+    if any(levels):
+        notes.append("Rates and durations depend on the machine, and are those of each host.")
+    if is_pooled:
+        notes += [
+            f"Pooled over {hosts} hosts: (B − A) / A in percent of the baseline. The width of the CI depends",
+            f"on the number of hosts. {ABSENT}: fewer than two hosts, or the baseline itself.",
+        ]
+    return " ".join(notes)
+
+
+def _narrow(table: PooledTable, title: str, further: Mapping[str, Callable[[PooledCell], str]]) -> Table:
+    """Return the table with a line for each figure, below the texts of its row. An empty first text is that
+    of the row above.
+    """
+    lines: list[list[str]] = []
+    first = ""
+    for row in table.rows:
+        figures = [cell.published.value is not None for cell in row]
+        texts = [cell.published.text for cell, is_figure in zip(row, figures, strict=True) if not is_figure]
+        texts[:1] = [first := texts[0] or first] if texts else []
+        lines.append([", ".join(filter(None, texts)), "", *("" for _ in further)])
+        lines += [
+            [f"  {column}", as_printed(cell.published), *(text(cell) for text in further.values())]
+            for column, cell, is_figure in zip(table.columns, row, figures, strict=True)
+            if is_figure
+        ]
+    columns = ("figure", "published", *further)
+    return Table(title, columns, lines, numeric=frozenset(columns[1:]))
+
+
+def _levels(cell: PooledCell, confidence: float) -> str:
+    """Return the mean of the hosts, or rates and durations side by side: ``small 900; large 1,300 tx/s``."""
+    if not cell.is_speed:
+        return measured_text(replace(cell.published, measured=cell.mean), "", confidence)
+    unit = next(iter(cell.levels.values())).unit
+    texts = [
+        f"{host} {measured_text(replace(cell.published, measured=level), unit, confidence)}"
+        for host, level in cell.levels.items()
+    ]
+    return with_unit("; ".join(texts), unit)
 
 
 def _pooled(cell: PooledCell, confidence: float) -> str:

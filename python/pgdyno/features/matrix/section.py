@@ -127,6 +127,8 @@ def _held_back(one: Comparison) -> str:
         return "no valid block"
     if one.lost_by_an_arm:
         return "an arm failed"
+    if one.missed_rates:
+        return "rate missed"
     return "not steady" if one.is_held_back else ""
 
 

@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("builds", "capacity"),
+    requires=("builds", "capacity", "load_time"),
     commands={
         "study": ("command", "Check, explain and list study files."),
     },

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pgdyno.features.capacity.search import expected_search_s
+from pgdyno.features.load_time.parameters import LoadParameters
 from pgdyno.study.cases import Case
 from pgdyno.study.defaults import MachineSize, Schedule, discard_s
 from pgdyno.study.plan import Study
@@ -34,7 +35,11 @@ class Rates:
     transactions_in_memory_per_core_s: float = 300.0
 
 
-RATES = {"pgbench": Rates(100e6, 1e9, 300.0, 1000.0), "sysbench": Rates(check_bytes_per_s=1e9)}
+RATES = {
+    "pgbench": Rates(100e6, 1e9, 300.0, 1000.0),
+    "sysbench": Rates(check_bytes_per_s=1e9),
+    "load": Rates(load_bytes_per_s=math.inf),  # nothing is loaded before the trials
+}
 """Measured of tpcc and pgbench: loads 56 to 92 MB/s with two or more warehouses, 135 to 181 MB/s; checks
 175 MB/s, 1.6 GB/s; transactions in memory with synchronous commits 1000 (procedures), 1300. Published: 102
 transactions per second and core with larger data (56 cores), 325 (4 cores)."""
@@ -209,8 +214,10 @@ def driven_s(study: Study, machine: MachineSize) -> float:
 
 
 def transactions_per_s(study: Study, machine: MachineSize) -> float:
-    """Return a pessimistic throughput of all clients together."""
+    """Return a pessimistic throughput of all clients together; a load is a transaction per client."""
     data = data_of(study.workload)
+    if isinstance(study.workload, LoadParameters):
+        return study.clients * rates_of(study.workload.loaded.kind).load_bytes_per_s / data.bytes_at(1)
     in_memory = data.bytes_at(1) < machine.memory_bytes
     rates = rates_of(data.kind)
     per_core = rates.transactions_in_memory_per_core_s if in_memory else rates.transactions_per_core_s

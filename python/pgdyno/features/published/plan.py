@@ -116,9 +116,9 @@ class PublishedTable(Reference):
 
     title: str = Field(description="Title of the table.")
     notes: tuple[Note, ...] = Field(default=(), description="Notes on the table: texts or tables.")
-    chart: bool = Field(
+    chart: bool | Literal["bars"] = Field(
         default=False,
-        description="Show the table as charts, too: a line for each column of values, over the rows.",
+        description='Show the table as charts, too: lines of the columns over the rows (true), or "bars".',
     )
     columns: tuple[Column, ...] = Field(min_length=1, description="Columns in order.")
     rows: tuple[Row, ...] = Field(min_length=1, description="Rows in order.")

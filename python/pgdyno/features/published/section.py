@@ -25,7 +25,25 @@ from pgdyno.features.published.tables import (
 from pgdyno.report import result_tables
 from pgdyno.report.document import Place, Section, Table
 from pgdyno.report.json_format import Result
-from pgdyno.report.plot import Axis, Dots, Panel, Point, arm_class, logarithmic, plot
+from pgdyno.report.plot import (
+    NO_AXIS,
+    ROW_LABEL_SCALE,
+    Axis,
+    Dots,
+    Frame,
+    Panel,
+    Point,
+    Scale,
+    arm_class,
+    element,
+    label_width,
+    line,
+    linear,
+    logarithmic,
+    plot,
+    row_label,
+    text,
+)
 from pgdyno.results.records import LOST
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import (
@@ -51,16 +69,17 @@ Value = Callable[[MeasuredCell], MeasuredCell | Estimate | None]
 def source_charts(table: MeasuredTable) -> list[Panel]:
     """Return the charts of the values of a table.
 
-    Each has its own logarithmic scale, because levels depend on the machine.
+    Each has its own scale, because levels depend on the machine: logarithmic, or that of bars from 0.
     """
+    draw = _bars if table.chart == "bars" else _lines
     plain = [row[0].text for row in table.rows]
     rows = [_with_level(text, of) for text, of in zip(plain, levels_of_rows(table), strict=True)]
     columns = [
         _with_level(text, of) for text, of in zip(table.columns, levels_of_columns(table), strict=True)
     ]
     pictures = [
-        ("published", _lines(table, lambda cell: cell, plain, table.columns)),
-        (HERE, _lines(table, lambda cell: cell.measured, rows, columns)),
+        ("published", draw(table, lambda cell: cell, plain, table.columns)),
+        (HERE, draw(table, lambda cell: cell.measured, rows, columns)),
     ]
     return [Panel(f"{table.title}, {name}", picture) for name, picture in pictures if picture is not None]
 
@@ -96,6 +115,57 @@ def _lines(table: MeasuredTable, value: Value, rows: Sequence[str], columns: Seq
         for number, (title, points) in enumerate(curves.items())
     ]
     return plot(table.title, x, y, marks)
+
+
+BARS_WIDTH, BAR_ROOM, BAR = 300.0, 30.0, 13.0
+"""Width of a chart of bars, height of a row, and of its bar."""
+
+BAR_LABEL_MAX, BAR_LENGTH_MIN = 110.0, 80.0
+"""Maximum room for the names of bars, and minimum room for the longest bar."""
+
+
+def _bars(table: MeasuredTable, value: Value, rows: Sequence[str], columns: Sequence[str]) -> Markup | None:
+    """Return the picture, with the interval of each measured value."""
+    drawn = [
+        (r, c, of)
+        for r, row in enumerate(table.rows)
+        for c, cell in enumerate(row)
+        if not cell.is_change and (of := value(cell)) and of.value is not None and of.value > 0
+    ]
+    if not drawn:
+        return None
+    several = len({c for _, c, _ in drawn}) > 1
+    names = [f"{rows[r]}, {columns[c]}" if several else rows[r] for r, c, _ in drawn]
+    ends = [[of.value or 0.0, *_interval(of)] for _, _, of in drawn]
+    texts = [_bar_text(of) for _, _, of in drawn]
+    left = min(BAR_LABEL_MAX, max(map(label_width, names)) * ROW_LABEL_SCALE + 10)
+    room = min(max(map(label_width, texts)) * ROW_LABEL_SCALE + 10, BARS_WIDTH - left - BAR_LENGTH_MIN)
+
+    def draw(x: Scale, __: Scale) -> Iterator[Markup]:
+        for n, (_, column, _) in enumerate(drawn):
+            y, places = BAR_ROOM * (n + 0.5), [x(end) for end in ends[n]]
+            title = element("title", f"{names[n]}: {texts[n]}")
+            size = {"width": round(places[0] - left, 1), "height": BAR}
+            yield from row_label(names[n], left - 6, y)
+            yield element("rect", title, x=left, y=y - BAR / 2, **size, class_=f"dot {arm_class(column - 1)}")
+            if len(places) > 1:
+                yield line(places[1], y, places[2], y, class_="whisker")
+            yield text(max(places) + 5, y + 4, texts[n])
+
+    axis = replace(linear([0.0, *(end for of in ends for end in of)], 3, padding=0.0), grid=True)
+    frame = Frame(BARS_WIDTH, left, room, 0.0, BAR_ROOM * len(drawn))
+    return plot(table.title, axis, NO_AXIS, [draw], frame)
+
+
+def _interval(of: MeasuredCell | Estimate) -> tuple[float, ...]:
+    low, high = (of.low, of.high) if isinstance(of, Estimate) else (None, None)
+    return () if low is None or high is None else (max(0.0, low), high)
+
+
+def _bar_text(of: MeasuredCell | Estimate) -> str:
+    return (
+        as_printed(of) if isinstance(of, MeasuredCell) else with_unit(result_tables.level_text(of), of.unit)
+    )
 
 
 # ----------------------------------------------------------------------
@@ -144,7 +214,7 @@ def _unless(levels: Instead, others: Instead) -> Instead:
 
 def _with_level(text: str, levels: Instead) -> str:
     """Return a name with the measured levels: ``250 (here clients 5)``."""
-    return f"{text} ({HERE} {_listed(levels)})" if levels else text
+    return f"{text} ({HERE} {_listed(levels)})".lstrip() if levels else text
 
 
 def _listed(levels: Instead) -> str:
@@ -341,10 +411,12 @@ def _narrow(
     groups: list[tuple[str, list[list[str]]]] = []
     first = ""
     titles = [_with_level(text, of) for text, of in zip(titles, levels_of_columns(table), strict=True)]
-    for cells, row in zip(table.rows, rows, strict=True):
+    for cells, row, levels in zip(table.rows, rows, levels_of_rows(table), strict=True):
         texts = [row[places[n]] for n in names]
         if texts and any(texts):
-            texts[0] = first = texts[0] or first
+            own = cells[0].text if names[0] == 0 else texts[0]
+            first = own or first
+            texts[0] = _with_level(first, levels) if names[0] == 0 else first
         figures = [
             [title, row[places[n]], row[places[n] + 1] if measured[n] else ""]
             for n, title in enumerate(titles)
@@ -382,7 +454,7 @@ def _row(
     for cell, has_ours, unit in zip(row, measured, units, strict=True):
         cells.append(as_printed(cell, in_head=unit))
         if has_ours:
-            cells.append(AS_ABOVE if again and cell.measured else _measured(cell, unit, confidence))
+            cells.append(AS_ABOVE if again and cell.measured else measured_text(cell, unit, confidence))
     return cells
 
 
@@ -401,7 +473,8 @@ def as_printed(cell: MeasuredCell, *, in_head: str = "") -> str:
     return f"{text} (correct: {right})"
 
 
-def _measured(cell: MeasuredCell, in_head: str, confidence: float) -> str:
+def measured_text(cell: MeasuredCell, in_head: str, confidence: float) -> str:
+    """Return the measured number with its unit, unless that is in the heading of the column."""
     if cell.measured is None:
         return ABSENT if cell.is_requested else ""
     found = cell.measured
@@ -448,7 +521,8 @@ def _averages(table: MeasuredTable) -> Iterator[str]:
     for row in table.rows:
         for title, cell, over in zip(table.columns, row, by_column, strict=True):
             if cell.measured is not None and (mean := _over(cell)):
-                yield f"{title if len(over) == 1 else row[0].text or title}: {HERE} over {mean}"
+                name = title if len(over) == 1 else ", ".join(filter(None, (row[0].text, title)))
+                yield f"{name}: {HERE} over {mean}"
 
 
 def _over(cell: MeasuredCell) -> str:

@@ -12,12 +12,13 @@ import json
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
+from itertools import chain
 from statistics import fmean
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import ValidationError
 
@@ -29,9 +30,10 @@ from pgdyno.analysis.telemetry.metrics import METRICS, OF_DRIVER, Metric, split_
 from pgdyno.analysis.telemetry.trial_telemetry import STDDEV_CALLS_MIN, TrialTelemetry
 from pgdyno.errors import EvidenceError
 from pgdyno.features.published.plan import Cell, Note, Published, PublishedTable
+from pgdyno.report.csv_format import TRIAL_VALUES
 from pgdyno.results.records import StudyRecord, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
-from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, Better, Estimate
+from pgdyno.units import DURATION_UNITS_S, SIZE_UNITS_BYTES, Better, Estimate, parse_duration_s
 
 # ----------------------------------------------------------------------
 # Values of one case from trials and telemetry, by metric, arm and block.
@@ -69,9 +71,15 @@ class CaseValues:
 
 
 def case_values(
-    study: StudyRecord, trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]
+    study: StudyRecord,
+    trials: Sequence[Trial],
+    telemetry: Mapping[int, TrialTelemetry],
+    of_features: Callable[[Trial], Iterable[tuple[str, str, float]]] = lambda _: (),
 ) -> CaseValues:
-    """Return the values of a case's ok trials. ``telemetry`` is by trial ID."""
+    """Return the values of a case's ok trials. ``telemetry`` is by trial ID.
+
+    ``of_features``: further metrics of a trial with unit and value, of which less is better.
+    """
     found: dict[str, dict[int, dict[int, float]]] = {}
     metrics: dict[str, Metric] = {}
     for trial in trials:
@@ -80,6 +88,7 @@ def case_values(
         of_trial = [(metric.key, metric, metric.value(trial, trial.measured)) for metric in OF_DRIVER]
         of = telemetry.get(trial.trial)
         of_trial += [(key, METRICS[split_key(key)[0]], v) for key, v in (of.values if of else {}).items()]
+        of_trial += [(key, Metric(key, key, unit, Better.LESS), v) for key, unit, v in of_features(trial)]
         for key, metric, value in of_trial:
             if value is not None:
                 metrics[key] = metric
@@ -170,7 +179,7 @@ class MeasuredTable:
     columns: Sequence[str]
     rows: Sequence[Sequence[MeasuredCell]]
     notes: Sequence[str]
-    chart: bool = False
+    chart: bool | Literal["bars"] = False
 
 
 def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[MeasuredTable]:
@@ -183,17 +192,26 @@ def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> l
                 [_cell(table, (r, c), cell, cases) for c, cell in enumerate(row)]
                 for r, row in enumerate(table.figures())
             ],
-            [text for note in table.notes if (text := note.text_for(_largest(note, cases)))],
+            [text for note in table.notes if (text := note.text_for(_largest(note, table, cases)))],
             table.chart,
         )
         for table in published.tables
     ]
 
 
-def _largest(note: Note, cases: Sequence[CaseValues]) -> float | None:
-    """Return the largest measured value of the note's metric; None without one."""
+def _largest(note: Note, table: PublishedTable, cases: Sequence[CaseValues]) -> float | None:
+    """Return the largest measured value of the note's metric; None without one.
+
+    It is that of the table's figures with this metric, or without one that of all arms.
+    """
+    figures = [cell for row in table.figures() for cell in row if cell.metric == note.metric]
     found = [case.values[note.metric] for case in cases if note.metric in case.values]
-    return max((v for of in found for blocks in of.by_block.values() for v in blocks.values()), default=None)
+    arms = (
+        [item.blocks(item.arm) for cell in figures for item in items_of(cell, cases)]
+        if figures
+        else [blocks for of in found for blocks in of.by_block.values()]
+    )
+    return max((value for blocks in arms for value in blocks.values()), default=None)
 
 
 def _cell(table: PublishedTable, place: Place, cell: Cell, cases: Sequence[CaseValues]) -> MeasuredCell:
@@ -457,6 +475,14 @@ def in_unit(estimate: Estimate, unit: str) -> Estimate:
                 unit = _fitting(abs(estimate.value) * table[estimate.unit], unit)
             return _scaled(estimate, table[estimate.unit] / table[unit], unit)
     return estimate
+
+
+def mean_level(levels: Sequence[Estimate], unit: str) -> Estimate:
+    """Return the arithmetic mean of levels, in the published unit as far as it fits."""
+    factors = [SIZES.get(level.unit, 1.0) for level in levels]
+    mean = fmean(level.value * factor for level, factor in zip(levels, factors, strict=True))
+    of = "B" if levels[0].unit in SIZES else levels[0].unit
+    return in_unit(Estimate(mean, of, len(levels), levels[0].better), unit)
 
 
 def _fitting(size_bytes: float, unit: str) -> str:
@@ -743,10 +769,28 @@ def _source(cases: Sequence[Findings]) -> Published | None:
         ) from error
 
 
+PER_TIMEOUT = "checkpoints.per_timeout"
+"""Checkpoints per checkpoint_timeout. A fit that scales this setting with the window keeps their number."""
+
+
+def further_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
+    """Yield metric, unit and value of a trial: those of features, and PER_TIMEOUT. Less is better."""
+    yield from chain.from_iterable(values(findings, trial) for values in TRIAL_VALUES)
+    of, timeout = findings.telemetry.by_trial.get(trial.trial), trial.settings.get("checkpoint_timeout")
+    per_hour = of.values.get("checkpoints.per_hour") if of else None
+    if per_hour is not None and timeout:
+        yield PER_TIMEOUT, "", per_hour * parse_duration_s(timeout) / DURATION_UNITS_S["h"]
+
+
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
     return [
         replace(
-            case_values(of.study, of.trials, of.telemetry.by_trial),
+            case_values(
+                of.study,
+                of.trials,
+                of.telemetry.by_trial,
+                partial(further_values, of),
+            ),
             versions=[one.arm.server_facts.version or "" for one in of.arms],
             effects={
                 (key, comparison.arm.arm): effect.log_ratios

@@ -64,12 +64,13 @@ class WalReader:
                 end = _position(connection)
                 found = _waldump(self.arm)
                 segment = int(_value(connection, "SELECT pg_size_bytes(current_setting('wal_segment_size'))"))
+                # An error about removed WAL would be in the server log, and exclude the trial.
+                files = _files(connection) if found is None else [path.name for path in found[1].iterdir()]
+                begin = first_readable(files, max(self.begin, end - READ_BYTES_MAX), end, segment)
                 if found is None:
-                    begin = max(self.begin, end - READ_BYTES_MAX)
                     types = _by_walinspect(connection, begin, end)
                 else:
                     program, folder = found
-                    begin = first_readable(folder, max(self.begin, end - READ_BYTES_MAX), end, segment)
                     timeline = int(_value(connection, "SELECT timeline_id FROM pg_control_checkpoint()"))
                     types = _by_waldump(program, folder, timeline, begin, end)
         except (psycopg.Error, ServerError) as error:
@@ -83,6 +84,11 @@ class WalReader:
 def _value(connection: Connection, query: str) -> str:
     row = connection.execute(f"/* pgdyno probe */ {query}".encode()).fetchone()
     return str(row[0]) if row else ""
+
+
+def _files(connection: Connection) -> list[str]:
+    rows = connection.execute(b"/* pgdyno probe */ SELECT name FROM pg_ls_waldir()").fetchall()
+    return [str(name) for (name,) in rows]
 
 
 def _position(connection: Connection) -> int:
@@ -120,17 +126,13 @@ def _require_walinspect(connection: Connection) -> None:
         raise ProbeError(f"{no_program}: install the extension pg_walinspect in the database")
 
 
-def first_readable(folder: Path, begin: int, end: int, segment_bytes: int) -> int:
+def first_readable(files: Sequence[str], begin: int, end: int, segment_bytes: int) -> int:
     """Return the first position from ``begin`` on from which all segments up to ``end`` exist.
 
-    Raises ProbeError if the last one is missing.
+    ``files``: names in the directory of the WAL. Raises ProbeError if the last one is missing.
     """
     per_file = (1 << 32) // segment_bytes
-    there = {
-        int(path.name[8:16], 16) * per_file + int(path.name[16:], 16)
-        for path in folder.iterdir()
-        if _SEGMENT.match(path.name)
-    }
+    there = {int(name[8:16], 16) * per_file + int(name[16:], 16) for name in files if _SEGMENT.match(name)}
     number = max(begin, end - 1) // segment_bytes
     if number not in there:
         raise ProbeError("the WAL of the measured part is no longer in pg_wal: increase wal_keep_size")

@@ -81,10 +81,13 @@ EXCLUSIVE = (
 
 
 def canonical_deviations(text: str) -> str:
-    """Return the same names once each, in the order of the table. Raises ValueError for an unknown one."""
+    """Return the same names once each, in the order of the table. ``-NAME`` removes one of the dialect.
+
+    Raises ValueError for an unknown one.
+    """
     names = [name for part in text.split(",") if (name := part.strip())]
     for name in names:
-        if name not in DEVIATIONS:
+        if name.removeprefix("-") not in DEVIATIONS:
             raise ValueError(f"has an unknown deviation {name!r}: use {', '.join(DEVIATIONS)}")
     return ",".join(in_order(names))
 
@@ -92,12 +95,20 @@ def canonical_deviations(text: str) -> str:
 def in_order(names: Iterable[str]) -> tuple[str, ...]:
     """Return the names once each, in the order of the table."""
     wanted = set(names)
-    return tuple(name for name in DEVIATIONS if name in wanted)
+    return tuple(one for name in DEVIATIONS for one in (name, f"-{name}") if one in wanted)
 
 
 def deviations_of(dialect: str, deviate: str) -> Sequence[TpccDeviation]:
-    """Return the deviations of a dialect and further ones."""
-    return [DEVIATIONS[name] for name in in_order((*DIALECTS[dialect].deviations, *deviate.split(",")))]
+    """Return the deviations of a dialect and further ones, without those after a minus.
+
+    Raises ValueError if one after a minus is not of the dialect.
+    """
+    of_dialect, names = DIALECTS[dialect].deviations, deviate.split(",")
+    removed = [name[1:] for name in names if name.startswith("-")]
+    for name in removed:
+        if name not in of_dialect:
+            raise ValueError(f"the dialect {dialect} has no deviation {name}: remove -{name}")
+    return [DEVIATIONS[name] for name in in_order({*of_dialect, *names} - set(removed)) if name in DEVIATIONS]
 
 
 def require_compatible(deviations: Iterable[TpccDeviation], calls: str, *, pipeline: bool) -> None:

@@ -126,8 +126,8 @@ class TpccParameters(WorkloadParameters):
     )
     deviate: Annotated[str, AfterValidator(canonical_deviations), Rare("NAME,…", default="none")] = Field(
         default="",
-        description="Single deviations from TPC-C, such as no-rollback,uniform-items "
-        "(pgdyno docs workload-tpcc).",
+        description="Single deviations from TPC-C, such as no-rollback,uniform-items; -NAME removes one of "
+        "the dialect (pgdyno docs workload-tpcc).",
     )
     table_sets: Annotated[int, Rare("N", of="tpcc with --dialect sysbench", has_range=True)] = Field(
         default=1,

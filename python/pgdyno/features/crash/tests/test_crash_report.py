@@ -31,6 +31,7 @@ from pgdyno.features.crash.sections import (
     crash_tables,
     progress_line,
     share_bar,
+    with_version,
 )
 from pgdyno.features.crash_disk.ledger import replayed_bytes
 from pgdyno.features.crash_disk.plan import (
@@ -468,3 +469,19 @@ def test_few_values_have_no_interval_and_none_no_median() -> None:
     found = median_interval([3.0, 1.0])
     assert found is not None
     assert (found.value, found.n, found.low, found.high) == (2.0, 2, None, None)
+
+
+@pytest.mark.parametrize(
+    ("spec", "version", "shown"),
+    [
+        ("10.3,fsync=off,work_mem=4MB", "10.20", "10.20,fsync=off,work_mem=4MB"),
+        ("10.3", "10.20", "10.20"),
+        ("10.3", None, "10.3"),
+        ("18,fsync=off", "18.4", "18,fsync=off"),
+        ("git:REL_10_3", "10.3", "git:REL_10_3"),
+    ],
+)
+def test_the_suggested_crash_test_names_a_server_that_is_there(
+    spec: str, version: str | None, shown: str
+) -> None:
+    assert with_version(spec, version) == shown

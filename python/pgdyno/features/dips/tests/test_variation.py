@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pgdyno.features.dips.findings import TrialRates
-from pgdyno.features.dips.variation import find_variation
+from pgdyno.features.dips.variation import find_variation, values_of_trial
 
 
 def rates(*n: float, s: float = 1.0) -> TrialRates:
@@ -49,3 +49,11 @@ def test_one_trial_has_no_variation_between_trials() -> None:
 @pytest.mark.parametrize("few", [{0: rates(*[5] * 19)}, {0: rates(*[0] * 30)}])
 def test_too_few_intervals_or_no_transactions_give_nothing(few: dict[int, TrialRates]) -> None:
     assert find_variation(trials(0), few) == {}
+
+
+def test_a_trial_has_its_variation_and_the_ratio_of_its_rates() -> None:
+    assert {key: value for key, _, value in values_of_trial(rates(10, 20, 30))} == pytest.approx(
+        {"rate.cv": 50.0, "rate.max_to_min": 3.0}
+    )
+    assert [key for key, *_ in values_of_trial(rates(0, 20))] == ["rate.cv"]
+    assert not list(values_of_trial(rates(0, 0))) and not list(values_of_trial(rates(7)))

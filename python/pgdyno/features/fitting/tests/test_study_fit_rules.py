@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from example_studies import make_file
 from pgdyno.errors import StudyFileError
-from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study, memory_limit_command
+from pgdyno.features.fitting.fit import FitMachine, Fitted, fit_study
 from pgdyno.features.fitting.levels import changed_values, fit_of, with_levels, without_level
 from pgdyno.features.fitting.rules import (
     DISK_SHARE,
@@ -397,16 +396,3 @@ def test_a_window_by_transactions_that_is_longer_than_its_share_of_the_time_has_
         costs_of(cases), growing_s, machine.cores, lambda arm, factor: wal_bytes(arm, factor, contrasted)
     )
     assert needed <= DISK_SHARE * machine.disk_free_bytes
-
-
-@pytest.mark.parametrize(
-    ("there", "command"),
-    [
-        ("run/systemd/system", "systemd-run --scope -p MemoryMax=947M pgdyno …"),
-        ("sys/fs/cgroup/memory", "mkdir -p $g && echo 947M > $g/memory.limit_in_bytes && echo $$"),
-        ("sys/fs/cgroup", "mkdir -p $g && echo 947M > $g/memory.max && echo $$ > $g/cgroup.procs"),
-    ],
-)
-def test_memory_is_limited_by_what_the_machine_has(tmp_path: Path, there: str, command: str) -> None:
-    (tmp_path / there).mkdir(parents=True)
-    assert command in memory_limit_command(947 * 2**20, tmp_path)

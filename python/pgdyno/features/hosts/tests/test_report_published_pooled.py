@@ -16,8 +16,9 @@ from pgdyno.cli.main import run_command
 from pgdyno.errors import UsageError
 from pgdyno.features.hosts.findings import HostsFindings, OverHosts
 from pgdyno.features.hosts.sections import build_hosts
+from pgdyno.features.published.tables import mean_level
 from pgdyno.report.html_format import to_html
-from pgdyno.units import ABSENT
+from pgdyno.units import ABSENT, NO_BREAK, Better, Estimate
 
 OF_17, OF_18 = {"server": "17"}, {"server": "18"}
 ARMS = (OF_17, OF_18)
@@ -67,8 +68,9 @@ def test_a_change_is_pooled_as_the_report_pools_it_and_a_level_is_not() -> None:
     built = build_hosts(found)
     assert plain(to_html(built)).index("change, pooled") < plain(to_html(built)).index("change, %, here")
     (shown,) = built.tables("published")
-    assert list(shown.columns) == ["users", "18", "change", "change, pooled"]
-    assert shown.rows[0][:3] == ["8", "1,000", "50%"] and shown.rows[0][3].startswith("+1")
+    assert list(shown.columns) == ["users", "18", "18, here", "change", "change, pooled"]
+    assert [shown.rows[0][n] for n in (0, 1, 3)] == ["8", "1,000", "50%"]
+    assert shown.rows[0][4].startswith("+1")
 
 
 def test_changes_of_values_are_pooled_for_a_table_without_changes() -> None:
@@ -77,8 +79,48 @@ def test_changes_of_values_are_pooled_for_a_table_without_changes() -> None:
     assert of_17.over is None and of_18.over is not None
     assert_alike(of_18.over, found.primary[0])
     (shown,) = build_hosts(found).tables("published")
-    assert list(shown.columns) == ["users", "17", "17, pooled change, %", "18", "18, pooled change, %"]
-    assert shown.rows[0][2] == ABSENT
+    columns = [f"{arm}{further}" for arm in ("17", "18") for further in ("", ", here", ", pooled change, %")]
+    assert list(shown.columns) == ["users", *columns]
+    assert shown.rows[0][3] == ABSENT
+
+
+def test_a_rate_is_that_of_each_host_and_another_level_has_the_mean_of_the_hosts() -> None:
+    rows = [
+        {"metric": "nopm", "unit": "NOPM", "cells": ["rate", 900]},
+        {"metric": "server_cpu", "cells": ["CPU", 50]},
+    ]
+    columns = [{"title": "figure"}, {"title": "18", "levels": OF_18}]
+    source: dict[str, object] = {"tables": [{"title": "Figures", "columns": columns, "rows": rows}]}
+    again = replace(SMALL, seed=11, created_unix_s=1.0)
+    found = pooled(source, again=again)
+    (_, rate), (_, cpu) = found.published[0].rows
+    assert rate.is_speed and not cpu.is_speed
+    own = [study.first.arms[1].levels for study in found.studies.values()]  # small, again, large
+    rates, cpus = ([level.value for of in own if (level := of[key])] for key in ("nopm", "server_cpu"))
+    assert [level.value for level in rate.levels.values()] == [
+        pytest.approx((rates[0] + rates[1]) / 2),
+        pytest.approx(rates[2]),
+    ]
+    assert cpu.mean is not None
+    assert cpu.mean.value == pytest.approx(((cpus[0] + cpus[1]) / 2 + cpus[2]) / 2)
+    (shown,) = build_hosts(found).tables("published")
+    place = list(shown.columns).index("18, here")
+    first, second = (row[place] for row in shown.rows)
+    assert first.endswith(f"{NO_BREAK}NOPM")
+    hosts = [text.removesuffix(f"{NO_BREAK}NOPM").rpartition(" ")[0] for text in first.split("; ")]
+    assert hosts == list(rate.levels) == ["small and again", "large"]
+    assert second.startswith(f"{cpu.mean.value:.0f}")
+    assert "arithmetic mean" in shown.note and "those of each host" in shown.note
+    assert shown.narrow is not None
+    assert shown.narrow.rows[1][:3] == ["  18", f"900{NO_BREAK}NOPM", first]
+
+
+def test_sizes_of_hosts_are_averaged_whatever_their_units() -> None:
+    sizes = [Estimate(1.5, "GB", 3, Better.NEITHER), Estimate(512.0, "MB", 3, Better.NEITHER)]
+    assert mean_level(sizes, "GB") == Estimate(1.0, "GB", 2, Better.NEITHER)
+    assert mean_level(sizes[1:], "GB").unit == "MB"
+    times = [Estimate(value, "ms", 3, Better.LESS) for value in (2.0, 4.0)]
+    assert mean_level(times, "ms") == Estimate(3.0, "ms", 2, Better.LESS)
 
 
 def test_two_files_of_a_machine_are_one_host_in_the_tables_too() -> None:

@@ -12,11 +12,12 @@ from example_studies import read_study
 from pgdyno.cli.options import FittedFile
 from pgdyno.features.capacity.search import STEPS_USUAL
 from pgdyno.features.planning.command import plan_as_json, plan_lines
-from pgdyno.features.planning.cost import aa_share, pass_s
+from pgdyno.features.planning.cost import CLUSTER_S, Rates, aa_share, costs_of, load_s, pass_s, window_s
 from pgdyno.features.planning.forecast import AT_RUN_TIME, study_forecast, would_get
 from pgdyno.server.builds import Version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import Account
+from pgdyno.study.cases import cases_of
 from pgdyno.study.defaults import MachineSize
 from pgdyno.study.schedule import aa_arm_after
 
@@ -133,3 +134,13 @@ def test_a_study_that_searches_for_its_capacity_is_forecast_with_its_searches(ca
     assert "about 20 s capacity search, then" in "\n".join(plan_lines(FittedFile(files[1]), found))
     assert "capacity" not in "\n".join(plan_lines(FittedFile(files[0]), without))
     assert plan_as_json(FittedFile(files[1]), found)["search_s"] == found.search_s
+
+
+def test_a_measured_load_takes_the_time_of_its_data_in_each_trial_and_none_before() -> None:
+    name = "load-time.toml"
+    cases = cases_of(read_study((STUDIES / "templates" / name).read_text(), name))
+    costs = costs_of(cases)
+    size_bytes = costs[0][0].data.bytes_at(1)
+    assert size_bytes > 20 * 100e6
+    assert window_s(cases[0].study, MACHINE) == pytest.approx(size_bytes / Rates().load_bytes_per_s)
+    assert load_s(costs) == CLUSTER_S

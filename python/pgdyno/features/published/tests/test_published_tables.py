@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from pgdyno.features.published.tables import (
     NOT_MEASURED,
     NOT_RUN,
     PARTS_OF,
+    PER_TIMEOUT,
     Agreement,
     CaseValues,
     MeasuredCell,
@@ -33,6 +35,7 @@ from pgdyno.features.published.tables import (
     SourceChange,
     case_values,
     changes_of_source,
+    further_values,
     in_unit,
     with_measured_values,
 )
@@ -243,7 +246,12 @@ STATEMENTS = [
 def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
     """Return every case of a study with every metric. Each second arm is 20% higher."""
     file = read_study(path.read_text("utf-8"), path.name)
-    keys = [of for of in METRICS if of.split(".")[0] not in PARTS_OF]
+    keys = [
+        *(of for of in METRICS if of.split(".")[0] not in PARTS_OF),
+        "rate.cv",
+        "rate.max_to_min",
+        PER_TIMEOUT,
+    ]
     keys += [f"{of}:{text}" for of in METRICS if of.startswith("statement.") for text in STATEMENTS]
     keys += [f"{of}:pgbench_accounts" for of in METRICS if of.startswith("relation.")]
     cases = []
@@ -273,8 +281,10 @@ def test_every_published_figure_of_a_shipped_study_is_matched(path: Path) -> Non
 
 def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
     published, cases = as_if_measured(STUDIES / "moppel-2019-pgbench-11-vs-12.toml")
-    (table,) = with_measured_values(published, cases)
+    table, conclusion = with_measured_values(published, cases)
     name, *_, change, _, _, _ = table.rows[-1]
+    inserts = conclusion.rows[0][1].measured
+    assert inserts is not None and inserts.value == pytest.approx(20)
     assert name.text == "total average" and change.text == "3.3"
     assert (
         change.measured is not None and change.measured.value == pytest.approx(20) and change.measured.n == 2
@@ -336,6 +346,60 @@ def test_measured_levels_stand_beside_those_of_the_source() -> None:
     assert change.instead == "clients 5 for 250, server 12.3 for 12.4"
 
 
+def test_a_row_without_a_name_has_that_of_the_row_above_beside_the_measured_level() -> None:
+    found = [case({"tpm": {0: blocks(9.0, 9.0), 1: blocks(8.0, 8.0)}}, {"scale": level}) for level in "12"]
+    columns = [{"title": "query"}, *({"title": of, "levels": {"server": of}} for of in ("10", "15"))]
+    rows = [
+        {"levels": {"scale": "1"}, "source_levels": {"scale": "100"}, "cells": ["query 2", 10, 12]},
+        {"levels": {"scale": "2"}, "source_levels": {"scale": "200"}, "cells": ["", 20, 22]},
+    ]
+    wide = with_measured_columns(table(found, columns=columns, rows=rows, metric="tpm"), 0.95)
+    assert [row[0] for row in wide.rows] == ["query 2 (here scale 1)", "(here scale 2)"]
+    assert wide.narrow is not None
+    names = [row[0] for row in wide.narrow.rows if not row[0].startswith(" ")]
+    assert names == ["query 2 (here scale 1)", "query 2 (here scale 2)"]
+
+
+def bars_of(picture: str) -> list[tuple[str, float, float]]:
+    """Return the title, the start and the length of each bar."""
+    found = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"[^>]*><title>(.*?)</title>', picture)
+    return [(title.replace(NO_BREAK, " "), float(x), float(width)) for x, width, title in found]
+
+
+def test_bars_of_the_source_and_ours_begin_at_zero_each_on_its_own_scale() -> None:
+    arms = [{"settings": name} for name in ("default", "tuned")]
+    of = case(
+        {"tps": {0: blocks(*[20.0] * 5), 1: blocks(28.0, 32.0, 30.0, 29.0, 31.0)}}, arms=arms, unit="tx/s"
+    )
+    columns = [
+        {"title": "Settings"},
+        {"title": "TPS", "metric": "tps", "unit": "tx/s"},
+        {"title": "change", "metric": "tps", "show": "change"},
+    ]
+    rows = [
+        {"levels": {"settings": "default"}, "cells": ["default", 2000, ""]},
+        {"levels": {"settings": "tuned"}, "cells": ["tuned", 8000, 300]},
+    ]
+    published, here = source_charts(table([of], columns=columns, rows=rows, chart="bars"))
+    assert (published.title, here.title) == ("t, published", "t, here")
+    for panel, titles, ratio in (
+        (published, ["default: 2,000 tx/s", "tuned: 8,000 tx/s"], 4.0),
+        (here, ["default: 20.0", "tuned: 30.0"], 1.5),
+    ):
+        (first, start, short), (second, other, long) = bars_of(panel.picture)
+        assert first.startswith(titles[0]) and second.startswith(titles[1])
+        assert start == other and long / short == pytest.approx(ratio, rel=0.02)
+    assert "whisker" in here.picture and "whisker" not in published.picture
+    assert source_charts(table([], columns=columns, rows=rows, chart="bars"))[0].title == "t, published"
+
+
+def test_bars_of_several_columns_are_named_by_row_and_column() -> None:
+    columns = [{"title": ""}, {"title": "17", "metric": "tps"}, {"title": "18", "metric": "tps"}]
+    (published,) = source_charts(table([], columns=columns, rows=[{"cells": ["x", 1, 2]}], chart="bars"))
+    assert [title for title, _, _ in bars_of(published.picture)] == ["x, 17: 1", "x, 18: 2"]
+    assert 'class="dot arm0"' in published.picture and 'class="dot arm1"' in published.picture
+
+
 def test_a_change_of_the_verdicts_metric_is_the_effect_of_the_verdict() -> None:
     known = report_of(Synthetic(blocks=6)).findings.first.comparisons[0]
     assert known.primary
@@ -357,6 +421,14 @@ def test_a_note_on_what_was_measured_depends_on_its_metric() -> None:
         of = case({"checkpoints.per_hour": {0: blocks(0.0), 1: blocks(measured_value)}})
         assert table([of], rows=[{"cells": ["x"]}], notes=[note]).notes == notes
     assert table([], rows=[{"cells": ["x"]}], notes=[note, "One run."]).notes == ["One run."]
+
+
+@pytest.mark.parametrize(("server", "notes"), [("10", []), ("15", ["As many checkpoints."])])
+def test_a_note_depends_on_the_figures_of_its_table_only(server: str, notes: list[str]) -> None:
+    of = case({"checkpoints.per_hour": {0: blocks(0.0), 1: blocks(4.0)}})
+    figure = {"value": 3.5, "metric": "checkpoints.per_hour", "levels": {"server": server}}
+    note = {"text": "As many checkpoints.", "metric": "checkpoints.per_hour"}
+    assert table([of], rows=[{"cells": [figure]}], notes=[note]).notes == notes
 
 
 def changes_of(cases: list[CaseValues], **given: object) -> list[SourceChange]:
@@ -473,3 +545,15 @@ def test_values_of_a_case_are_those_of_its_ok_trials() -> None:
     assert found.values["tpm"].unit == "TPM" and found.values["tpm"].better is Better.MORE
     assert found.values["wal.bytes"].by_block == {0: {0: 8.0}, 1: {0: 8.0}}
     assert found.values["relation.growth:a"].unit == "MiB"
+
+
+def test_checkpoints_are_also_counted_per_timeout_and_rates_have_their_variation() -> None:
+    findings = report_of(Synthetic(blocks=3)).findings.first
+    trial = replace(findings.trials[0], settings={"checkpoint_timeout": "30s"})
+    of = TrialTelemetry({"checkpoints.per_hour": 420.0}, [], ["a"], {})
+    known = replace(findings, telemetry=replace(findings.telemetry, by_trial={trial.trial: of}))
+    values = {key: value for key, _, value in further_values(known, trial)}
+    assert values[PER_TIMEOUT] == pytest.approx(3.5)
+    assert values["rate.cv"] > 0 and values["rate.max_to_min"] > 1
+    assert PER_TIMEOUT not in {key for key, *_ in further_values(findings, trial)}
+    assert PER_TIMEOUT not in {key for key, *_ in further_values(known, replace(trial, settings={}))}

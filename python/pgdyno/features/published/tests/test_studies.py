@@ -23,7 +23,7 @@ SIZES = {
     "percona-2018-crash-safety": (1, 4),
     "percona-2018-sysbench-tpcc": (1, 3),
     "moppel-2022-a-billion-transactions": (1, 2),
-    "postgres-versions": (19, 5),
+    "postgres-versions": (22, 5),
     "upgrade": (1, 3),
     "settings": (1, 3),
     "clients-sweep": (7, 2),
@@ -31,6 +31,7 @@ SIZES = {
     "memory-sizes": (2, 3),
     "checkpoint-settings": (1, 3),
     "wal-compression": (1, 2),
+    "load-time": (1, 2),
 }
 
 

@@ -52,17 +52,15 @@ SEGMENT = 16 << 20
     ],
 )
 def test_reading_begins_where_all_segments_exist(
-    tmp_path: Path, begin: int, end: int, there: tuple[int, ...], first: int
+    begin: int, end: int, there: tuple[int, ...], first: int
 ) -> None:
-    for number in there:
-        (tmp_path / f"00000001{number // 256:08X}{number % 256:08X}").touch()
-    (tmp_path / "archive_status").touch()
-    assert first_readable(tmp_path, begin, end, SEGMENT) == first
+    files = [f"00000001{number // 256:08X}{number % 256:08X}" for number in there]
+    assert first_readable([*files, "archive_status"], begin, end, SEGMENT) == first
 
 
-def test_removed_wal_is_a_reason(tmp_path: Path) -> None:
+def test_removed_wal_is_a_reason() -> None:
     with pytest.raises(ProbeError, match="wal_keep_size"):
-        first_readable(tmp_path, SEGMENT, 2 * SEGMENT, SEGMENT)
+        first_readable([], SEGMENT, 2 * SEGMENT, SEGMENT)
 
 
 def rows(insert: int, images: int, written: int = 2000, read: int = 1000) -> list[dict[str, object]]:

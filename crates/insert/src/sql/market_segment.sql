@@ -1,0 +1,1 @@
+CREATE INDEX {table}_marketsegment ON {table} (productid, customerid, price)

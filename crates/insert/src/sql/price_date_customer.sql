@@ -1,0 +1,1 @@
+CREATE INDEX {table}_pdc ON {table} (price, dateandtime, customerid)

@@ -1,0 +1,1 @@
+CREATE INDEX {table}_registersegment ON {table} (cashregisterid, customerid, price)

@@ -1,0 +1,1 @@
+ALTER SEQUENCE {table}_transactionid_seq CACHE 1000 START {next} RESTART

@@ -1,0 +1,55 @@
+//! What was drawn, counted: the material for tests of the distributions.
+
+use serde_json::{Value, json};
+
+/// Bins of equal width over the domain of a start, or of a key.
+pub const BINS: u64 = 50;
+
+/// Counters of drawn queries.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Starts of range queries by index and bin.
+    pub starts: [Bins; 3],
+    /// Keys of point queries, by bin of the keys from the lowest to the largest.
+    pub keys: Bins,
+}
+
+/// Counts by bin.
+#[derive(Clone, Debug)]
+pub struct Bins([u64; BINS as usize]);
+
+impl Default for Bins {
+    fn default() -> Self {
+        Self([0; BINS as usize])
+    }
+}
+
+impl Bins {
+    /// Counts a number of 0..`range`.
+    #[inline]
+    pub fn count(&mut self, number: u64, range: u64) {
+        self.0[(u128::from(number) * u128::from(BINS) / u128::from(range)) as usize] += 1;
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.0.iter_mut().zip(other.0).for_each(|(to, from)| *to += from);
+    }
+}
+
+impl Tally {
+    /// As `docs/reference/engine-protocol.md` has it.
+    pub fn value(&self) -> Value {
+        let [market, register, pdc] = &self.starts;
+        json!({
+            "starts": {"market": &market.0[..], "register": &register.0[..], "pdc": &pdc.0[..]},
+            "keys": &self.keys.0[..],
+        })
+    }
+}
+
+impl driver::Tally for Tally {
+    fn merge(&mut self, other: &Self) {
+        self.starts.iter_mut().zip(&other.starts).for_each(|(to, from)| to.merge(from));
+        self.keys.merge(&other.keys);
+    }
+}

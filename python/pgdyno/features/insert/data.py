@@ -1,0 +1,281 @@
+"""Workload insert on servers: its data and the checks after a trial."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from pgdyno.errors import DatasetError
+from pgdyno.features.insert.parameters import InsertParameters
+from pgdyno.results.records import Check
+from pgdyno.server.engine import TargetResult, dataset_format
+from pgdyno.server.processes import Connection
+from pgdyno.workloads.server_log import EXPECTED, check_log, counted_in
+from pgdyno.workloads.workload import (
+    Connect,
+    GoodnessOfFit,
+    OnPhase,
+    checking,
+    fit_distribution,
+    tests_of,
+)
+
+COMMENT = "SELECT pg_catalog.obj_description('pi1'::regclass, 'pg_class')"
+
+BINS = 50
+"""Bins of the starts of range queries, and of the keys of point queries."""
+
+SECONDARY = {
+    "marketsegment": "productid, customerid, price",
+    "registersegment": "cashregisterid, customerid, price",
+    "pdc": "price, dateandtime, customerid",
+}
+"""Columns of the secondary indexes, by the end of their name."""
+
+
+def statement(name: str) -> bytes:
+    """Return a statement in a file of this feature."""
+    return resources.files(__package__).joinpath("sql", f"{name}.sql").read_bytes()
+
+
+@dataclass(frozen=True)
+class InsertBenchmark:
+    """See Workload. A comment on pi1 says which steps were done."""
+
+    parameters: InsertParameters
+    bytes_completed: int = 0
+
+    @property
+    def format(self) -> str:
+        """Format of the engine."""
+        return dataset_format(self.parameters.kind)
+
+    def require_replaceable(self, conn: Connection) -> None:
+        """Do nothing: the engine checks the tables."""
+
+    def complete(self, conn: Connection, on_phase: OnPhase) -> None:
+        """Do nothing."""
+
+    def require(self, conn: Connection) -> None:
+        """Check the comment that a complete load leaves."""
+        try:
+            row = conn.execute(COMMENT).fetchone()
+        except psycopg.errors.UndefinedTable:
+            row = None
+        comment, name = (row and row[0]) or "", conn.info.dbname
+        load = f"load them with pgdyno load --workload insert --phase {self.parameters.phase}"
+        if not comment.startswith("made by pgdyno: insert "):
+            raise DatasetError(f"the database {name} contains no complete data of insert: {load}")
+        if not comment.endswith(f" format={self.format}"):
+            raise DatasetError(f"the data in {name} were loaded by another version of pgdyno: {load}")
+        found = dict(part.partition("=")[::2] for part in comment.split() if "=" in part)
+        for key, value in self.parameters.shape().items():
+            if key in found and found[key] != str(value):
+                raise DatasetError(
+                    f"the data in {name} have {key} {found[key]}, not {value}: "
+                    f"use {key} {found[key]}, or load them again"
+                )
+
+    def invariants(self, connect: Connect) -> list[Check]:
+        """Check indexes and plans of all tables. Scans each index in both directions."""
+        with closing(connect()) as conn, checking(conn, "insert"):
+            tables = tables_of(conn)
+            if not tables:
+                raise DatasetError(f"the database {conn.info.dbname} contains no tables of insert")
+            return [
+                valid_indexes(conn, tables),
+                *scans(conn, tables),
+                *plans(conn, tables),
+            ]
+
+    def checks(self, clients: int, *, restored: bool) -> InsertChecks:
+        """Return the checks, which are the same with and without restored data."""
+        del clients, restored
+        return InsertChecks(self)
+
+
+def tables_of(conn: Connection) -> list[str]:
+    """Return the names of the tables."""
+    return [str(name) for (name,) in conn.execute(statement("tables"))]
+
+
+def _rows(conn: Connection, text: str, table: str, index: str = "") -> list[tuple[Any, ...]]:
+    """Return the rows of a statement about a table; ``{columns}`` are those of an index."""
+    columns = sql.SQL(index)
+    query = sql.SQL(text).format(table=sql.Identifier(table), columns=columns)
+    return conn.execute(query).fetchall()
+
+
+def valid_indexes(conn: Connection, tables: Sequence[str]) -> Check:
+    """Check that each table has its indexes, and that they are valid. Those of l.x may be incomplete."""
+    row = conn.execute(COMMENT).fetchone()
+    needed = {"transactionid"}
+    if row is None or not re.search(r" done=(none|l\.i0) ", str(row[0])):
+        needed |= {*SECONDARY.values()}
+    wrong = []
+    for table in tables:
+        found = conn.execute(statement("indexes"), (table,)).fetchall()
+        columns = {str(of) for *_, of in found}
+        is_complete = needed <= columns <= {"transactionid", *SECONDARY.values()}
+        if not is_complete or not all(valid for _, valid, *_ in found):
+            wrong.append(table)
+    detail = f"of {len(tables)} tables, {len(wrong)} have others" + (f": {wrong[0]}" if wrong else "")
+    return Check("valid indexes", not wrong, float(len(wrong)), detail=detail)
+
+
+def scans(conn: Connection, tables: Sequence[str]) -> Iterator[Check]:
+    """Compare the number of rows of each table with those that its indexes return in both directions."""
+    for table in tables:
+        conn.execute("SET enable_seqscan = on")
+        ((heap,),) = _rows(conn, "SELECT count(transactionid + 0) FROM {table}", table)
+        conn.execute("SET enable_seqscan = off")
+        different = []
+        for index in [str(row[3]) for row in conn.execute(statement("indexes"), (table,)).fetchall()]:
+            for direction in ("ASC", "DESC"):
+                order = ", ".join(f"{column} {direction}" for column in index.split(", "))
+                text = "SELECT count(*) FROM (SELECT FROM {table} ORDER BY {columns} OFFSET 0) AS rows"
+                ((count,),) = _rows(conn, text, table, order)
+                if count != heap:
+                    different.append(f"({order}) returns {count}")
+        detail = "; ".join(different[:1]) or f"{heap} rows in the table and in each index"
+        yield Check(f"index scans of {table}", not different, float(len(different)), detail=detail)
+
+
+RANGE = "EXPLAIN (FORMAT JSON) SELECT {columns} FROM {table} ORDER BY {columns} LIMIT 10"
+POINT = (
+    "EXPLAIN (FORMAT JSON) SELECT transactionid, productid, data FROM {table} "
+    "WHERE transactionid IN (1, 2, 3, 4, 5, 6, 7, 8, 9, 10)"
+)
+
+
+def plans(conn: Connection, tables: Sequence[str]) -> Iterator[Check]:
+    """Check that range queries scan their index only, and point queries use the primary key."""
+    conn.execute("SET enable_seqscan = on")
+    for table in tables:
+        found = conn.execute(statement("indexes"), (table,)).fetchall()
+        by_columns = {str(columns): str(name) for name, *_, columns in found}
+        wanted = [
+            (RANGE, of, by_columns[of], "Index Only Scan") for of in SECONDARY.values() if of in by_columns
+        ]
+        wanted.append((POINT, "", by_columns.get("transactionid", ""), "Scan"))
+        wrong = []
+        for text, columns, index, node in wanted:
+            ((plan,),) = _rows(conn, text, table, columns)
+            nodes = list(_nodes(plan[0]["Plan"]))
+            uses = [one for one in nodes if one.get("Index Name") == index and node in one["Node Type"]]
+            if not uses:
+                wrong.append(f"{index}: {nodes[-1]['Node Type']}")
+        detail = "; ".join(wrong[:1]) or "index-only scans, and the primary key"
+        yield Check(f"plans of {table}", not wrong, float(len(wrong)), detail=detail)
+
+
+def _nodes(plan: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from _nodes(child)
+
+
+class Extent(NamedTuple):
+    """Number of rows of a table, its lowest and highest key."""
+
+    rows: int
+    lowest: int
+    highest: int
+
+    @property
+    def gaps(self) -> int:
+        """Number of keys without a row: sessions leave the rest of their part of the sequence."""
+        return self.highest - self.lowest + 1 - self.rows if self.rows else 0
+
+
+EXTENT = "SELECT count(*), coalesce(min(transactionid), 0), coalesce(max(transactionid), 0) FROM {table}"
+
+
+@dataclass
+class InsertChecks:
+    """See TrialChecks."""
+
+    workload: InsertBenchmark
+    before: dict[str, Extent] = field(default_factory=dict)
+
+    def begin(self, conn: Connection) -> None:
+        """Read number of rows and keys of each table."""
+        with checking(conn, "insert"):
+            self.before = extents(conn)
+
+    def end(self, connect: Connect, result: TargetResult, server_log: str | None) -> list[Check]:
+        """Check rows, keys, queries, distributions and log."""
+        with closing(connect()) as conn, checking(conn, "insert"):
+            after = extents(conn)
+            checks = [valid_indexes(conn, list(after))]
+        checks += changes(self.before, after, result.counters)
+        checks += [
+            _none(
+                result.counters, "deletes_short", "deletes of a whole batch", "removed other numbers of rows"
+            ),
+            _none(result.counters, "ranges_short", "rows of range queries", "returned fewer than 10 rows"),
+            _none(result.counters, "points_empty", "rows of point queries", "returned no row"),
+        ]
+        checks += tests_of(fits(result.tally))
+        if server_log is not None:
+            checks.append(check_log(server_log, counted_in(result.totals.values()), EXPECTED))
+        return checks
+
+
+def extents(conn: Connection) -> dict[str, Extent]:
+    """Return number of rows and keys of each table."""
+    return {table: Extent(*_rows(conn, EXTENT, table)[0]) for table in tables_of(conn)}
+
+
+def changes(
+    before: Mapping[str, Extent], after: Mapping[str, Extent], counters: Mapping[str, int]
+) -> list[Check]:
+    """Check rows and keys against the inserts and deletes that the driver committed.
+
+    The lowest key advances by the deleted rows, and by at most the gaps between keys.
+    """
+    inserted, deleted = counters["rows_inserted"], counters["rows_deleted"]
+    grown = sum(of.rows for of in after.values()) - sum(of.rows for of in before.values())
+    advanced = sum(after[table].lowest - of.lowest for table, of in before.items() if of.rows)
+    gaps = sum(of.gaps for of in before.values())
+    return [
+        Check(
+            "rows conserved",
+            grown == inserted - deleted,
+            float(grown - inserted + deleted),
+            detail=f"driver committed {inserted:+d} and {-deleted:+d}, the database has {grown:+d}",
+        ),
+        Check(
+            "oldest rows deleted",
+            deleted <= advanced <= deleted + gaps,
+            float(advanced - deleted),
+            detail=f"driver deleted {deleted}, the lowest keys advanced by {advanced} (gaps: {gaps})",
+        ),
+    ]
+
+
+def _none(counters: Mapping[str, int], counter: str, name: str, did: str) -> Check:
+    return Check(name, not counters[counter], float(counters[counter]), detail=f"{counters[counter]} {did}")
+
+
+def fits(tally: Mapping[str, Any]) -> dict[str, GoodnessOfFit]:
+    """Return the tests of the drawn queries: which index, where it starts, which keys."""
+    uniform = [1 / BINS] * BINS
+    starts = tally["starts"]
+    return {
+        "indexes of range queries": fit_distribution(
+            [sum(bins) for bins in starts.values()], [1 / len(starts)] * len(starts)
+        ),
+        **{f"starts of {name}": fit_distribution(bins, uniform) for name, bins in starts.items()},
+        "keys of point queries": fit_distribution(tally["keys"], uniform),
+    }
+
+
+WORKLOAD = (InsertParameters, InsertBenchmark)

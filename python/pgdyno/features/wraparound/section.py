@@ -1,0 +1,78 @@
+"""Charts of the age of datfrozenxid, and of the autovacuum workers that reduce it, in HTML.
+
+The tables of telemetry have the age at the end of a window, and its growth per hour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.queries import SeriesResult
+from pgdyno.analysis.telemetry.samples import POINTS_MAX, SERVER, ThroughputPoint
+from pgdyno.report.document import Section
+from pgdyno.report.plot import Panel
+from pgdyno.report.why_section import WINDOW_S_MIN, panels
+from pgdyno.results.records import SampleSeries
+from pgdyno.study.schedule import Role
+
+AGE, WORKERS = "frozen_xid_age", "autovacuum_workers"
+
+
+@dataclass(frozen=True)
+class Ages:
+    """Means of consecutive samples of a trial: age of datfrozenxid in transactions, number of workers."""
+
+    age: Sequence[ThroughputPoint]
+    workers: Sequence[ThroughputPoint]
+
+
+def ages_of(
+    series: Mapping[str, SampleSeries], _: Mapping[str, str], __: int, ___: Sequence[SampleSeries]
+) -> Ages:
+    """Return at most POINTS_MAX means of each; none of a window shorter than WINDOW_S_MIN."""
+    of = series.get(SERVER)
+    if of is None or not len(of.points) or of.points[-1, 0] - of.points[0, 0] < WINDOW_S_MIN:
+        return Ages((), ())
+    return Ages(_means(of, AGE), _means(of, WORKERS))
+
+
+AGES = SeriesResult("wraparound", ages_of)
+
+
+def _means(of: SampleSeries, column: str) -> list[ThroughputPoint]:
+    step = -(-len(of.points) // POINTS_MAX)
+    at_s, values = of.points[:, 0], of.column(column)
+    starts = range(0, len(values), step)
+    means = [(float(at_s[i : i + step].mean()), float(values[i : i + step].mean())) for i in starts]
+    return [ThroughputPoint(at, mean, Role.MEASURE) for at, mean in means if np.isfinite(mean)]
+
+
+def sections(findings: Findings) -> Iterator[Section]:
+    """Yield the charts of a case with long windows."""
+    yield Section(
+        "wraparound",
+        "Age of the oldest transaction ID, and autovacuum workers, over time",
+        plots=lambda: _panels(findings),
+        plots_size="small",
+        legend=[of.arm.name for of in findings.arms],
+        plots_note="Age of datfrozenxid in transactions, and number of autovacuum workers of the server, "
+        "sampled every second. Only a VACUUM that freezes the oldest rows reduces the age.",
+        after="wal",
+        is_long=True,
+    )
+
+
+def _panels(findings: Findings) -> list[Panel]:
+    """Return the panels of the ages, one per block, and those of the workers, if any ran."""
+    found = findings.telemetry.of_series[AGES.name]
+    ages = {trial: of.age for trial, of in found.items()}
+    workers = {trial: of.workers for trial, of in found.items()}
+    return [
+        replace(panel, title=f"{panel.title}, {name}")
+        for name, of, unit in (("age", ages, "xids"), ("autovacuum", workers, "workers"))
+        for panel in panels(findings, of, unit, {}, {})
+    ]
