@@ -1,13 +1,15 @@
-"""Build hook of the wheel: compile the engine, add its programs and the man pages, set the tag."""
+"""Build hook of the wheel: compile the engine, add its programs, man pages and the commit, set the tag."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +28,25 @@ class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         """Compile unless the installation is editable: there `make` puts the programs beside the Python."""
         if version == "editable":
             return
-        build_data["shared_scripts"].update({str(path): path.name for path in self._programs()})
+        programs = self._programs()
+        build_data["shared_scripts"].update({str(path): path.name for path in programs})
         build_data["shared_data"].update(
             {str(page): f"share/man/man1/{page.name}" for page in self._man_pages()}
         )
+        build_data["force_include"].update({str(path): "pgdyno/commit" for path in self._commit()})
         build_data["pure_python"] = False
-        build_data["tag"] = platform_tag()
+        build_data["tag"] = platform_tag(programs)
+
+    def _commit(self) -> list[Path]:
+        """Write the commit for `pgdyno --version`. It is unknown outside a checkout, or without Git."""
+        if shutil.which("git") is None or not Path(self.root, ".git").exists():
+            return []
+        describe = ("git", "-C", self.root, "describe", "--always", "--dirty", "--exclude=*")
+        done = subprocess.run(describe, capture_output=True, text=True, check=False)
+        path = Path(self.root, "target", "commit")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(done.stdout.strip())
+        return [path] if done.returncode == 0 else []
 
     def _man_pages(self) -> list[Path]:
         """Write the man pages. They are made of the program, so this needs the packages that it imports."""
@@ -59,10 +74,19 @@ class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         return [Path(path) for path in built if path]
 
 
-def platform_tag() -> str:
-    """Return the tag: any Python 3, this platform.
+MACHINES = {0x3E: "x86_64", 0xB7: "aarch64"}
+"""Machines of ELF programs (e_machine), by the name in tags."""
 
-    It is no manylinux tag: the programs need the C library of the machine that built them, or a newer
-    one.
+
+def platform_tag(programs: Sequence[Path]) -> str:
+    """Return the tag: any Python 3, and the machine and the oldest C library for which the programs are.
+
+    That is the highest version of the GNU C library of which they require a symbol (PEP 600). An ELF file has
+    the names of such versions as strings. Programs of another kind are for machines like this one.
     """
+    contents = [path.read_bytes() for path in programs]
+    machines = {MACHINES.get(int.from_bytes(content[18:20], "little")) for content in contents}
+    minors = [int(minor) for of in contents for minor in re.findall(rb"\0GLIBC_2\.(\d+)(?=[.\0])", of)]
+    if minors and len(machines) == 1 and (machine := machines.pop()):
+        return f"py3-none-manylinux_2_{max(minors)}_{machine}"
     return f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tarfile
 import venv
 import zipfile
@@ -22,9 +22,9 @@ from packaging.requirements import Requirement
 from program import SLICES, SMALLEST
 
 from pgdyno import __version__
+from required_tag import required_tag
 
 ROOT = Path(__file__).parents[2]
-PLATFORM = sysconfig.get_platform().replace("-", "_").replace(".", "_")
 PROGRAMS = ("pgdyno-engine", "pgdyno-pgbench", "pgdyno-sysbench")
 
 BUILD_S = 550.0
@@ -106,18 +106,24 @@ def outside(folder: Path, **more: str) -> dict[str, object]:
     return {"env": {**environment, **more}, "cwd": folder}
 
 
-def test_the_wheel_is_for_this_platform_and_contains_every_program(wheel: Path) -> None:
-    assert wheel.name == f"pgdyno-{__version__}-py3-none-{PLATFORM}.whl"
+def test_the_wheel_is_for_this_platform_and_contains_every_program(wheel: Path, tmp_path: Path) -> None:
+    tag = wheel.stem.removeprefix(f"pgdyno-{__version__}-")
+    assert tag.endswith(platform.machine())
     with zipfile.ZipFile(wheel) as archive:
         info = f"pgdyno-{__version__}"
         described = archive.read(f"{info}.dist-info/WHEEL").decode()
         assert "Root-Is-Purelib: false" in described
-        assert f"Tag: py3-none-{PLATFORM}" in described
+        assert f"Tag: {tag}" in described
         scripts = {name for name in archive.namelist() if name.startswith(f"{info}.data/scripts/")}
         assert scripts == {f"{info}.data/scripts/{name}" for name in PROGRAMS}
         for name in scripts:
             assert archive.read(name)[:4] == b"\x7fELF"
             assert archive.getinfo(name).external_attr >> 16 & 0o111
+        archive.extractall(tmp_path, scripts)
+        assert tag == required_tag([tmp_path / name for name in scripts])
+        assert archive.read("pgdyno/commit").decode() in run(
+            "git", "describe", "--always", "--dirty", cwd=ROOT
+        )
         pages = {Path(name).name for name in archive.namelist() if ".data/data/share/man/man1/" in name}
         assert {"pgdyno.1", "pgdyno-compare.1"} <= pages
         studies = {path.name for path in (ROOT / "studies").glob("*.toml")}

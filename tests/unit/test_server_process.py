@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import DRAIN_TIMEOUT_S
 from pgdyno.server import child, processes
 from pgdyno.server.directories import OURSELVES
-from pgdyno.server.engine import Engine, find_engine
+from pgdyno.server.engine import Engine, find_engine, version_text
 from pgdyno.server.processes import end_tree, launch_tree, run_tool
 
 END_S = 60.0
@@ -198,6 +199,38 @@ def test_a_missing_engine_is_an_error_with_build_instructions(
     monkeypatch.setenv("PGDYNO_ENGINE", str(tmp_path / "pgdyno-engine"))
     with pytest.raises(EngineError, match="make setup"):
         find_engine()
+
+
+def test_the_version_names_the_engine_and_the_commit_of_the_build(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script(program, """echo '{"version": "9.9", "profile": "debug"}'""")
+    module = tmp_path / "installed" / "pgdyno" / "server" / "engine.py"
+    monkeypatch.setattr(pgdyno.server.engine, "__file__", str(module))
+    unknown = f"pgdyno {pgdyno.__version__}\nengine 9.9, debug build, {program}"
+    assert version_text() == unknown
+    module.parents[1].mkdir(parents=True)
+    (module.parents[1] / "commit").write_text("0123abcd")
+    assert version_text() == unknown.replace("\n", ", commit 0123abcd\n")
+
+
+def test_the_version_of_a_checkout_has_its_commit(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script(program, "echo broken")
+    checkout = Path(pgdyno.__file__).parents[2]
+    commit = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=checkout, capture_output=True, text=True, check=False
+    ).stdout.strip()
+    known = re.search(r", commit (\w+)", version_text())
+    assert bool(known) == (checkout / ".git").exists()
+    assert known is None or commit.startswith(known[1])
+
+
+@pytest.mark.parametrize("text", ["missing", "#!/bin/sh\necho broken", "no program", "#!/bin/sh\nexit 1"])
+def test_the_version_says_why_there_is_no_engine(program: Path, text: str) -> None:
+    program.write_text(text)
+    if text == "missing":
+        program.unlink()
+    assert version_text().splitlines()[1].startswith("no engine: ")
 
 
 def test_the_first_signal_requests_a_stop_and_the_second_exits() -> None:

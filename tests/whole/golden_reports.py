@@ -36,6 +36,7 @@ from pgdyno.caveats import Caveat, wordings
 from pgdyno.cli.features import features
 from pgdyno.cli.report import read_report
 from pgdyno.features.dips.findings import ArmDips, Coincidence, Dip, Event
+from pgdyno.features.exports.formats import FORMATS, exported
 from pgdyno.features.gates.conditions import gate, parse_condition
 from pgdyno.features.gates.section import outcome, reasons, to_summary
 from pgdyno.features.history.changes import group_files, histories
@@ -267,6 +268,7 @@ GATES: Mapping[str, tuple[Sequence[Synthetic], str]] = {
 }
 """Cases and conditions."""
 
+EXPORTED = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
 NIGHT = Synthetic(blocks=5, slices=2, noise=0.01)
 HISTORIES = {"a change": (12, 7, 2), "another window": (8, 7, 3), "few files": (5, 5, 2)}
 """Number of files, the first file of another kernel and a slower arm, and the slices of its windows."""
@@ -353,6 +355,17 @@ def gates() -> str:
             shown = to_summary(of, of.findings.verdicts_on(), found, [name]).partition("<details>")[0]
             lines += ["summary:", *(f"    {line}" for line in shown.splitlines())]
     return _without_trailing_spaces("\n".join(lines).replace("\u00a0", " "))
+
+
+def exports() -> str:
+    """Return the document of each format: a case with intervals, one with a stalled block, a few blocks."""
+    cases = [
+        replace(EXPORTED, levels={"clients": "4"}),
+        replace(EXPORTED, levels={"clients": "8"}, stalled=[(2, 1)]),
+        replace(EXPORTED, levels={"clients": "9"}, blocks=3),
+    ]
+    of = report_of(*cases).findings
+    return "".join(f"{name}: {rounded_json(exported(of, name))}" for name in FORMATS)
 
 
 @cache
@@ -466,6 +479,7 @@ TEXTS: Mapping[str, Callable[[], str]] = {
     "headlines": headlines,
     "sections": sections,
     "explanations": explanations,
+    "exports": exports,
     "gates": gates,
     "history": history,
     "files": files,

@@ -14,8 +14,10 @@ import pytest
 import typer
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+from pgdyno import __version__
 from pgdyno.cli.features import commands
 from pgdyno.cli.main import app
+from pgdyno.server.engine import version_text
 
 ROOT = Path(__file__).parents[2]
 
@@ -80,13 +82,18 @@ def test_the_page_of_the_program_lists_the_commands_and_exit_statuses(groff: str
     assert "EXIT STATUS 0 success" in shown and "pgdyno-compare(1)" in shown
 
 
-def test_a_wheel_has_the_pages_and_an_editable_installation_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wheel_has_pages_and_its_commit_and_an_editable_installation_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     hook_of: type[BuildHookInterface[Any]] = module_at(ROOT / "hatch_build.py").EngineBuildHook
     monkeypatch.setattr(hook_of, "_programs", lambda _: [])
     hook: Any = hook_of(str(ROOT), {}, None, None, "", "wheel")  # type: ignore[arg-type]
-    data: dict[str, Any] = {"shared_scripts": {}, "shared_data": {}}
+    data: dict[str, Any] = {"shared_scripts": {}, "shared_data": {}, "force_include": {}}
     hook.initialize("editable", data)
-    assert not data["shared_data"]
+    assert not data["shared_data"] and not data["force_include"]
     hook.initialize("standard", data)
     assert sorted(data["shared_data"].values()) == sorted(f"share/man/man1/{name}" for name in PAGES)
     assert all(Path(path).read_text() == PAGES[Path(path).name] for path in data["shared_data"])
+    commits = [Path(path).read_text() for path, name in data["force_include"].items()]
+    assert len(commits) == (ROOT / ".git").exists()
+    assert all(version_text().startswith(f"pgdyno {__version__}, commit {commit}\n") for commit in commits)

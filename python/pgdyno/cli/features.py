@@ -39,6 +39,7 @@ FEATURES = (
     "doctor",
     "drivers",
     "dumps",
+    "exports",
     "factors",
     "fitting",
     "fleet",

@@ -20,7 +20,6 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from pgdyno import __version__
 from pgdyno.cli.features import commands, features
 from pgdyno.cli.streams import PLAIN, ready_streams, survive_hangup, without_output, writing
 from pgdyno.errors import PgdynoError, plain_message
@@ -101,7 +100,9 @@ OBJECTS_BETWEEN_COLLECTIONS = 200_000
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"pgdyno {__version__}")
+        from pgdyno.server.engine import version_text  # noqa: PLC0415
+
+        typer.echo(version_text())
         raise typer.Exit
 
 

@@ -23,7 +23,9 @@ from typing import Any, Literal, Self
 
 from pydantic import TypeAdapter
 
+from pgdyno import __version__
 from pgdyno.errors import EngineError, in_one_line
+from pgdyno.server.builds import output_of
 from pgdyno.server.connections import resolved
 
 PROGRAM = "pgdyno-engine"
@@ -154,6 +156,23 @@ def build_info() -> Event:
     return info
 
 
+def version_text() -> str:
+    """Return two lines: the version with the commit that it was built from, if known; and the engine.
+
+    A wheel has the commit in a file (hatch_build.py). Elsewhere Git knows it, if this is a checkout.
+    """
+    package = Path(__file__).parents[1]
+    built, checkout = package / "commit", package.parents[1]
+    git = ("git", "-C", str(checkout), "describe", "--always", "--dirty", "--exclude=*")
+    commit = output_of(git) if (checkout / ".git").exists() else built.read_text() if built.exists() else None
+    try:
+        info = build_info()
+        engine = f"engine {info['version']}, {info['profile']} build, {find_engine()}"
+    except (EngineError, OSError, ValueError) as error:  # a file that is no engine
+        engine = f"no engine: {error}"
+    return f"pgdyno {__version__}{f', commit {commit}' if commit else ''}\n{engine}"
+
+
 @functools.cache
 def dataset_format(workload: str) -> str:
     """Return the engine's dataset format of a workload: a digest of everything that its load writes."""
@@ -266,11 +285,9 @@ class Engine:
     def send(self, message: Event) -> None:
         """Send the specification or a command. ``events`` reports if the engine has ended."""
         assert self._process.stdin is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):  # the engine has ended
             self._process.stdin.write(json.dumps(message) + "\n")
             self._process.stdin.flush()
-        except BrokenPipeError:
-            pass  # the engine has ended
 
     def _last_message(self) -> str:
         end = self._stderr.seek(0, os.SEEK_END)
