@@ -115,7 +115,7 @@ def test_without_a_wheel_the_action_builds_its_own_repository(runner: Runner) ->
 
 
 @pytest.mark.server
-def test_the_gate_passes_with_pgdyno_itself_and_posts_the_summary(
+def test_the_gate_runs_pgdyno_itself_and_posts_the_summary(
     runner: Runner, program: Program, server: str
 ) -> None:
     runner.environ = {
@@ -123,13 +123,12 @@ def test_the_gate_passes_with_pgdyno_itself_and_posts_the_summary(
         **runner.environ,
         "PATH": f"{Path(sys.executable).parent}:{runner.environ['PATH']}",
     }
-    # The same server: no limit is met, and the interval of few blocks need not rule it out. Windows of
-    # transactions are valid on a busy machine, too.
-    options = " ".join((*COUNTED, "--scale 1 --clients 1 --blocks 5 --quiet"))
+    # Two blocks are too few for a verdict, and for a trend, which a busy machine has.
+    options = " ".join((*COUNTED, "--scale 1 --clients 1 --blocks 2 --quiet"))
     status = runner.step(
         COMPARE, baseline=server, candidate=server, minutes="60", limit="90", options=options
     )
-    assert (status, runner.outputs["outcome"]) in ((0, "passed"), (4, "inconclusive"))
+    assert (status, runner.outputs["outcome"]) == (4, "inconclusive")
     assert Path(runner.outputs["results"]).exists()
     assert Path(runner.outputs["results"]).with_suffix(".html").exists()
     summary = (runner.folder / "GITHUB_STEP_SUMMARY").read_text()

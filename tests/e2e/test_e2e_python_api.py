@@ -68,7 +68,8 @@ def test_blocks_are_results_as_they_end_and_an_exception_leaves_nothing_running(
 
 
 SCRIPT = """
-import sys, pgdyno
+import signal, sys, pgdyno
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's & ignores it
 server = sys.argv[1]
 pgdyno.compare(server, server, workload=pgdyno.Pgbench(scale=1), blocks=50, results="e.sqlite", clients=2,
                minutes=60, warmup="0.1s", schedule="blocks", transactions=100, seed=7)
