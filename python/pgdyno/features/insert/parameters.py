@@ -17,7 +17,7 @@ from pgdyno.units import counted, group_digits
 
 @dataclass(frozen=True)
 class Phase:
-    """What the clients of a table do. ``begins_after``: the last step before the snapshot.
+    """Tasks of the clients of a table. ``begins_after``: the last step before the snapshot.
 
     ``rows_per_s``: rate of inserted and of deleted rows per table; None: as fast as possible.
     """
@@ -110,7 +110,7 @@ class InsertParameters(WorkloadParameters):
 
     @property
     def does(self) -> Phase:
-        """What the clients do in the phase."""
+        """The tasks of the clients in the phase."""
         return PHASES[self.phase]
 
     @property

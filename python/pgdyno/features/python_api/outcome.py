@@ -123,7 +123,7 @@ class Result:
 
     @property
     def is_finished(self) -> bool:
-        """Whether the study has ended; the results of a running one are provisional."""
+        """True if the study has ended; the results of a running one are provisional."""
         return self._report.findings.first.study.ended_because is not None
 
     @property
@@ -175,7 +175,7 @@ class Result:
 
     @property
     def why(self) -> Why:
-        """Where the difference comes from."""
+        """The causes of the difference."""
         return Why([sentence for one in self._documents for of in one.of("why") for sentence in of.sentences])
 
     @property

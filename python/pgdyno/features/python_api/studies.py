@@ -14,7 +14,7 @@ from pgdyno.features.python_api.process import Command, document_of
 from pgdyno.features.python_api.requests import Arm, Workload, option_words
 
 POLL_S = 0.2
-"""Time between two looks at the results file of a running study."""
+"""Time between two reads of the results file of a running study."""
 
 ArmLike = str | Arm | PathLike[str]
 

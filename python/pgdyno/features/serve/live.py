@@ -64,7 +64,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Update:
-    """What a page shows. Lists that are None have not changed; ``readings`` are only the new ones.
+    """Values of a page. Lists that are None have not changed; ``readings`` are only the new ones.
 
     ``state``: waiting (no file yet), running, stopped (no process writes it), ended. ``ends_unix_s``: latest
     end by the budget. ``blocks_expected``: of all cases within the budget, None before the first block.

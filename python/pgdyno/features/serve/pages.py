@@ -138,7 +138,7 @@ def static(request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Query:
-    """What the list shows: files with a text, with a verdict or in a state, in an order."""
+    """Filters and order of the list: a text, a verdict or a state."""
 
     text: str = ""
     verdict: str = ""
