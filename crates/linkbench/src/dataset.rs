@@ -10,7 +10,7 @@ use driver::{Stream, derive_seed};
 use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
 use loader::format::format_of;
 use loader::phase::Phase;
-use loader::{LoadError, Replaceable, Stage};
+use loader::{LoadError, Replaceable, Stage, replace};
 use pgwire::copy;
 use reactor::{Connection, Error};
 
@@ -315,30 +315,8 @@ impl Dataset for LinkBenchDataset {
     }
 
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
-        let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
-        let found = control.simple(EXISTING).await.map_err(failed)?;
-        let named = |wanted: &dyn Fn(bool) -> bool| {
-            let rows = found.iter().filter(|row| {
-                wanted(row.get(1).and_then(Option::as_deref).is_some_and(|comment| comment.starts_with(MARK)))
-            });
-            rows.filter_map(|row| row.first()?.as_deref()).collect::<Vec<_>>().join(", ")
-        };
-        let (all, unmarked) = (named(&|_| true), named(&|is_marked| !is_marked));
-        let problem = match existing {
-            _ if all.is_empty() => return Ok(()),
-            Replaceable::Nothing => format!(
-                "the database already has {all}; name another database, or replace what pgdyno loaded with --into-existing"
-            ),
-            Replaceable::Marked if !unmarked.is_empty() => {
-                format!("the database has {unmarked}, which pgdyno did not load; name another database")
-            }
-            Replaceable::Marked | Replaceable::All => {
-                let drop_old =
-                    |error: Error| LoadError::from_io(Stage::Create, "drop the old tables", &error);
-                return control.simple(&format!("DROP TABLE {all}")).await.map(|_| ()).map_err(drop_old);
-            }
-        };
-        Err(LoadError::new(Stage::Create, problem))
+        let found = replace::marked(control, EXISTING, MARK).await?;
+        replace::replace(control, existing, &found).await
     }
 
     async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
@@ -362,11 +340,7 @@ impl Dataset for LinkBenchDataset {
     }
 
     async fn clean_up(&self, control: &mut Connection, _: Phase, filled: &[usize]) -> Result<(), Error> {
-        if filled.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<_> = filled.iter().map(|&table| self.tables[table].name.as_ref()).collect();
-        control.simple(&format!("DROP TABLE IF EXISTS {}", names.join(", "))).await.map(|_| ())
+        replace::drop_filled(control, &self.tables, filled).await
     }
 }
 

@@ -9,6 +9,7 @@ pub mod format;
 mod load;
 pub mod phase;
 mod progress;
+pub mod replace;
 mod timing;
 mod watch;
 mod worker;

@@ -9,7 +9,7 @@ use driver::derive_seed;
 use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
 use loader::format::format_of;
 use loader::phase::Phase;
-use loader::{LoadError, Replaceable, Stage};
+use loader::{LoadError, Replaceable, replace};
 use pgwire::copy;
 use reactor::{Connection, Error};
 
@@ -176,33 +176,8 @@ impl Dataset for OltpDataset {
     }
 
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
-        let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
-        let found = self.existing(control).await.map_err(failed)?;
-        if found.is_empty() {
-            return Ok(());
-        }
-        let names = |all: bool| {
-            let names =
-                found.iter().filter(|(_, is_marked)| all || !is_marked).map(|(name, _)| name.as_str());
-            names.collect::<Vec<_>>().join(", ")
-        };
-        let unmarked = names(false);
-        let problem = match existing {
-            Replaceable::Nothing => format!(
-                "the database already has {}; name another database, or replace what pgdyno loaded with --into-existing",
-                names(true)
-            ),
-            Replaceable::Marked if !unmarked.is_empty() => {
-                format!("the database has {unmarked}, which pgdyno did not load; name another database")
-            }
-            Replaceable::Marked | Replaceable::All => {
-                let dropped = control.simple(&format!("DROP TABLE {}", names(true))).await;
-                let drop_old =
-                    |error: Error| LoadError::from_io(Stage::Create, "drop the old tables", &error);
-                return dropped.map(|_| ()).map_err(drop_old);
-            }
-        };
-        Err(LoadError::new(Stage::Create, problem))
+        let found = self.existing(control).await.map_err(|error| replace::unreadable(&error))?;
+        replace::replace(control, existing, &found).await
     }
 
     async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
@@ -221,11 +196,7 @@ impl Dataset for OltpDataset {
     }
 
     async fn clean_up(&self, control: &mut Connection, _: Phase, filled: &[usize]) -> Result<(), Error> {
-        if filled.is_empty() {
-            return Ok(());
-        }
-        let names: Vec<_> = filled.iter().map(|&table| self.tables[table].name.as_ref()).collect();
-        control.simple(&format!("DROP TABLE IF EXISTS {}", names.join(", "))).await.map(|_| ())
+        replace::drop_filled(control, &self.tables, filled).await
     }
 }
 
