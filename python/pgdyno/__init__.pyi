@@ -1,7 +1,7 @@
 """The Python API for type checkers and editors; ``__init__.py`` imports its objects on first use."""
 
-from pgdyno.features.python_api.failures import PgdynoError as PgdynoError
-from pgdyno.features.python_api.failures import UsageError as UsageError
+from pgdyno.errors import PgdynoError as PgdynoError
+from pgdyno.errors import UsageError as UsageError
 from pgdyno.features.python_api.outcome import CrashResult as CrashResult
 from pgdyno.features.python_api.outcome import Effect as Effect
 from pgdyno.features.python_api.outcome import GateResult as GateResult

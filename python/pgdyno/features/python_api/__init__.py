@@ -14,6 +14,6 @@ FEATURE = Feature(
             f"outcome:{name}"
             for name in ("CrashResult", "Effect", "GateResult", "Result", "Run", "open", "runs")
         ),
-        *(f"failures:{name}" for name in ("PgdynoError", "UsageError")),
+        *("outcome:PgdynoError", "outcome:UsageError"),  # the others are in pgdyno.errors
     ),
 )
