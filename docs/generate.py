@@ -65,10 +65,10 @@ See [Arms and servers](arms.md) for the arguments of `compare`.
 | Exit status | Meaning |
 |---|---|
 | 0 | Completed, whatever the verdict is |
-| 1 | Failed, or a condition of `check` is false |
+| 1 | Failed, a condition of `check` is false, or a bundle does not match |
 | 2 | Invalid command line; standard error has one line with the reason |
 | 3 | A condition of a [gate](../../python/pgdyno/features/gates/README.md) is met; all results are written |
-| 4 | Inconclusive: the gate, or `bisect` confirmed no commit |
+| 4 | Inconclusive: the gate, a bundle of another version, or `bisect` confirmed no commit |
 | 70 | Internal error; one line names it and the file with its traceback |
 | 130, 143, 129 | Stopped by Ctrl-C, SIGTERM, SIGHUP; the results file contains all measurements |
 

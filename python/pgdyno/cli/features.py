@@ -28,6 +28,7 @@ FEATURES = (
     "aged_data",
     "bisect",
     "builds",
+    "bundles",
     "cache",
     "capacity",
     "cluster",
