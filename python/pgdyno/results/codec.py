@@ -33,7 +33,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
-from pgdyno.errors import EvidenceError
 from pgdyno.results.password_masking import mask_passwords, masked, masked_json
 
 # ----------------------------------------------------------------------
@@ -64,11 +63,11 @@ def pack_array(array: npt.NDArray[Any], kind: str) -> bytes:
 def unpack_array(blob: bytes, kind: str, columns: int) -> npt.NDArray[Any]:
     """Reverse ``pack_array``: a read-only array.
 
-    Raises EvidenceError if the blob is damaged or does not have this number of columns.
+    Raises ValueError if the blob is damaged or does not have this number of columns.
     """
     data = _unpack(blob)
     if columns < 1 or len(data) % (8 * columns):
-        raise EvidenceError("an array in the results file is damaged: restore the file from a copy")
+        raise ValueError("a packed array is damaged")
     native = np.dtype(kind).newbyteorder("=")
     return np.frombuffer(data, dtype=kind).astype(native, copy=False).reshape(-1, columns)
 
@@ -105,13 +104,8 @@ def pack_json(value: Any) -> bytes:
 
 
 def unpack_json(blob: bytes) -> Any:
-    """Reverse ``pack_json``. Raises EvidenceError if the blob is damaged."""
-    try:
-        return json.loads(_unpack(blob))
-    except ValueError as error:
-        raise EvidenceError(
-            "a packed value in the results file is damaged: restore the file from a copy"
-        ) from error
+    """Reverse ``pack_json``. Raises ValueError if the blob is damaged."""
+    return json.loads(_unpack(blob))
 
 
 def _unpack(blob: bytes) -> bytes:
@@ -119,13 +113,9 @@ def _unpack(blob: bytes) -> bytes:
     try:
         data = stream.decompress(blob, UNPACKED_BYTES_MAX)
     except zlib.error as error:
-        raise EvidenceError(
-            "a packed value in the results file is damaged: restore the file from a copy"
-        ) from error
+        raise ValueError("a packed value is damaged") from error
     if not stream.eof:
-        raise EvidenceError(
-            "a packed value in the results file is damaged or too large: restore the file from a copy"
-        )
+        raise ValueError("a packed value is damaged or too large")
     return data
 
 
@@ -260,7 +250,7 @@ def select(
 ) -> list[R]:
     """Return the records of the rows that meet the condition, with their rows of other tables.
 
-    Raises EvidenceError, ValueError, TypeError or KeyError for an invalid value or a missing column.
+    Raises ValueError, TypeError or KeyError for an invalid value or a missing column.
     """
     return [record for _, record in _select(connection, kind, kind.TABLE, where, of, order)]
 
@@ -289,10 +279,7 @@ def _select(
         record = kind(**found)
         for field in computed:
             if getattr(record, field.name) != row[field.column]:
-                raise EvidenceError(
-                    f"{table.name}.{field.column} in the results file does not agree with its row: "
-                    "restore the file from a copy"
-                )
+                raise ValueError(f"{table.name}.{field.column} does not agree with its row")
         yield row, record
 
 
