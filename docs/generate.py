@@ -494,13 +494,14 @@ def metrics_page() -> str:
 
 
 def _metrics_table(title: str, note: str, metrics: Iterable[Metric]) -> str:
-    lines = [f"| `{of.key}` | {of.name}, {_unit(of)} | {of.text} |" for of in metrics]
+    lines = [f"| `{of.key}` | {_named(of)} | {of.text} |" for of in metrics]
     head = ["| Key | Metric, unit | Formula |", "|---|---|---|"]
     return "\n".join([f"## {title}\n", *([f"{note}\n"] if note else []), *head, *lines, ""])
 
 
-def _unit(of: Metric) -> str:
-    return of.unit if of.better is Better.NEITHER else f"{of.unit}, {of.better}"
+def _named(of: Metric) -> str:
+    unit = "" if of.unit in of.name.split() else of.unit  # "temporary files" needs no unit
+    return ", ".join(filter(None, (of.name, unit, "" if of.better is Better.NEITHER else str(of.better))))
 
 
 TABLES_BEGIN = (
