@@ -39,6 +39,7 @@ FEATURES = (
     "doctor",
     "drivers",
     "dumps",
+    "explore",
     "exports",
     "factors",
     "fitting",
