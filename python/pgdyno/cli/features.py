@@ -40,6 +40,7 @@ FEATURES = (
     "doctor",
     "drivers",
     "dumps",
+    "explore",
     "exports",
     "factors",
     "fitting",

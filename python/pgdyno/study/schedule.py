@@ -61,8 +61,7 @@ def likely_timeout_s(arms: Iterable[ArmSpec]) -> float:
         for arm in arms
         if CHECKPOINT_TIMEOUT in arm.known_settings
     )
-    known = [seconds for seconds in given if seconds]
-    return max(known, default=TIMEOUT_S)
+    return max(filter(None, given), default=TIMEOUT_S)
 
 
 def unit_of_window_s(window_s: float) -> float:

@@ -13,7 +13,7 @@ from pathlib import Path
 from shlex import quote
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
@@ -31,6 +31,7 @@ from pgdyno.errors import PgdynoError
 from pgdyno.features.serve.index import Entry, Index
 from pgdyno.features.serve.live import PERIOD_S, Follower
 from pgdyno.features.side_by_side.report import read_files
+from pgdyno.hooks import Hooks
 from pgdyno.report.document import Document, FileReport, Place
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
@@ -58,10 +59,30 @@ SORTS: Mapping[str, tuple[str, Callable[[Entry], object]]] = {
 STATES = ("running", "unfinished")
 
 
+Page = Callable[[Index, Request], Response]
+
+
+@dataclass(frozen=True)
+class FurtherPages:
+    """Pages of a feature about a results file. Its folders ``templates`` and ``static`` are used, too.
+
+    ``name``: of the button in the page of a run. ``pages``: by address below ``/PATH/ID``; one is empty.
+    """
+
+    package: str
+    name: str
+    path: str
+    pages: Mapping[str, Page]
+    static: Sequence[str] = ()
+
+
+PAGES = Hooks[FurtherPages]("pages")
+
+
 def application(index: Index) -> Starlette:
     """Return the application without its guard."""
 
-    def route(path: str, page: Callable[[Index, Request], Response]) -> Route:
+    def route(path: str, page: Page) -> Route:
         return Route(path, partial(_answered, page, index), methods=["GET"])
 
     return Starlette(
@@ -73,6 +94,7 @@ def application(index: Index) -> Starlette:
             route("/run/{id}", run_page),
             route("/run/{id}/rest", rest_page),
             route("/run/{id}/report.{form}", download),
+            *(route(f"/{of.path}/{{id}}{end}", page) for of in PAGES for end, page in of.pages.items()),
             Route("/static/{name}", static, methods=["GET"]),
         ],
         middleware=[Middleware(GZipMiddleware, compresslevel=5)],
@@ -83,7 +105,7 @@ class NotFoundError(PgdynoError):
     """No page has this address."""
 
 
-def _answered(page: Callable[[Index, Request], Response], index: Index, request: Request) -> Response:
+def _answered(page: Page, index: Index, request: Request) -> Response:
     """Return the page, or that of its error. Starlette calls it in a thread, because analysis takes time."""
     try:
         return page(index, request)
@@ -99,9 +121,9 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=PackageLoader(__package__),
+        loader=ChoiceLoader([PackageLoader(of) for of in (__package__, *(one.package for one in PAGES))]),
     )
-    found.globals |= {"change_with_ci": change_with_ci, "effect_bar": effect_bar}
+    found.globals |= {"change_with_ci": change_with_ci, "effect_bar": effect_bar, "further": [*PAGES]}
     return found
 
 
@@ -116,6 +138,7 @@ STATIC = (
     "icon.svg",
     "serve.css",
     "serve.js",
+    "charts.js",
     "live.js",
     "htmx-2.0.11.min.js",
     "htmx-LICENSE.txt",
@@ -129,9 +152,10 @@ STATIC = (
 def static(request: Request) -> Response:
     """Return a file of the pages."""
     name = request.path_params["name"]
-    if name not in STATIC:
+    own = {**dict.fromkeys(STATIC, __package__), **{file: of.package for of in PAGES for file in of.static}}
+    if name not in own:
         return PlainTextResponse("Not found.", 404)
-    folder = files(report) if name in OF_REPORTS else files(__package__) / "static"
+    folder = files(report) if name in OF_REPORTS else files(own[name]) / "static"
     kind = mimetypes.guess_type(name)[0] or "text/plain"
     return Response((folder / name).read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
 
