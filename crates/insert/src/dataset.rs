@@ -5,15 +5,14 @@ use std::sync::LazyLock;
 use super::specification::InsertTables;
 use super::values::Item;
 use driver::{Stream, derive_seed};
-use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
+use loader::dataset::{Dataset, Round, Rows, Table, Work};
 use loader::format::format_of;
 use loader::phase::Phase;
-use loader::{LoadError, Replaceable, Stage, replace};
+use loader::replace::{self, MARK};
+use loader::{LoadError, Replaceable};
 use pgwire::copy;
-use reactor::{Connection, Error};
+use reactor::Connection;
 
-/// The beginning of the comment of tables that pgdyno has made.
-pub const MARK: &str = "made by pgdyno";
 /// Changes whenever the same specification makes other rows.
 const ROWS_FORMAT: &str = "rows 1";
 /// Rows of a group: about 80 kB.
@@ -38,8 +37,7 @@ pub const INDEXES: [(&str, &str); 3] = [
     ("registersegment", include_str!("sql/register_segment.sql")),
     ("pdc", include_str!("sql/price_date_customer.sql")),
 ];
-const COLUMNS: &str = "transactionid, dateandtime, cashregisterid, customerid, productid, price, data";
-const PHASES: [Phase; 4] = [Phase::Copy, Phase::Index, Phase::Vacuum, Phase::Analyze];
+const COLUMNS: &str = "(transactionid, dateandtime, cashregisterid, customerid, productid, price, data)";
 
 /// The format of what a load makes: a digest.
 pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
@@ -72,29 +70,15 @@ impl InsertDataset {
         Self { asked, seed, tables: (0..asked.tables).map(foretold).collect() }
     }
 
-    fn work(&self, phase: Phase, table: u32) -> Work {
-        let name = table_name(table);
-        let of_table = |sql: &str| sql.replace("{table}", &name);
-        match phase {
-            Phase::Create | Phase::Copy => Work::Copy {
-                begin: format!("BEGIN; {}", of_table(CREATE)),
-                copy: format!("COPY {name} ({COLUMNS}) FROM STDIN (FORMAT binary, FREEZE)"),
-                rows: Box::new(TableRows {
-                    rows: self.asked.rows,
-                    seed: derive_seed(self.seed, u64::from(table)),
-                }),
-                end: "COMMIT".to_owned(),
-            },
-            Phase::Index => {
-                let next = (self.asked.rows + 1).to_string();
-                let indexes = if self.asked.indexes { &INDEXES[..] } else { &[] };
-                let sequence = SEQUENCE.replace("{next}", &next);
-                let all = [PRIMARY_KEY, &sequence].into_iter().chain(indexes.iter().map(|(_, sql)| *sql));
-                Work::Statements(all.map(of_table).collect())
-            }
-            Phase::Vacuum => Work::Statements(vec![format!("VACUUM {name}")]),
-            Phase::Analyze => Work::Statements(vec![format!("ANALYZE {name}")]),
-        }
+    fn rows(&self, table: usize) -> TableRows {
+        TableRows { rows: self.asked.rows, seed: derive_seed(self.seed, table as u64) }
+    }
+
+    fn indexes(&self, table: &str) -> Vec<String> {
+        let sequence = SEQUENCE.replace("{next}", &(self.asked.rows + 1).to_string());
+        let indexes = if self.asked.indexes { &INDEXES[..] } else { &[] };
+        let all = [PRIMARY_KEY, &sequence].into_iter().chain(indexes.iter().map(|(_, sql)| *sql));
+        all.map(|sql| sql.replace("{table}", table)).collect()
     }
 }
 
@@ -129,49 +113,32 @@ impl Rows for TableRows {
 }
 
 impl Dataset for InsertDataset {
-    /// Interrupted loads leave tables that the next one replaces, so no commit has to be waited for.
-    const SESSION: &'static str = "SET search_path = public; SET synchronous_commit = off; \
-        SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
-    const LEFT_BEHIND: &'static str = "the tables that it filled are still there";
-
     fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    fn connections_max(&self) -> u32 {
-        self.asked.tables
-    }
-
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
-        let found = replace::marked(control, EXISTING, MARK).await?;
+        let found = replace::marked(control, EXISTING).await?;
         replace::replace(control, existing, &found).await
     }
 
     async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
-        let Some(&phase) = PHASES.get(done) else { return Ok(None) };
-        let job = |table: u32| Job {
-            table: table as usize,
-            doing: format!("{} {}", phase.name(), table_name(table)),
-            work: self.work(phase, table),
+        let copy = |table: usize| {
+            let name = &self.tables[table].name;
+            let create = CREATE.replace("{table}", name);
+            Work::create_and_copy(&create, name, COLUMNS, Box::new(self.rows(table)))
         };
-        let jobs = (0..self.asked.tables).map(job).collect();
-        Ok(Some(Round { phase, step: None, jobs, rows: None }))
+        let indexes = |table: usize| self.indexes(&self.tables[table].name);
+        let phase = Phase::OF_NEW_TABLES.get(done);
+        Ok(phase.map(|&phase| Round::of_new_tables(phase, &self.tables, copy, indexes)))
     }
 
-    /// Writes the comment that makes the data complete, with synchronous_commit so that it outlives a crash.
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
         let InsertTables { rows, tables, indexes } = self.asked;
         let (loaded, format) = (if rows == 0 { "none" } else { "l.i0" }, &*FORMAT);
         let done = if indexes { "l.x" } else { loaded };
         let comment = format!("{MARK}: insert queues={tables} rows={rows} done={done} format={format}");
-        let sql = format!("SET synchronous_commit = on; COMMENT ON TABLE pi1 IS '{comment}'");
-        let marked = control.simple(&sql).await;
-        marked.map_err(|error| LoadError::from_io(Stage::Analyze, "mark the data as complete", &error))?;
-        Ok(())
-    }
-
-    async fn clean_up(&self, control: &mut Connection, _: Phase, filled: &[usize]) -> Result<(), Error> {
-        replace::drop_filled(control, &self.tables, filled).await
+        replace::mark_complete(control, "pi1", &comment).await
     }
 }
 
@@ -179,10 +146,8 @@ impl Dataset for InsertDataset {
 mod tests {
     use super::*;
 
-    fn rows(asked: InsertTables, seed: u64, table: u32) -> (u64, Vec<u8>) {
-        let dataset = InsertDataset::new(asked, seed);
-        let Work::Copy { rows, .. } = dataset.work(Phase::Copy, table) else { unreachable!() };
-        let mut out = Vec::new();
+    fn rows(asked: InsertTables, seed: u64, table: usize) -> (u64, Vec<u8>) {
+        let (rows, mut out) = (InsertDataset::new(asked, seed).rows(table), Vec::new());
         ((0..rows.groups()).map(|group| rows.append(group, &mut out)).sum(), out)
     }
 

@@ -8,12 +8,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::dataset::{FORMAT, INDEXES, MARK, table_name};
+use super::dataset::{FORMAT, INDEXES, table_name};
 use super::pace::{Pace, Queue};
 use super::specification::{Query, Specification};
 use super::tally::Tally;
 use super::values::{CASH_REGISTERS, Item, PRICES, PRODUCTS, timestamp};
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
+use loader::replace::{MARK, comment_of};
 use pgwire::backend::Message;
 use pgwire::frontend;
 use reactor::{Connection, Error, Nanos};
@@ -25,10 +26,7 @@ const LOWEST_EVERY: u64 = 1000;
 const LARGEST_EVERY: u64 = 100;
 /// Share of a domain at whose end a range query may find fewer rows than it asks for.
 const END_PERCENT: u64 = 1;
-/// SQLSTATE of a table that does not exist.
-const UNDEFINED_TABLE: &str = "42P01";
 
-const COMMENT: &str = "SELECT pg_catalog.obj_description('public.pi1'::regclass, 'pg_class')";
 const PREPARES: [&str; 4] = [
     include_str!("sql/prepare_market.sql"),
     include_str!("sql/prepare_register.sql"),
@@ -281,11 +279,7 @@ impl User for Client {
     type Tally = Tally;
 
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let rows = match connection.simple(COMMENT).await {
-            Err(error) if error.sqlstate().is_some_and(|code| code.as_str() == UNDEFINED_TABLE) => Vec::new(),
-            found => found?,
-        };
-        check(&rows.into_iter().flatten().flatten().next().unwrap_or_default())?;
+        check(&comment_of(connection, "pi1").await?)?;
         if matches!(self.role, Role::Delete | Role::Query(_)) {
             self.read_lowest(connection).await?;
         }

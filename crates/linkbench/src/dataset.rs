@@ -7,15 +7,14 @@ use super::graph::{FIRST_LINK_TYPE, Graph, LINK_TYPES};
 use super::specification::{LinkBenchTables, Shape};
 use super::values::{NODE_TIME_S, Payload, link_time_ms};
 use driver::{Stream, derive_seed};
-use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
+use loader::dataset::{Dataset, Round, Rows, Table, Work};
 use loader::format::format_of;
 use loader::phase::Phase;
-use loader::{LoadError, Replaceable, Stage, replace};
+use loader::replace::{self, MARK};
+use loader::{LoadError, Replaceable};
 use pgwire::copy;
-use reactor::{Connection, Error};
+use reactor::Connection;
 
-/// The beginning of the comment of tables that pgdyno has made.
-pub const MARK: &str = "made by pgdyno";
 /// The type of all nodes.
 pub const NODE_TYPE: i32 = 2048;
 /// Visibility of a link that operations see.
@@ -44,7 +43,6 @@ enum Kind {
 }
 
 const KINDS: [Kind; 3] = [Kind::Link, Kind::Node, Kind::Count];
-const PHASES: [Phase; 4] = [Phase::Copy, Phase::Index, Phase::Vacuum, Phase::Analyze];
 
 impl Kind {
     fn name(self) -> &'static str {
@@ -65,9 +63,9 @@ impl Kind {
 
     fn columns(self) -> &'static str {
         match self {
-            Self::Link => "id1, id2, link_type, visibility, data, time, version",
-            Self::Node => "id, type, version, time, data",
-            Self::Count => "id, link_type, count, time, version",
+            Self::Link => "(id1, id2, link_type, visibility, data, time, version)",
+            Self::Node => "(id, type, version, time, data)",
+            Self::Count => "(id, link_type, count, time, version)",
         }
     }
 
@@ -135,31 +133,14 @@ impl LinkBenchDataset {
         Self { shape, seed, graph, groups: Arc::new(groups(&graph)), tables }
     }
 
-    fn work(&self, phase: Phase, kind: Kind) -> Work {
-        let name = kind.name();
-        match phase {
-            Phase::Create | Phase::Copy => Work::Copy {
-                begin: format!("BEGIN; {}", kind.create()),
-                copy: format!("COPY {name} ({}) FROM STDIN (FORMAT binary, FREEZE)", kind.columns()),
-                rows: Box::new(TableRows {
-                    kind,
-                    graph: self.graph,
-                    seed: self.seed,
-                    groups: Arc::clone(&self.groups),
-                    payload: if kind == Kind::Link {
-                        Payload::of_links(self.shape)
-                    } else {
-                        Payload::of_nodes(self.shape)
-                    },
-                }),
-                end: "COMMIT".to_owned(),
-            },
-            Phase::Index => {
-                let nodes = self.graph.nodes.to_string();
-                Work::Statements(kind.indexes().iter().map(|sql| sql.replace("{nodes}", &nodes)).collect())
-            }
-            Phase::Vacuum => Work::Statements(vec![format!("VACUUM {name}")]),
-            Phase::Analyze => Work::Statements(vec![format!("ANALYZE {name}")]),
+    fn rows(&self, kind: Kind) -> TableRows {
+        let of_kind = if kind == Kind::Link { Payload::of_links } else { Payload::of_nodes };
+        TableRows {
+            kind,
+            graph: self.graph,
+            seed: self.seed,
+            groups: Arc::clone(&self.groups),
+            payload: of_kind(self.shape),
         }
     }
 }
@@ -301,46 +282,30 @@ impl Rows for TableRows {
 }
 
 impl Dataset for LinkBenchDataset {
-    /// Interrupted loads leave tables that the next one replaces, so no commit has to be waited for.
-    const SESSION: &'static str = "SET search_path = public; SET synchronous_commit = off; \
-        SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
-    const LEFT_BEHIND: &'static str = "the tables that it filled are still there";
-
     fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    fn connections_max(&self) -> u32 {
-        KINDS.len() as u32
-    }
-
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
-        let found = replace::marked(control, EXISTING, MARK).await?;
+        let found = replace::marked(control, EXISTING).await?;
         replace::replace(control, existing, &found).await
     }
 
     async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
-        let Some(&phase) = PHASES.get(done) else { return Ok(None) };
-        let job = |(table, kind): (usize, &Kind)| Job {
-            table,
-            doing: format!("{} {}", phase.name(), kind.name()),
-            work: self.work(phase, *kind),
+        let copy = |table: usize| {
+            let kind = KINDS[table];
+            Work::create_and_copy(kind.create(), kind.name(), kind.columns(), Box::new(self.rows(kind)))
         };
-        let jobs = KINDS.iter().enumerate().map(job).collect();
-        Ok(Some(Round { phase, step: None, jobs, rows: None }))
+        let nodes = self.graph.nodes.to_string();
+        let indexes =
+            |table: usize| KINDS[table].indexes().iter().map(|sql| sql.replace("{nodes}", &nodes)).collect();
+        let phase = Phase::OF_NEW_TABLES.get(done);
+        Ok(phase.map(|&phase| Round::of_new_tables(phase, &self.tables, copy, indexes)))
     }
 
-    /// Writes the comment that makes the data complete, with synchronous_commit so that it outlives a crash.
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
         let comment = comment(self.graph.nodes, self.shape, self.seed);
-        let sql = format!("SET synchronous_commit = on; COMMENT ON TABLE linktable IS '{comment}'");
-        let marked = control.simple(&sql).await;
-        marked.map_err(|error| LoadError::from_io(Stage::Analyze, "mark the data as complete", &error))?;
-        Ok(())
-    }
-
-    async fn clean_up(&self, control: &mut Connection, _: Phase, filled: &[usize]) -> Result<(), Error> {
-        replace::drop_filled(control, &self.tables, filled).await
+        replace::mark_complete(control, "linktable", &comment).await
     }
 }
 
@@ -354,8 +319,7 @@ mod tests {
     }
 
     fn rows(dataset: &LinkBenchDataset, kind: Kind) -> (u64, Vec<u8>) {
-        let Work::Copy { rows, .. } = dataset.work(Phase::Copy, kind) else { unreachable!() };
-        let mut out = Vec::new();
+        let (rows, mut out) = (dataset.rows(kind), Vec::new());
         ((0..rows.groups()).map(|group| rows.append(group, &mut out)).sum(), out)
     }
 

@@ -6,12 +6,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::dataset::{FORMAT, MARK, NODE_TYPE, VISIBLE};
+use super::dataset::{FORMAT, NODE_TYPE, VISIBLE};
 use super::graph::FIRST_LINK_TYPE;
 use super::operation::{Draws, Kind, NAMES, Operation};
 use super::specification::{Shape, Specification};
 use super::tally::Tally;
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
+use loader::replace::{MARK, comment_of};
 use pgwire::backend::{Message, ProtocolError, Row};
 use pgwire::frontend::{self, Format, Parameter};
 use reactor::{Connection, Error};
@@ -22,11 +23,8 @@ const LIST_MAX: i64 = 10_000;
 const HISTORIES_MAX: usize = 2048;
 /// Changes between insert and update of one link. More than two need other clients that delete rows, and none does.
 const CHANGES_MAX: u32 = 10;
-/// SQLSTATEs of a duplicate key and of a table that does not exist.
+/// SQLSTATE of a duplicate key.
 const DUPLICATE_KEY: &str = "23505";
-const UNDEFINED_TABLE: &str = "42P01";
-
-const COMMENT: &str = "SELECT pg_catalog.obj_description('public.linktable'::regclass, 'pg_class')";
 
 macro_rules! statements {
     ($($statement:ident = $name:literal, $sql:expr;)+) => {
@@ -409,12 +407,7 @@ impl User for Requester {
     type Tally = Tally;
 
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        let rows = match connection.simple(COMMENT).await {
-            Err(error) if error.sqlstate().is_some_and(|code| code.as_str() == UNDEFINED_TABLE) => Vec::new(),
-            found => found?,
-        };
-        let comment = rows.into_iter().flatten().flatten().next().unwrap_or_default();
-        let nodes = nodes_in(&comment, self.shape)?;
+        let nodes = nodes_in(&comment_of(connection, "linktable").await?, self.shape)?;
         // After a reconnect, the client goes on where it was.
         if self.draws.is_none() {
             self.draws = Some(Draws::new(nodes, self.shape));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use super::error::LoadError;
 use super::phase::Phase;
+use super::replace;
 use reactor::{Connection, Error};
 
 /// Existing tables with the names of a load that may be replaced.
@@ -52,6 +53,19 @@ pub enum Work {
     },
 }
 
+impl Work {
+    /// Creates a table and fills it in one transaction. `columns`: a list in parentheses; all if empty.
+    #[must_use]
+    pub fn create_and_copy(create: &str, table: &str, columns: &str, rows: Box<dyn Rows>) -> Self {
+        Self::Copy {
+            begin: format!("BEGIN; {create}"),
+            copy: format!("COPY {table} {columns} FROM STDIN (FORMAT binary, FREEZE)"),
+            rows,
+            end: "COMMIT".to_owned(),
+        }
+    }
+}
+
 /// One job for a table.
 pub struct Job {
     /// Index in [`Dataset::tables`].
@@ -74,19 +88,48 @@ pub struct Round {
     pub rows: Option<Vec<u64>>,
 }
 
+impl Round {
+    /// The round of a phase of [`Phase::OF_NEW_TABLES`]. `copy` and `indexes` make the work of a table, by its index.
+    pub fn of_new_tables(
+        phase: Phase,
+        tables: &[Table],
+        copy: impl Fn(usize) -> Work,
+        indexes: impl Fn(usize) -> Vec<String>,
+    ) -> Self {
+        let job = |(index, table): (usize, &Table)| Job {
+            table: index,
+            doing: format!("{} {}", phase.name(), table.name),
+            work: match phase {
+                Phase::Create | Phase::Copy => copy(index),
+                Phase::Index => Work::Statements(indexes(index)),
+                // Before version 14 COPY FREEZE freezes the rows but does not note it in the visibility map. From 13
+                // on an autovacuum would come for so many inserts, in the middle of a trial; VACUUM resets their
+                // count, and skips the pages that are known to be frozen.
+                Phase::Vacuum => Work::Statements(vec![format!("VACUUM {}", table.name)]),
+                Phase::Analyze => Work::Statements(vec![format!("ANALYZE {}", table.name)]),
+            },
+        };
+        Self { phase, step: None, jobs: tables.iter().enumerate().map(job).collect(), rows: None }
+    }
+}
+
 /// A dataset: tables to load.
 #[allow(async_fn_in_trait)] // Futures stay on the thread that created them, so they need not be Send.
 pub trait Dataset: Sync {
-    /// Settings of every session.
-    const SESSION: &'static str;
+    /// Settings of every session. A crash leaves tables that the next load replaces, so no commit has to be waited
+    /// for. What is written is as durable as ever after the next checkpoint.
+    const SESSION: &'static str = "SET search_path = public; SET synchronous_commit = off; \
+        SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
     /// Description of what remains if cleaning up fails.
-    const LEFT_BEHIND: &'static str;
+    const LEFT_BEHIND: &'static str = "the tables that it filled are still there";
 
     /// The tables, the most expensive first.
     fn tables(&self) -> &[Table];
 
-    /// Maximum number of connections that can have a job.
-    fn connections_max(&self) -> u32;
+    /// Maximum number of connections that can have a job: by default one for each table.
+    fn connections_max(&self) -> u32 {
+        u32::try_from(self.tables().len()).unwrap_or(u32::MAX)
+    }
 
     /// Checks that the database may be loaded, before any change.
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError>;
@@ -95,8 +138,12 @@ pub trait Dataset: Sync {
     async fn round(&self, done: usize, control: &mut Connection) -> Result<Option<Round>, LoadError>;
 
     /// Completes the load after all rounds.
-    async fn finish(&self, control: &mut Connection) -> Result<(), LoadError>;
+    async fn finish(&self, _control: &mut Connection) -> Result<(), LoadError> {
+        Ok(())
+    }
 
     /// Cleans up after a failure in `phase`. Rows of the tables in `filled` were committed.
-    async fn clean_up(&self, control: &mut Connection, phase: Phase, filled: &[usize]) -> Result<(), Error>;
+    async fn clean_up(&self, control: &mut Connection, _phase: Phase, filled: &[usize]) -> Result<(), Error> {
+        replace::drop_filled(control, self.tables(), filled).await
+    }
 }

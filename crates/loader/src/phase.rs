@@ -18,6 +18,9 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// Phases of a dataset whose tables are created by the transaction that fills them, in order.
+    pub const OF_NEW_TABLES: [Self; 4] = [Self::Copy, Self::Index, Self::Vacuum, Self::Analyze];
+
     /// Name in events.
     #[must_use]
     pub fn name(self) -> &'static str {

@@ -4,27 +4,38 @@ use super::dataset::{Replaceable, Table};
 use super::error::{LoadError, Stage};
 use reactor::{Connection, Error};
 
-/// Returns the names of existing tables, and whether the comment of each begins with the mark. The statement
+/// The beginning of the comment of tables that pgdyno has made.
+pub const MARK: &str = "made by pgdyno";
+
+/// Returns the names of existing tables, and whether the comment of each begins with [`MARK`]. The statement
 /// returns names and comments.
-pub async fn marked(
-    control: &mut Connection,
-    statement: &str,
-    mark: &str,
-) -> Result<Vec<(String, bool)>, LoadError> {
-    let rows = control.simple(statement).await.map_err(|error| unreadable(&error))?;
+pub async fn marked(control: &mut Connection, statement: &str) -> Result<Vec<(String, bool)>, LoadError> {
+    let rows = control.simple(statement).await;
+    let rows = rows.map_err(|error| LoadError::from_io(Stage::Create, "look at the database", &error))?;
     let found = rows.into_iter().filter_map(|row| match row.as_slice() {
         [Some(name), comment] => {
-            Some((name.clone(), comment.as_deref().is_some_and(|text| text.starts_with(mark))))
+            Some((name.clone(), comment.as_deref().is_some_and(|text| text.starts_with(MARK))))
         }
         _ => None,
     });
     Ok(found.collect())
 }
 
-/// The error of a database whose tables cannot be listed.
-#[must_use]
-pub fn unreadable(error: &Error) -> LoadError {
-    LoadError::from_io(Stage::Create, "look at the database", error)
+/// Returns the comment of a table in the schema public; empty without table or comment.
+pub async fn comment_of(connection: &mut Connection, table: &str) -> Result<String, Error> {
+    let sql =
+        format!("SELECT pg_catalog.obj_description(pg_catalog.to_regclass('public.{table}'), 'pg_class')");
+    let rows = connection.simple(&sql).await?;
+    Ok(rows.into_iter().flatten().flatten().next().unwrap_or_default())
+}
+
+/// Writes the comment that makes the data complete, with synchronous_commit so that it outlives a crash.
+pub async fn mark_complete(control: &mut Connection, table: &str, comment: &str) -> Result<(), LoadError> {
+    let sql = format!("SET synchronous_commit = on; COMMENT ON TABLE {table} IS '{comment}'");
+    let marked = control.simple(&sql).await;
+    marked
+        .map(|_| ())
+        .map_err(|error| LoadError::from_io(Stage::Analyze, "mark the data as complete", &error))
 }
 
 /// Drops existing tables, given by name and whether pgdyno loaded them. Refuses those that it must keep.

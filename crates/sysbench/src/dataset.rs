@@ -6,15 +6,13 @@ use serde::Deserialize;
 
 use super::random::{Random, RandomOptions, Xoroshiro};
 use driver::derive_seed;
-use loader::dataset::{Dataset, Job, Round, Rows, Table, Work};
+use loader::dataset::{Dataset, Round, Rows, Table, Work};
 use loader::format::format_of;
 use loader::phase::Phase;
 use loader::{LoadError, Replaceable, replace};
 use pgwire::copy;
-use reactor::{Connection, Error};
+use reactor::Connection;
 
-/// The comment of tables that pgdyno has made.
-const MARK: &str = "made by pgdyno";
 /// Tables at most: more than anybody has used.
 const TABLES_MAX: u32 = 10_000;
 /// Rows of a group: 100 kB.
@@ -36,8 +34,6 @@ const EXISTING: &str = include_str!("dataset/existing.sql");
 /// The format of what a load makes: a digest.
 pub static FORMAT: LazyLock<String> =
     LazyLock::new(|| format_of([CREATE, KEY, SEQUENCE, INDEX, ROWS_FORMAT].into_iter()));
-
-const PHASES: [Phase; 4] = [Phase::Copy, Phase::Index, Phase::Vacuum, Phase::Analyze];
 
 /// What to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -95,39 +91,6 @@ impl OltpDataset {
         };
         Self { oltp, seed, tables: (1..=oltp.tables).map(table).collect() }
     }
-
-    fn work(&self, phase: Phase, number: usize) -> Work {
-        let oltp = &self.oltp;
-        let sql = |text: &str| oltp.sql(text, number);
-        match phase {
-            Phase::Create | Phase::Copy => Work::Copy {
-                begin: format!("BEGIN; {}", sql(CREATE)),
-                copy: format!("COPY sbtest{number} FROM STDIN (FORMAT binary, FREEZE)"),
-                rows: Box::new(OltpRows {
-                    size: oltp.table_size,
-                    seed: derive_seed(self.seed, number as u64),
-                }),
-                end: "COMMIT".to_owned(),
-            },
-            Phase::Index => {
-                let parts = [(KEY, true), (SEQUENCE, oltp.auto_inc), (INDEX, oltp.create_secondary)];
-                let wanted = parts.into_iter().filter(|(_, is_wanted)| *is_wanted);
-                Work::Statements(wanted.map(|(text, _)| sql(text)).collect())
-            }
-            Phase::Vacuum => Work::Statements(vec![format!("VACUUM sbtest{number}")]),
-            Phase::Analyze => Work::Statements(vec![format!("ANALYZE sbtest{number}")]),
-        }
-    }
-
-    /// Tables of these names, and whether each has the mark.
-    async fn existing(&self, control: &mut Connection) -> Result<Vec<(String, bool)>, Error> {
-        let rows = control.simple(EXISTING).await?;
-        let found = rows.into_iter().filter_map(|row| match row.as_slice() {
-            [Some(name), mark] => Some((name.clone(), mark.as_deref() == Some(MARK))),
-            _ => None,
-        });
-        Ok(found.filter(|(name, _)| self.tables.iter().any(|table| table.name == *name)).collect())
-    }
 }
 
 /// The rows of one table.
@@ -162,41 +125,29 @@ impl Rows for OltpRows {
 }
 
 impl Dataset for OltpDataset {
-    /// Interrupted loads leave tables that the next one replaces, so no commit has to be waited for.
-    const SESSION: &'static str = "SET search_path = public; SET synchronous_commit = off; \
-        SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
-    const LEFT_BEHIND: &'static str = "the tables that it filled are still there";
-
     fn tables(&self) -> &[Table] {
         &self.tables
     }
 
-    fn connections_max(&self) -> u32 {
-        self.oltp.tables
-    }
-
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
-        let found = self.existing(control).await.map_err(|error| replace::unreadable(&error))?;
+        let mut found = replace::marked(control, EXISTING).await?;
+        found.retain(|(name, _)| self.tables.iter().any(|table| table.name == *name));
         replace::replace(control, existing, &found).await
     }
 
     async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
-        let Some(&phase) = PHASES.get(done) else { return Ok(None) };
-        let job = |(index, table): (usize, &Table)| Job {
-            table: index,
-            doing: format!("{} {}", phase.name(), table.name),
-            work: self.work(phase, index + 1),
+        let oltp = &self.oltp;
+        let copy = |table: usize| {
+            let rows = OltpRows { size: oltp.table_size, seed: derive_seed(self.seed, table as u64 + 1) };
+            Work::create_and_copy(&oltp.sql(CREATE, table + 1), &self.tables[table].name, "", Box::new(rows))
         };
-        let jobs = self.tables.iter().enumerate().map(job).collect();
-        Ok(Some(Round { phase, step: None, jobs, rows: None }))
-    }
-
-    async fn finish(&self, _: &mut Connection) -> Result<(), LoadError> {
-        Ok(())
-    }
-
-    async fn clean_up(&self, control: &mut Connection, _: Phase, filled: &[usize]) -> Result<(), Error> {
-        replace::drop_filled(control, &self.tables, filled).await
+        let parts = [(KEY, true), (SEQUENCE, oltp.auto_inc), (INDEX, oltp.create_secondary)];
+        let indexes = |table: usize| {
+            let wanted = parts.into_iter().filter(|(_, is_wanted)| *is_wanted);
+            wanted.map(|(text, _)| oltp.sql(text, table + 1)).collect()
+        };
+        let phase = Phase::OF_NEW_TABLES.get(done);
+        Ok(phase.map(|&phase| Round::of_new_tables(phase, &self.tables, copy, indexes)))
     }
 }
 

@@ -118,24 +118,6 @@ impl TpccTables {
             .chain(has_keys.then_some(Step::ForeignKeys))
             .chain([Phase::Vacuum, Phase::Analyze].map(Step::Tables))
     }
-
-    fn work(&self, phase: Phase, (table, set): (population::Table, u32)) -> Work {
-        let name = self.name(table, set);
-        match phase {
-            Phase::Create | Phase::Copy => Work::Copy {
-                begin: format!("BEGIN; {}", self.create(table, set)),
-                copy: format!("COPY {name} ({}) FROM STDIN (FORMAT binary, FREEZE)", table.columns()),
-                rows: Box::new(TableRows { population: self.population_of(set), table }),
-                end: "COMMIT".to_owned(),
-            },
-            Phase::Index => Work::Statements(self.indexes(table, set)),
-            // Before version 14 COPY FREEZE freezes the rows but does not note in the visibility map that it did.
-            // From 13 on an autovacuum would come for so many inserts, in the middle of a trial; VACUUM resets
-            // their count, and skips the pages that are known to be frozen.
-            Phase::Vacuum => Work::Statements(vec![format!("VACUUM {name}")]),
-            Phase::Analyze => Work::Statements(vec![format!("ANALYZE {name}")]),
-        }
-    }
 }
 
 struct TableRows {
@@ -154,18 +136,10 @@ impl Rows for TableRows {
 }
 
 impl Dataset for TpccTables {
-    /// A crash during a load leaves no mark, so nothing is lost by not waiting for each commit; what is written is as
-    /// durable as ever after the next checkpoint.
-    const SESSION: &'static str = "SET search_path = public; SET synchronous_commit = off; \
-        SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
     const LEFT_BEHIND: &'static str = "what it created is still there, without a mark";
 
     fn tables(&self) -> &[Table] {
         &self.tables
-    }
-
-    fn connections_max(&self) -> u32 {
-        self.places.len() as u32
     }
 
     /// Makes sure that nothing of our names is in the way, and begins the dataset: the mark's table without its row.
@@ -209,13 +183,22 @@ impl Dataset for TpccTables {
             Some(Step::Tables(phase)) => phase,
             Some(Step::ForeignKeys) => return Ok(Some(self.foreign_keys())),
         };
-        let job = |(index, &place): (usize, &(population::Table, u32))| Job {
-            table: index,
-            doing: format!("{} {}", phase.name(), self.tables[index].name),
-            work: self.work(phase, place),
+        let copy = |index: usize| {
+            let (table, set) = self.places[index];
+            let rows = TableRows { population: self.population_of(set), table };
+            let columns = format!("({})", table.columns());
+            Work::create_and_copy(
+                &self.create(table, set),
+                &self.tables[index].name,
+                &columns,
+                Box::new(rows),
+            )
         };
-        let jobs = self.places.iter().enumerate().map(job).collect();
-        Ok(Some(Round { phase, step: None, jobs, rows: None }))
+        let indexes = |index: usize| {
+            let (table, set) = self.places[index];
+            self.indexes(table, set)
+        };
+        Ok(Some(Round::of_new_tables(phase, &self.tables, copy, indexes)))
     }
 
     /// Creates or replaces the routines, and writes the row that makes the dataset whole.
