@@ -26,6 +26,7 @@ PARAMETERS in ``parameters.py`` and WORKLOAD in ``data.py``."""
 
 FEATURES = (
     "aged_data",
+    "beside",
     "bisect",
     "builds",
     "bundles",
