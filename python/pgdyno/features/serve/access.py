@@ -34,6 +34,7 @@ HEADERS = {
 
 ENTRY = Markup(
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>pgdyno</title>'
+    '<link rel="icon" href="/static/icon.svg">'
     '<meta http-equiv="refresh" content="0;url={0}"><a href="{0}">Continue</a></html>'
 )
 """A browser does not send a strict cookie along a redirect from another site, but from this page."""
