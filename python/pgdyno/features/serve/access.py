@@ -1,8 +1,9 @@
 """Access to the pages: only for who has the token, and only under the address of this server.
 
 The token is in the address that the command prints. The first page keeps it as a cookie, which scripts cannot
-read and other sites cannot send. A name of the attacker that resolves to 127.0.0.1 (DNS rebinding) is
-in ``Host``, and the origin of another page is in ``Origin``: both are refused. Every page is read-only.
+read and other sites cannot send. Programs send it in ``Authorization``. A name of the attacker that resolves
+to 127.0.0.1 (DNS rebinding) is in ``Host``, and the origin of another page is in ``Origin``: both are
+refused. Every page is read-only.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ HEADERS = {
 
 ENTRY = Markup(
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>pgdyno</title>'
+    '<link rel="icon" href="/static/icon.svg">'
     '<meta http-equiv="refresh" content="0;url={0}"><a href="{0}">Continue</a></html>'
 )
 """A browser does not send a strict cookie along a redirect from another site, but from this page."""
@@ -79,7 +81,9 @@ class Guard:
         given = dict(asked).get("token")
         if given is not None and self._is_token(given):
             return self._entry(scope["path"], [(name, value) for name, value in asked if name != "token"])
-        if not self._is_token(self._cookie_of(headers.get("cookie", ""))):
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        sent = bearer if scheme.lower() == "bearer" else self._cookie_of(headers.get("cookie", ""))
+        if not self._is_token(sent):
             return PlainTextResponse("Open the address that pgdyno has printed, with its token.", 403)
         return None
 

@@ -24,7 +24,7 @@ from pgdyno.errors import EvidenceError
 from pgdyno.features.serve.index import State, is_being_written, state_of
 from pgdyno.report.document import ShownCaveat, by_rank
 from pgdyno.report.result_tables import change_with_ci
-from pgdyno.report.visible_text import visible_json
+from pgdyno.report.visible_text import visible
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyRecord
 from pgdyno.results.results_file import open_for_reading, translated
@@ -82,8 +82,19 @@ class Update:
     caveats: Sequence[str] | None = None
 
     def json(self) -> str:
-        """Return the data of an event."""
-        return visible_json(json.dumps(asdict(self), ensure_ascii=False, allow_nan=False))
+        """Return the data of an event. Hidden characters of names are shown, as in reports."""
+        return json.dumps(_shown(asdict(self)), ensure_ascii=False, allow_nan=False)
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {key: _shown(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_shown(one) for one in value]
+    return value
 
 
 @dataclass
@@ -114,11 +125,11 @@ class Follower:
             translated(self.path),
             closing(open_for_reading(self.path, verify=False)) as connection,
         ):
-            studies = connection.execute(_query("study")).fetchall()
+            studies = connection.execute(query("study")).fetchall()
             if not studies:
                 raise EvidenceError(f"{self.path} has no study")
             ((title, end, n_caveats),) = studies
-            blocks = connection.execute(_query("blocks")).fetchall()
+            blocks = connection.execute(query("blocks")).fetchall()
             case, readings = self._new(connection)
         done = sum(n for _, is_own, n, *_ in blocks if is_own)
         study = self._study(case)
@@ -154,13 +165,13 @@ class Follower:
     def _new(self, connection: sqlite3.Connection) -> tuple[int, list[Reading]]:
         """Return the case of the last trial, and the new intervals of its trials."""
         if self._first is None:
-            ((self._first,),) = connection.execute(_query("last_trials"), (TRIALS_MAX,))
-        trials = connection.execute(_query("trials"), (self._first,)).fetchall()
+            ((self._first,),) = connection.execute(query("last_trials"), (TRIALS_MAX,))
+        trials = connection.execute(query("trials"), (self._first,)).fetchall()
         if not trials:
             return 0, []
         last_case = trials[-1][2]
         new = {
-            trial: connection.execute(_query("intervals"), (trial, self._since.get(trial, -1.0))).fetchall()
+            trial: connection.execute(query("intervals"), (trial, self._since.get(trial, -1.0))).fetchall()
             for trial, *_ in trials
         }
         self._since |= {trial: rows[-1][0] for trial, rows in new.items() if rows}
@@ -237,5 +248,6 @@ def _narrowing(
 
 
 @cache
-def _query(name: str) -> str:
+def query(name: str) -> str:
+    """Return a query of this package."""
     return files(__package__).joinpath("sql", f"{name}.sql").read_text("utf-8")

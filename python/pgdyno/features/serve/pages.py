@@ -30,6 +30,7 @@ from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.errors import PgdynoError
 from pgdyno.features.serve.index import Entry, Index
 from pgdyno.features.serve.live import PERIOD_S, Follower
+from pgdyno.features.serve.metrics import Metrics
 from pgdyno.features.side_by_side.report import read_files
 from pgdyno.hooks import Hooks
 from pgdyno.report.document import Document, FileReport, Place
@@ -95,6 +96,7 @@ def application(index: Index) -> Starlette:
             route("/run/{id}/rest", rest_page),
             route("/run/{id}/report.{form}", download),
             *(route(f"/{of.path}/{{id}}{end}", page) for of in PAGES for end, page in of.pages.items()),
+            Route("/metrics", Metrics(index).page, methods=["GET"]),
             Route("/static/{name}", static, methods=["GET"]),
         ],
         middleware=[Middleware(GZipMiddleware, compresslevel=5)],

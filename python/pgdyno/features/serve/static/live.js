@@ -5,6 +5,7 @@ const main = byId("content");
 const percent = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), 1)}%`;
 const time = (unix_s) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
 const POINTS_MAX = 7200, HEIGHT = 220; // two hours, in pixels
+const RETRY_MS = 3000; // after an answer that is no stream: the server has another token, or the file was moved
 const GAP_S = 5; // between slices of a block; a longer one interrupts a line
 
 let arms = [], points = [], study = "", charts = {}, narrowing = [];
@@ -149,7 +150,10 @@ function follow() {
     byId("gone").hidden = true;
     [study, points] = ["", []]; // a new connection begins with all points
   };
-  events.onerror = () => (byId("gone").hidden = false);
+  events.onerror = () => {
+    byId("gone").hidden = false;
+    if (events.readyState === EventSource.CLOSED) setTimeout(follow, RETRY_MS);
+  };
   events.onmessage = (event) => {
     const update = JSON.parse(event.data);
     show(update);
