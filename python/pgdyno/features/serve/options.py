@@ -26,7 +26,10 @@ class WebOptions(StudyOptions):
     ] = False
 
     def begin(self, path: Path) -> None:
-        """Start a server for the page, and print its address."""
+        """Start a server for the page, and print its address. An earlier request to stop is void."""
+        from pgdyno.features.serve import stop  # noqa: PLC0415
+
+        stop.forget(path)
         if self.web:
             from pgdyno.features.serve.process import start  # noqa: PLC0415
 

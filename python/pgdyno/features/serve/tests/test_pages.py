@@ -72,8 +72,8 @@ def test_another_host_or_origin_has_none(client: TestClient, headers: dict[str, 
     assert client.get("/", headers=headers).status_code == 403
 
 
-def test_pages_are_read_only_and_permit_no_inline_script_or_style(client: TestClient) -> None:
-    assert client.post("/").status_code == 405
+def test_pages_permit_no_inline_script_or_style(client: TestClient) -> None:
+    assert client.put("/").status_code == 405
     found = client.get("/")
     policy = found.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
