@@ -24,6 +24,7 @@ from pgdyno import report
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.errors import PgdynoError
+from pgdyno.features.serve.chart import effect_panels, effect_svg
 from pgdyno.features.serve.index import Entry, Index
 from pgdyno.features.serve.tags import tags_of
 from pgdyno.features.side_by_side.report import read_files
@@ -226,6 +227,7 @@ FORMS: Mapping[str, tuple[str, str, Callable[[FileReport], str]]] = {
     "md": ("Markdown", "text/markdown", to_markdown),
     "csv": ("CSV", "text/csv", lambda of: of.csv()),
     "json": ("JSON", "application/json", lambda of: to_json(of, ())),
+    "svg": ("SVG", "image/svg+xml", effect_svg),
 }
 """Forms of a report to download, by suffix: name, type, text."""
 
@@ -253,11 +255,13 @@ def rest_page(index: Index, request: Request) -> Response:
 
 
 def _run(entry: Entry, found: FileReport, main: Markup, *, is_cut: bool = False) -> Response:
+    has_chart = bool(effect_panels(found))
     return rendered(
         "run.html.j2",
         title=found.title,
         command=found.command,
-        forms={suffix: name for suffix, (name, _, _) in FORMS.items()},
+        forms={suffix: name for suffix, (name, _, _) in FORMS.items() if suffix != "svg" or has_chart},
+        has_chart=has_chart,
         entry=entry,
         main=main,
         is_cut=is_cut,
@@ -271,9 +275,12 @@ def download(index: Index, request: Request) -> Response:
     if form not in FORMS:
         raise NotFoundError(f"No form {form}: use one of {', '.join(FORMS)}.")
     _, kind, text_of = FORMS[form]
+    text = text_of(index.report(entry.path))
+    if not text:
+        raise NotFoundError("This report has no chart of the effect.")
     name = re.sub(r"[^\w.-]", "_", entry.path.stem, flags=re.ASCII)
     headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
-    return Response(text_of(index.report(entry.path)).encode(), media_type=kind, headers=headers)
+    return Response(text.encode(), media_type=kind, headers=headers)
 
 
 def path_of(index: Index, of: str) -> Path:
