@@ -13,7 +13,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from pgdyno.errors import UsageError
-from pgdyno.features.serve import control, filing
+from pgdyno.features.serve import control, filing, new_study
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index
 from pgdyno.features.serve.pages import application
@@ -44,7 +44,9 @@ def address(listener: socket.socket, token: str, path: str = "/") -> str:
 def all_pages(index: Index) -> Starlette:
     """Return the application with its forms."""
     studies = Studies(index)
-    return application(index, [one for of in (control, filing) for one in of.routes(index, studies)])
+    return application(
+        index, [one for of in (control, filing, new_study) for one in of.routes(index, studies)]
+    )
 
 
 class Server(uvicorn.Server):
