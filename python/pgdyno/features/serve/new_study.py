@@ -137,6 +137,7 @@ def plan_lines(study: Study) -> list[str]:
 def new_page(index: Index, request: Request) -> Response:
     """Return the form; with values, also the command and the plan, or the error."""
     given = dict(parse_qsl(request.url.query, keep_blank_values=True))
+    given = {name: "\n".join(value.splitlines()) for name, value in given.items()}  # browsers send CR LF
     plan: Sequence[str] = ()
     command, error = "", ""
     path = index.directory / time.strftime("pgdyno-%Y%m%d-%H%M%S.sqlite")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import subprocess
 from collections.abc import Sequence
@@ -112,7 +113,11 @@ def test_a_study_begins_and_its_page_waits_for_it(
     client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun = begun_by(monkeypatch)
-    found = client.post("/new", data={**FORM, "name": "e", "data": "/etc/passwd", "evidence": "/tmp/x"})
+    plan = client.get("/new", params={**FORM, "arms": FORM["arms"].replace("\n", "\r\n")}).text
+    hidden = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)">', plan))
+    assert hidden.keys() == {*FORM, "name"}
+    form = {**hidden, "name": "e", "data": "/etc/passwd", "evidence": "/tmp/x"}
+    found = client.post("/new", data=form)
     assert found.status_code == 303
     page = client.get(found.headers["location"])
     path = tmp_path / "e.sqlite"
