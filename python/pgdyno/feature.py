@@ -63,3 +63,4 @@ class Feature(NamedTuple):
     case_sections: Names = ()
     reports: Names = ()
     documents: Names = ()
+    pages: Names = ()

@@ -493,20 +493,6 @@ IntoExisting = Annotated[
         help="Use the database named in the DSN even if pgdyno did not create it.",
     ),
 ]
-BUILD_OPTIONS = typer.Option(
-    "--build-options",
-    metavar="OPTIONS",
-    help="Options of configure (--with-lz4) or of meson (-Dlz4=enabled), and variables (CFLAGS=-O3), for "
-    "servers built from source. Quoted as in a shell.",
-)
-Replace = Annotated[
-    bool,
-    typer.Option(
-        "--replace",
-        help="pgbench: with --into-existing, overwrite pgbench_* tables that pgdyno did not load. Deletes "
-        "their rows.",
-    ),
-]
 
 
 def require_no_password(conninfo: str | None) -> str | None:

@@ -11,7 +11,7 @@ from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -28,6 +28,7 @@ from pgdyno.features.serve.chart import effect_panels, effect_svg
 from pgdyno.features.serve.index import Entry, Index
 from pgdyno.features.serve.tags import tags_of
 from pgdyno.features.side_by_side.report import read_files
+from pgdyno.hooks import Hooks
 from pgdyno.report.document import Document, FileReport, Place
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
@@ -55,10 +56,30 @@ SORTS: Mapping[str, tuple[str, Callable[[Entry], object]]] = {
 STATES = ("running", "unfinished")
 
 
+Page = Callable[[Index, Request], Response]
+
+
+@dataclass(frozen=True)
+class FurtherPages:
+    """Pages of a feature about a results file. Its folders ``templates`` and ``static`` are used, too.
+
+    ``name``: of the button in the page of a run. ``pages``: by address below ``/PATH/ID``; one is empty.
+    """
+
+    package: str
+    name: str
+    path: str
+    pages: Mapping[str, Page]
+    static: Sequence[str] = ()
+
+
+PAGES = Hooks[FurtherPages]("pages")
+
+
 def application(index: Index, more: Sequence[Route] = ()) -> Starlette:
     """Return the application without its guard. ``more``: routes of forms and their pages."""
 
-    def route(path: str, page: Callable[[Index, Request], Response]) -> Route:
+    def route(path: str, page: Page) -> Route:
         return Route(path, partial(answered, page, index), methods=["GET"])
 
     return Starlette(
@@ -68,6 +89,7 @@ def application(index: Index, more: Sequence[Route] = ()) -> Starlette:
             route("/run/{id}", run_page),
             route("/run/{id}/rest", rest_page),
             route("/run/{id}/report.{form}", download),
+            *(route(f"/{of.path}/{{id}}{end}", page) for of in PAGES for end, page in of.pages.items()),
             Route("/static/{name}", static, methods=["GET"]),
             *more,
         ],
@@ -79,7 +101,7 @@ class NotFoundError(PgdynoError):
     """No page has this address."""
 
 
-def answered(page: Callable[[Index, Request], Response], index: Index, request: Request) -> Response:
+def answered(page: Page, index: Index, request: Request) -> Response:
     """Return the page, or that of its error. Starlette calls it in a thread, because analysis takes time."""
     try:
         return page(index, request)
@@ -95,9 +117,9 @@ def _templates() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        loader=PackageLoader(__package__),
+        loader=ChoiceLoader([PackageLoader(of) for of in (__package__, *(one.package for one in PAGES))]),
     )
-    found.globals |= {"change_with_ci": change_with_ci, "effect_bar": effect_bar}
+    found.globals |= {"change_with_ci": change_with_ci, "effect_bar": effect_bar, "further": [*PAGES]}
     return found
 
 
@@ -112,6 +134,7 @@ STATIC = (
     "icon.svg",
     "serve.css",
     "serve.js",
+    "charts.js",
     "live.js",
     "htmx-2.0.11.min.js",
     "htmx-LICENSE.txt",
@@ -125,9 +148,10 @@ STATIC = (
 def static(request: Request) -> Response:
     """Return a file of the pages."""
     name = request.path_params["name"]
-    if name not in STATIC:
+    own = {**dict.fromkeys(STATIC, __package__), **{file: of.package for of in PAGES for file in of.static}}
+    if name not in own:
         return PlainTextResponse("Not found.", 404)
-    folder = files(report) if name in OF_REPORTS else files(__package__) / "static"
+    folder = files(report) if name in OF_REPORTS else files(own[name]) / "static"
     kind = mimetypes.guess_type(name)[0] or "text/plain"
     return Response((folder / name).read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
 

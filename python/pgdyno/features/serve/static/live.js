@@ -1,22 +1,13 @@
 "use strict";
 // Follows a study by server-sent events. Every text of the study is set as text, never as HTML.
 
-const main = document.getElementById("content"), byId = (id) => document.getElementById(id);
-const style = getComputedStyle(document.documentElement);
-const color = (name) => style.getPropertyValue(`--${name}`).trim();
-const armColor = (i) => color(`a${i % 6}`);
-const number = (value, digits) => value.toLocaleString("en-US", { maximumFractionDigits: digits });
+const main = byId("content");
 const percent = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), 1)}%`;
 const time = (unix_s) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
 const POINTS_MAX = 7200, HEIGHT = 220; // two hours, in pixels
 const GAP_S = 5; // between slices of a block; a longer one interrupts a line
 
 let arms = [], points = [], study = "", charts = {}, narrowing = [];
-
-function axes(y) {
-  const shown = { stroke: color("quiet"), grid: { stroke: color("rule"), width: 1 }, ticks: { stroke: color("rule") } };
-  return [{ ...shown, space: 80, values: (_, ticks) => ticks.map(time) }, { ...shown, size: 70, values: (_, ticks) => ticks.map(y) }];
-}
 
 function options(element, series, more) {
   return { width: element.clientWidth, height: HEIGHT, series, legend: { live: true }, ...more };
@@ -52,13 +43,11 @@ function drawTimes() {
   for (const [id, key, digits] of [["tps", "tps", 0], ["p99", "p99_ms", 2]]) {
     if (charts[id]) charts[id].setData(data(key));
     else {
-      const more = { axes: axes((tick) => number(tick, 2)), cursor: { sync: { key: "time" }, drag: { x: true, y: false } }, scales: { y: { range: fromZero } } };
+      const more = { axes: axes(time, (tick) => number(tick, 2)), cursor: { sync: { key: "time" }, drag: { x: true, y: false } }, scales: { y: { range: fromZero } } };
       charts[id] = new uPlot(options(byId(id), timeSeries(digits), more), data(key), byId(id));
     }
   }
 }
-
-const fromZero = (_, low, high) => [0, (high || 1) * 1.05];
 
 // The first intervals are too wide for the axis of the last ones.
 function drawNarrowing(standings) {
@@ -84,7 +73,7 @@ function drawNarrowing(standings) {
     ];
     const more = {
       bands: [{ series: [3, 2], fill: `${own}22` }],
-      axes: axes((tick) => percent(tick)),
+      axes: axes(time, (tick) => percent(tick)),
       scales: { x: { time: false, range: (_, a, b) => [Math.min(a, 1) - 0.2, b + 0.2] }, y: { range: [from, to] } },
     };
     more.axes[0].values = (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick : ""));
@@ -94,19 +83,6 @@ function drawNarrowing(standings) {
 
 function name(one) {
   return `${one.case ? `${one.case}: ` : ""}${one.arm} vs. ${one.baseline}`;
-}
-
-function row(cells) {
-  const found = document.createElement("tr");
-  for (const [i, cell] of cells.entries()) {
-    const one = document.createElement(i ? "td" : "th");
-    if (!i) one.scope = "row";
-    if (cell instanceof Node) one.append(cell);
-    else one.textContent = cell;
-    if (i && /^[\d.,–]+$/.test(one.textContent)) one.className = "n";
-    found.append(one);
-  }
-  return found;
 }
 
 function chip(element, text) {
@@ -203,5 +179,4 @@ function follow() {
 addEventListener("resize", () => {
   for (const chart of [...Object.values(charts), ...narrowing]) chart.setSize({ width: chart.root.parentElement.clientWidth, height: HEIGHT });
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
 follow();
