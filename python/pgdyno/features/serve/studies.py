@@ -74,11 +74,11 @@ class Studies:
         self._thread.submit(os.getpid).result()  # begin it now
 
     def pid_of(self, path: Path) -> int | None:
-        """Return the ID of the process that runs the study of a results file, or is about to."""
-        started = self._started.get(path)
-        if started is not None and started.process.poll() is None:
-            return started.process.pid
-        return writer_of(path)
+        """Return the ID of the process that runs the study of a results file, or is about to.
+
+        It no longer does while it makes the report.
+        """
+        return self._started[path].process.pid if self.is_beginning(path) else writer_of(path)
 
     def is_beginning(self, path: Path) -> bool:
         """Return whether a process that was started here has not yet written to the file."""
