@@ -126,6 +126,6 @@ def test_pages_with_forms_fit_a_narrow_window_and_are_legible(
     page: Page, served: Served, place: str, scheme: str
 ) -> None:
     page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
-    page.set_viewport_size(NARROW)  # type: ignore[arg-type]
+    page.set_viewport_size(NARROW)
     page.goto(address(served, HOSTILE, place))
     assert not wider_than_the_window(page) and not too_pale(page)
