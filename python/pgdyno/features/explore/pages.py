@@ -28,6 +28,9 @@ POINTS_MAX = 4000
 METRICS_MAX = 24
 """Maximum number of metrics in an answer."""
 
+DIGITS_MAX = 40
+"""Maximum length of a range in an address: Python refuses to read very long numbers."""
+
 DEFAULTS = ("driver.tps", "driver.p99", "waits.waiting", "server.lsn_bytes", "host.server_cpu_s")
 """Metrics of a page whose address names none, if they are recorded."""
 
@@ -164,17 +167,15 @@ def series_json(index: Index, request: Request) -> Response:
     )
     wanted = list(dict.fromkeys(request.query_params.getlist("metric")))[:METRICS_MAX]
     by_key = {metric.key: metric for metric in found.metrics}
-    from_s, to_s = series.span_of(found, window)
+    span = series.span_of(found, window)
     return _json(
         {
-            "from_s": from_s,
-            "to_s": to_s,
-            "charts": [asdict(series.chart(found, by_key[key], window)) for key in wanted if key in by_key],
-            "marks": [
-                {"arm": of.arm, "block": of.block, "at_s": of.at_s.tolist()}
-                for of in found.marks
-                if window.has(of)
+            "from_s": span[0],
+            "to_s": span[1],
+            "charts": [
+                asdict(series.chart(found, by_key[key], window, span)) for key in wanted if key in by_key
             ],
+            "marks": series.marks(found, window, span),
             "warm_ups": [
                 span
                 for block, spans in found.warm_ups.items()
@@ -227,7 +228,7 @@ def _numbers(request: Request, name: str, known: Iterable[int]) -> list[int]:
     found: set[int] = set()
     for part in ",".join(request.query_params.getlist(name)).split(","):
         first, _, last = part.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
+        if first.isdecimal() and (last or first).isdecimal() and len(part) <= DIGITS_MAX:
             found |= {of for of in every if int(first) <= of <= int(last or first)}
     return sorted(found)
 

@@ -36,13 +36,15 @@ function draw() {
     plot.destroy();
     if (!keys.includes(key)) figure.remove(), charts.delete(key);
   }
-  for (const of of data.charts) {
-    const figure = charts.get(of.key)?.figure ?? newFigure(of);
-    byId("charts").append(figure);
+  for (const [i, of] of data.charts.entries()) {
+    const figure = charts.get(of.key)?.figure ?? newFigure(of), there = byId("charts").children[i] ?? null;
+    if (there !== figure) byId("charts").insertBefore(figure, there); // a moved element loses the focus
     charts.set(of.key, { figure, of, plot: newPlot(of, figure.querySelector(".chart")) });
   }
   const n = data.charts.reduce((sum, of) => sum + of.lines.reduce((part, line) => part + line.n, 0), 0);
-  byId("state").textContent = keys.length ? `${clock(Math.floor(data.from_s))} to ${clock(Math.ceil(data.to_s))} since the start of the study, ${number(n, 0)} values` : "No metric is chosen.";
+  const whole = `${clock(Math.floor(data.from_s))} to ${clock(Math.ceil(data.to_s))} since the start of the study, ${number(n, 0)} values`;
+  const omitted = inputs("metric").filter((one) => one.checked).length - keys.length;
+  byId("state").textContent = !keys.length ? "No metric is chosen." : omitted > 0 ? `${whole}, without the last ${omitted} metrics: at most ${keys.length} at once` : whole;
   form.from.value = data.from_s.toFixed(1);
   form.to.value = data.to_s.toFixed(1);
   const rows = data.charts.flatMap((of) => of.lines.map((line) => row([caption(of), armName(line.arm), number(line.n, 0), shown(line.low), shown(line.median), shown(line.high)])));
