@@ -26,8 +26,10 @@ PARAMETERS in ``parameters.py`` and WORKLOAD in ``data.py``."""
 
 FEATURES = (
     "aged_data",
+    "beside",
     "bisect",
     "builds",
+    "bundles",
     "cache",
     "capacity",
     "cluster",
