@@ -56,6 +56,7 @@ FEATURES = (
     "matrix",
     "memory_limit",
     "noise_history",
+    "open_metrics",
     "outliers",
     "own_data",
     "own_data_checks",

@@ -26,7 +26,6 @@ from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.errors import PgdynoError
 from pgdyno.features.serve.chart import effect_panels, effect_svg
 from pgdyno.features.serve.index import Entry, Index
-from pgdyno.features.serve.metrics import Metrics
 from pgdyno.features.serve.tags import tags_of
 from pgdyno.features.side_by_side.report import read_files
 from pgdyno.hooks import Hooks
@@ -76,6 +75,9 @@ class FurtherPages:
 
 PAGES = Hooks[FurtherPages]("pages")
 
+ROUTES = Hooks[Callable[[Index], Route]]("routes")
+"""Other addresses of features."""
+
 
 def application(index: Index, more: Sequence[Route] = ()) -> Starlette:
     """Return the application without its guard. ``more``: routes of forms and their pages."""
@@ -91,7 +93,7 @@ def application(index: Index, more: Sequence[Route] = ()) -> Starlette:
             route("/run/{id}/rest", rest_page),
             route("/run/{id}/report.{form}", download),
             *(route(f"/{of.path}/{{id}}{end}", page) for of in PAGES for end, page in of.pages.items()),
-            Route("/metrics", Metrics(index).page, methods=["GET"]),
+            *(of(index) for of in ROUTES),
             Route("/static/{name}", static, methods=["GET"]),
             *more,
         ],
