@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -69,7 +69,7 @@ def times_page(index: Index, request: Request) -> Response:
     first = [key for key in keys if key in DEFAULTS] or keys[:1]
     wanted = [key for key in request.query_params.getlist("metric") if key in keys] or first
     of_view = {"metrics": found.metrics, "first": first, "wanted": wanted}
-    return _page(request, entry, views.TIMES, "explore.html.j2", ("choice.js", "times.js"), case, of_view)
+    return _page(request, entry, views.TIMES, "explore.html.j2", "times.js", case, of_view)
 
 
 def latency_page(index: Index, request: Request) -> Response:
@@ -77,9 +77,8 @@ def latency_page(index: Index, request: Request) -> Response:
     entry = _entry_with(views.LATENCY, index, request)
     case = _chosen_case(entry, request)
     kinds = latency.kinds_of(latency.latencies(entry.path, case.number, state_of(entry.path)))
-    scripts = ("choice.js", "latency.js")
     template = "explore_latency.html.j2"
-    return _page(request, entry, views.LATENCY, template, scripts, case, {"kinds": kinds})
+    return _page(request, entry, views.LATENCY, template, "latency.js", case, {"kinds": kinds})
 
 
 def part_page(view: str, index: Index, request: Request) -> Response:
@@ -91,7 +90,7 @@ def part_page(view: str, index: Index, request: Request) -> Response:
         searched = views.searches(entry.path, case.number, arms, blocks)
     parts = searched + views.parts_of(index.report(entry.path), view, f"/run/{entry.id}")
     shown = {"parts": parts, "has_choice": bool(searched), "has_cases": view == views.MATRIX}
-    return _page(request, entry, view, "explore_parts.html.j2", (), case, shown)
+    return _page(request, entry, view, "explore_parts.html.j2", "", case, shown)
 
 
 def crashes_page(index: Index, request: Request) -> Response:
@@ -112,7 +111,7 @@ def crashes_page(index: Index, request: Request) -> Response:
         "outcome": outcome,
         "parts": parts,
     }
-    return _page(request, entry, views.CRASHES, "explore_crashes.html.j2", (), None, shown)
+    return _page(request, entry, views.CRASHES, "explore_crashes.html.j2", "", None, shown)
 
 
 def _page(
@@ -120,7 +119,7 @@ def _page(
     entry: Entry,
     view: str,
     template: str,
-    scripts: Sequence[str],
+    script: str,
     case: Case | None,
     of_view: Mapping[str, Any],
 ) -> Response:
@@ -134,7 +133,7 @@ def _page(
         entry=entry,
         views=views.views_of(entry.path, state_of(entry.path)),
         view=view,
-        scripts=scripts,
+        script=script,
         is_log=request.query_params.get("scale") == "log",
         **{**of_case, **of_view},
     )

@@ -1,5 +1,6 @@
-"use strict";
 // Percentile curves and heat maps of the latency.
+
+import { STEPS_S, answerTo, armName, begin, clock, digit, form, logScale, nearest, query, shown } from "./choice.js";
 
 let plots = [];
 
@@ -100,5 +101,4 @@ function numbers(lines) {
 new ResizeObserver(() => {
   for (const plot of plots) plot.setSize({ width: plot.root.parentElement.clientWidth, height: plot.height });
 }).observe(byId("curves"));
-showState();
-load();
+begin(load);

@@ -1,13 +1,14 @@
-"use strict";
 // Series of a results file in linked charts.
+
+import { STEPS_S, answerTo, armName, begin, changed, chosen, clock, form, inputs, logScale, nearest, query, shown } from "./choice.js";
 
 const HEIGHT = 190, STEP_S = 0.01;
 let data = null;
 const charts = new Map(); // by metric
 
 function zoom(from, to) {
-  zoomed = to > from ? [Math.max(0, from), to] : null;
-  if (zoomed) for (const { plot } of charts.values()) plot.setScale("x", { min: zoomed[0], max: zoomed[1] });
+  chosen.span = to > from ? [Math.max(0, from), to] : null;
+  if (chosen.span) for (const { plot } of charts.values()) plot.setScale("x", { min: chosen.span[0], max: chosen.span[1] });
   changed();
 }
 
@@ -79,7 +80,7 @@ function newPlot(of, place) {
     height: HEIGHT,
     series: [{ label: "time", value: (_, value) => (value == null ? "–" : clock(value)) }, ...series],
     axes: [{ ...times, incrs: STEPS_S, size: 32 }, { ...values, size: 58 }],
-    scales: { x: { time: false, range: () => zoomed ?? [data.from_s, data.to_s > data.from_s ? data.to_s : data.from_s + 1] }, y: form.scale.checked ? logScale : { range: fromZero } },
+    scales: { x: { time: false, range: () => chosen.span ?? [data.from_s, data.to_s > data.from_s ? data.to_s : data.from_s + 1] }, y: form.scale.checked ? logScale : { range: fromZero } },
     cursor: {
       sync: { key: "explore", filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
       drag: { x: true, y: false, setScale: false },
@@ -169,5 +170,4 @@ byId("find").addEventListener("input", ({ target }) => {
 new ResizeObserver(() => {
   for (const { plot, figure } of charts.values()) plot.setSize({ width: figure.clientWidth, height: HEIGHT });
 }).observe(byId("charts"));
-showState();
-load();
+begin(load);
