@@ -142,6 +142,16 @@ def test_pages_fit_a_phone_and_have_contrast(page: Page, served: Served, scheme:
     page.goto(address(served, rest=rest))
     expect(page.locator("canvas").nth(2)).to_be_visible()
     assert not wider_than_the_window(page) and not too_pale(page)
+    widths = [box["width"] for of in page.locator(".uplot canvas").all() if (box := of.bounding_box())]
+    assert min(widths) > 0.9 * NARROW["width"] - 20, "charts are as wide as the window"
+
+
+def test_charts_follow_the_width_of_the_window(page: Page, served: Served) -> None:
+    opened(page, served)
+    wide, canvas = page.locator("#charts canvas").first.bounding_box(), page.locator("#charts canvas").first
+    page.set_viewport_size(NARROW)
+    expect(canvas).to_have_css("width", re.compile(r"^3[5-9]\dpx$"))
+    assert wide and wide["width"] > 1100
 
 
 def test_a_view_of_the_report_is_chosen_by_a_form(page: Page, served: Served) -> None:

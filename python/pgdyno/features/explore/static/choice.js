@@ -126,6 +126,14 @@ form.addEventListener("change", ({ target }) => {
 });
 addEventListener("popstate", () => (showState(), load()));
 
+// Give charts the width of their places, without drawing those that have it.
+export function fit(plots) {
+  for (const plot of plots) {
+    const width = plot.root.parentElement.clientWidth;
+    if (width !== plot.width) plot.setSize({ width, height: plot.height });
+  }
+}
+
 // Begin a page. Its function asks for the values, here and after each change.
 export function begin(loadValues) {
   load = loadValues;

@@ -1,6 +1,6 @@
 // Percentile curves and heat maps of the latency.
 
-import { STEPS_S, answerTo, armName, begin, clock, digit, form, logScale, nearest, query, shown } from "./choice.js";
+import { STEPS_S, answerTo, armName, begin, clock, digit, fit, form, logScale, nearest, query, shown } from "./choice.js";
 
 let plots = [];
 
@@ -98,7 +98,5 @@ function numbers(lines) {
   byId("numbers").tBodies[0].replaceChildren(...lines.map((line) => row([armName(line.arm), ...names.map((name) => shown(line.quantiles_ms[name]))])));
 }
 
-new ResizeObserver(() => {
-  for (const plot of plots) plot.setSize({ width: plot.root.parentElement.clientWidth, height: plot.height });
-}).observe(byId("curves"));
+new ResizeObserver(() => fit(plots)).observe(byId("curves"));
 begin(load);

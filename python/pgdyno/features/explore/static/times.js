@@ -1,6 +1,6 @@
 // Series of a results file in linked charts.
 
-import { STEPS_S, answerTo, armName, begin, changed, chosen, clock, form, inputs, logScale, nearest, query, shown } from "./choice.js";
+import { STEPS_S, answerTo, armName, begin, changed, chosen, clock, fit, form, inputs, logScale, nearest, query, shown } from "./choice.js";
 
 const HEIGHT = 190, STEP_S = 0.01;
 let data = null;
@@ -167,7 +167,5 @@ form.addEventListener("change", ({ target }) => target.type === "number" && zoom
 byId("find").addEventListener("input", ({ target }) => {
   for (const one of inputs("metric")) one.parentElement.hidden = !one.parentElement.textContent.toLowerCase().includes(target.value.toLowerCase());
 });
-new ResizeObserver(() => {
-  for (const { plot, figure } of charts.values()) plot.setSize({ width: figure.clientWidth, height: HEIGHT });
-}).observe(byId("charts"));
+new ResizeObserver(() => fit([...charts.values()].map(({ plot }) => plot))).observe(byId("charts"));
 begin(load);
