@@ -26,8 +26,10 @@ PARAMETERS in ``parameters.py`` and WORKLOAD in ``data.py``."""
 
 FEATURES = (
     "aged_data",
+    "beside",
     "bisect",
     "builds",
+    "bundles",
     "cache",
     "capacity",
     "cluster",
@@ -39,6 +41,7 @@ FEATURES = (
     "doctor",
     "drivers",
     "dumps",
+    "explore",
     "exports",
     "factors",
     "fitting",
@@ -53,6 +56,7 @@ FEATURES = (
     "matrix",
     "memory_limit",
     "noise_history",
+    "open_metrics",
     "outliers",
     "own_data",
     "own_data_checks",

@@ -3,7 +3,7 @@
 The token is in the address that the command prints. The first page keeps it as a cookie, which scripts cannot
 read and other sites cannot send. Programs send it in ``Authorization``. A name of the attacker that resolves
 to 127.0.0.1 (DNS rebinding) is in ``Host``, and the origin of another page is in ``Origin``: both are
-refused. Every page is read-only.
+refused. A form (POST) must have the origin of this server, which every browser sends with it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLICY = (
 
 HEADERS = {
     "content-security-policy": POLICY,
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # with no-referrer, the Origin of a form is null
     "x-content-type-options": "nosniff",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -75,11 +75,14 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self._hosts or origin not in (None, f"http://{host}"):
             return PlainTextResponse("This host or origin has no access.", 403)
-        if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("Pages are read-only.", 405)
+        is_form = scope["method"] == "POST"
+        if not is_form and scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("Pages are only read, and forms sent.", 405)
+        if is_form and origin is None:
+            return PlainTextResponse("A form is sent from a page of this server only.", 403)
         asked = parse_qsl(scope["query_string"].decode("latin-1"))
         given = dict(asked).get("token")
-        if given is not None and self._is_token(given):
+        if given is not None and self._is_token(given) and not is_form:
             return self._entry(scope["path"], [(name, value) for name, value in asked if name != "token"])
         scheme, _, bearer = headers.get("authorization", "").partition(" ")
         sent = bearer if scheme.lower() == "bearer" else self._cookie_of(headers.get("cookie", ""))

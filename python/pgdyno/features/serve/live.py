@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -21,12 +21,14 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, method_of, percent_of, summarize
 from pgdyno.errors import EvidenceError
-from pgdyno.features.serve.index import State, is_being_written, state_of
+from pgdyno.features.serve.index import is_being_written, state_of
+from pgdyno.features.serve.stop import request_of
+from pgdyno.features.serve.studies import end_of_log
 from pgdyno.report.document import ShownCaveat, by_rank
 from pgdyno.report.result_tables import change_with_ci
 from pgdyno.report.visible_text import visible
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import StudyRecord
+from pgdyno.results.records import StudyEnd, StudyRecord
 from pgdyno.results.results_file import open_for_reading, translated
 
 PERIOD_S = 1.0
@@ -66,8 +68,10 @@ class Standing:
 class Update:
     """Values of a page. Lists that are None have not changed; ``readings`` are only the new ones.
 
-    ``state``: waiting (no file yet), running, stopped (no process writes it), ended. ``ends_unix_s``: latest
-    end by the budget. ``blocks_expected``: of all cases within the budget, None before the first block.
+    ``state``: waiting (no file yet), beginning (a process that has not yet written), running, stopping (it
+    was requested), stopped (no process writes it), ended. ``ends_unix_s``: latest end by the budget.
+    ``blocks_expected``: of all cases within the budget, None before the first block. ``log``: the last
+    messages of a study that a page has started.
     """
 
     state: str
@@ -80,6 +84,7 @@ class Update:
     ends_unix_s: float | None = None
     standings: Sequence[Standing] | None = None
     caveats: Sequence[str] | None = None
+    log: Sequence[str] = ()
 
     def json(self) -> str:
         """Return the data of an event. Hidden characters of names are shown, as in reports."""
@@ -97,12 +102,18 @@ def _shown(value: Any) -> Any:
     return value
 
 
+def state_after(end: StudyEnd | None) -> str:
+    """Return the state of a study that no process runs."""
+    return "stopped" if end in (None, StudyEnd.INTERRUPTED) else "ended"
+
+
 @dataclass
 class Follower:
     """Reads one results file again and again; its methods are called by one thread at a time."""
 
     path: Path
-    _state: tuple[State, bool] | None = None
+    is_beginning: Callable[[Path], bool] = lambda _: False
+    _state: tuple[object, ...] | None = None
     _since: dict[int, float] = field(default_factory=dict)  # trial → begin of its last interval
     _first: int | None = None  # trials before it are complete
     _epochs: dict[int, float] = field(default_factory=dict)
@@ -112,15 +123,19 @@ class Follower:
 
     def update(self) -> Update | None:
         """Return what is new; None if the file has not changed."""
-        state = state_of(self.path), is_being_written(self.path)
+        log, is_beginning = end_of_log(self.path), self.is_beginning(self.path)
+        doing = "beginning" if is_beginning else "running" if is_being_written(self.path) else ""
+        if doing and request_of(self.path).exists():
+            doing = "stopping"
+        state = state_of(self.path), doing, log
         if state == self._state:
             return None
         self._state = state
         with suppress(EvidenceError, OSError):  # not complete yet, or removed
-            return self._read(is_written=state[1])
-        return Update("waiting")
+            return replace(self._read(doing, is_beginning=is_beginning), log=log)
+        return Update(doing or "waiting", log=log)
 
-    def _read(self, *, is_written: bool) -> Update:
+    def _read(self, doing: str, *, is_beginning: bool) -> Update:
         with (
             translated(self.path),
             closing(open_for_reading(self.path, verify=False)) as connection,
@@ -150,7 +165,7 @@ class Follower:
             if study.plan.blocks_max is not None:
                 expected = min(expected, study.plan.blocks_max * len(self._studies))
         return Update(
-            "ended" if end else "running" if is_written else "stopped",
+            doing if doing and (is_beginning or not end) else state_after(end),
             title,
             study.case,
             [arm.name for arm in study.plan.arms],

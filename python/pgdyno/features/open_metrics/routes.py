@@ -13,6 +13,7 @@ from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.errors import EvidenceError
@@ -150,3 +151,8 @@ class Metrics:
             for study in self._studies.values():
                 study.read()
             return Response(text_of(list(self._studies.values())), headers={"content-type": TYPE})
+
+
+def metrics(index: Index) -> Route:
+    """Return the route of the metrics."""
+    return Route("/metrics", Metrics(index).page, methods=["GET"])

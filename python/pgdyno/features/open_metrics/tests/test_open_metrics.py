@@ -12,9 +12,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 from synthetic_study import CREATED_UNIX_S, QuickWriter, Synthetic, arms_of, study_of, write_block
 
+from pgdyno.features.open_metrics.routes import TYPE
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index
-from pgdyno.features.serve.metrics import TYPE
 from pgdyno.features.serve.pages import application
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
