@@ -72,7 +72,7 @@ def stranger(browser: Browser, faults: list[str]) -> Iterator[BrowserContext]:
 
     found.on("request", asked)
     found.on("requestfailed", failed)
-    found.on("response", lambda of: of.ok or faults.append(f"status {of.status} {of.url}"))
+    found.on("response", lambda of: of.status < 400 or faults.append(f"status {of.status} {of.url}"))
     found.on("weberror", lambda of: faults.append(f"exception {of.error}"))
     found.on("console", lambda of: of.type in ("error", "warning") and faults.append(f"console: {of.text}"))
     found.on("dialog", lambda of: (faults.append(f"dialog {of.message}"), of.dismiss()))
