@@ -10,7 +10,7 @@ NARROW = {"width": 400, "height": 800}
 
 
 def wider_than_the_window(page: Page) -> list[str]:
-    """Return the elements that make the page scroll sideways."""
+    """Return the width of a page that scrolls sideways, and the elements that are the reason."""
     return list(page.evaluate(_script("wider")))
 
 

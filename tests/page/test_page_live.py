@@ -95,7 +95,7 @@ def test_a_study_is_followed_from_its_list_to_its_report(
 ) -> None:
     study = studies["end"]
     page.goto(served.origin)
-    page.get_by_role("row").filter(has=page.get_by_text("end.sqlite")).get_by_role("link").first.click()
+    page.get_by_role("row").filter(has=page.get_by_text("end.sqlite")).locator("th a").first.click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Nightly")
     expect(page.locator("#chip")).to_have_text("running")
     expect(page.get_by_text("No block has ended.")).to_be_visible()

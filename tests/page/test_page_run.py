@@ -20,6 +20,7 @@ from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 
 CASES = 8
+LONG = "a" * 150
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,7 @@ def directory(directory: Path) -> Path:
     write_study(directory / "small.sqlite", Synthetic(effects=(1.0, 1.2), blocks=6))
     cases = [Synthetic(blocks=4, levels={"clients": str(n)}, probed=True) for n in range(1, CASES + 1)]
     write_study(directory / "large.sqlite", *cases)
+    write_study(directory / "long.sqlite", Synthetic(blocks=4, title=LONG, names=("17", LONG)))
     return directory
 
 
@@ -108,10 +110,10 @@ def test_the_run_leads_to_its_second_by_second_page_and_back(small: Page, served
     small.get_by_role("link", name="The study has ended: open its report").click()
     expect(small).to_have_url(run_of(served, "small.sqlite"))
     small.get_by_role("link", name="All runs").click()
-    expect(small.locator("table.runs tbody tr")).to_have_count(2)
+    expect(small.locator("table.runs tbody tr")).to_have_count(3)
 
 
-@pytest.mark.parametrize("name", ["small.sqlite", "large.sqlite"])
+@pytest.mark.parametrize("name", ["small.sqlite", "large.sqlite", "long.sqlite"])
 def test_a_narrow_window_scrolls_down_only(page: Page, served: Served, name: str) -> None:
     page.set_viewport_size(NARROW)
     page.goto(run_of(served, name))
