@@ -11,18 +11,28 @@ tests/whole/test_docs.py fails if a page is out of date.
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
+from itertools import pairwise
+from operator import attrgetter, or_
 from pathlib import Path
+from textwrap import wrap
+from types import GenericAlias
 from typing import Any
 from unittest.mock import patch
 
 import typer
+from pydantic import ConfigDict, TypeAdapter
+from pydantic.json_schema import GenerateJsonSchema
 from typer.testing import CliRunner
 
+from pgdyno.analysis.case_findings import CASE_RESULTS, with_case_results
+from pgdyno.analysis.finding_fields import Key
 from pgdyno.analysis.telemetry.metrics import (
     MEDIAN_LATENCY,
     OF_DRIVER,
@@ -40,9 +50,16 @@ from pgdyno.cli.features import features
 from pgdyno.cli.main import app
 from pgdyno.cli.options import GroupedCommand
 from pgdyno.features.crash_disk import records as crash_records
-from pgdyno.report import json_format
+from pgdyno.report.json_format import (
+    DOCUMENTS,
+    JUDGEMENTS,
+    RESULTS,
+    StudyDocument,
+    by_name,
+    with_judgements,
+)
 from pgdyno.results import records
-from pgdyno.results.codec import definition
+from pgdyno.results.codec import Record, Shape, Table, shape_of
 from pgdyno.units import Better
 from pgdyno.workloads.tpcc.dialects import DEVIATIONS, DIALECTS
 
@@ -65,10 +82,10 @@ See [Arms and servers](arms.md) for the arguments of `compare`.
 | Exit status | Meaning |
 |---|---|
 | 0 | Completed, whatever the verdict is |
-| 1 | Failed, or a condition of `check` is false |
+| 1 | Failed, a condition of `check` is false, or a bundle does not match |
 | 2 | Invalid command line; standard error has one line with the reason |
 | 3 | A condition of a [gate](../../python/pgdyno/features/gates/README.md) is met; all results are written |
-| 4 | Inconclusive: the gate, or `bisect` confirmed no commit |
+| 4 | Inconclusive: the gate, a bundle of another version, or `bisect` confirmed no commit |
 | 70 | Internal error; one line names it and the file with its traceback |
 | 130, 143, 129 | Stopped by Ctrl-C, SIGTERM, SIGHUP; the results file contains all measurements |
 
@@ -238,7 +255,46 @@ def study_schema() -> str:
 
 def report_schema() -> str:
     """Return the JSON Schema of reports and histories."""
-    return _json(json_format.schema())
+    keys: list[list[Key]] = [by_name(of) for of in (RESULTS, JUDGEMENTS, CASE_RESULTS)]
+    config = ConfigDict(json_schema_serialization_defaults_required=True)
+    documents = reduce(or_, sorted(DOCUMENTS, key=attrgetter("__name__")), StudyDocument)
+    every_kind: Any = GenericAlias(tuple, (documents, *(one.kind for of in keys for one in of)))
+    every = TypeAdapter[Any](every_kind, config=config)
+    found = every.json_schema(mode="serialization", schema_generator=_Untitled)
+    document, *kinds = found["prefixItems"]
+    definitions = found["$defs"]
+    schemas = iter(kinds)
+    more, judgements, of_cases = (
+        {one.name: {**next(schemas), **({"description": one.about} if one.about else {})} for one in of}
+        for of in keys
+    )
+    about_more = definitions["StudyResults"]["properties"]["more"]["description"]
+    definitions["More"] = {
+        "description": about_more,
+        "properties": more,
+        "required": sorted(more),
+        "type": "object",
+    }
+    for name in ("StudyDocument", "StudyResults"):
+        definitions[name]["properties"]["more"] = {"$ref": "#/$defs/More"}
+    changed = {
+        name: with_judgements(one["properties"], judgements)
+        for name, one in definitions.items()
+        if "judgements" in one.get("properties", {})
+    }
+    of_case = definitions["Findings"]["properties"]
+    changed["Findings"] = with_case_results(of_case, lambda key: of_cases[key.name])
+    for name, properties in changed.items():
+        definitions[name] |= {"properties": properties, "required": list(properties)}
+    head = {"$schema": GenerateJsonSchema.schema_dialect, "title": "A report of pgdyno"}
+    return _json({**head, **document, "$defs": definitions})
+
+
+class _Untitled(GenerateJsonSchema):
+    """Without titles, which repeat the names of the fields."""
+
+    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
+        return False
 
 
 def _json(schema: dict[str, Any]) -> str:
@@ -438,13 +494,14 @@ def metrics_page() -> str:
 
 
 def _metrics_table(title: str, note: str, metrics: Iterable[Metric]) -> str:
-    lines = [f"| `{of.key}` | {of.name}, {_unit(of)} | {of.text} |" for of in metrics]
+    lines = [f"| `{of.key}` | {_named(of)} | {of.text} |" for of in metrics]
     head = ["| Key | Metric, unit | Formula |", "|---|---|---|"]
     return "\n".join([f"## {title}\n", *([f"{note}\n"] if note else []), *head, *lines, ""])
 
 
-def _unit(of: Metric) -> str:
-    return of.unit if of.better is Better.NEITHER else f"{of.unit}, {of.better}"
+def _named(of: Metric) -> str:
+    unit = "" if of.unit in of.name.split() else of.unit  # "temporary files" needs no unit
+    return ", ".join(filter(None, (of.name, unit, "" if of.better is Better.NEITHER else str(of.better))))
 
 
 TABLES_BEGIN = (
@@ -491,8 +548,52 @@ def results_schema() -> str:
     text = (PACKAGE / "results" / "generated_schema.sql").read_text(encoding="utf-8")
     before, _, rest = text.partition(RECORDS_BEGIN)
     after = rest.partition(RECORDS_END)[2]
-    tables = "\n".join(map(definition, (*records.TABLES, *crash_records.TABLES)))
+    tables = "\n".join(map(table_definitions, (*records.TABLES, *crash_records.TABLES)))
     return f"{before}{RECORDS_BEGIN}\n{tables}\n{RECORDS_END}{after}"
+
+
+def table_definitions(kind: type[Record]) -> str:
+    """Return the statements that create the table of a record and those of its mappings.
+
+    Their comments are the docstrings of the class and of its fields.
+    """
+    shape, comments = shape_of(kind, kind.TABLE), _docstrings(kind)
+    own = _definition(shape, kind.TABLE, inspect.getdoc(kind) or "", comments)
+    mappings = (
+        _definition(shape_of(child.kind, child.table), child.table, comments.get(child.name, ""), {})
+        for child in shape.children
+        if child.is_named
+    )
+    return "\n".join((own, *mappings))
+
+
+def _definition(shape: Shape, table: Table, about: str, comments: Mapping[str, str]) -> str:
+    names = {field.column: field.name for field in shape.fields}
+    columns = [*table.owner, *(one.sql for one in shape.fields if one.column not in table.owner_names)]
+    lines = [(sql, comments.get(names.get(sql.split()[0], ""), "")) for sql in columns]
+    if table.key:
+        lines.append((f"PRIMARY KEY ({table.key})", ""))
+    lines += [(constraint, "") for constraint in table.constraints]
+    text = [
+        f"    {sql}{',' * (n < len(lines))}{f'  -- {comment}' if comment else ''}"
+        for n, (sql, comment) in enumerate(lines, 1)
+    ]
+    head = wrap(about.replace("``", ""), 110, initial_indent="-- ", subsequent_indent="-- ")
+    end = ") STRICT;" if table.has_rowid else ") STRICT, WITHOUT ROWID;"
+    return "\n".join([*head, f"CREATE TABLE {table.name} (", *text, end, ""])
+
+
+def _docstrings(kind: type) -> dict[str, str]:
+    """Return the docstrings of the fields of a class, in one line each."""
+    found = {}
+    for base in kind.__mro__[:-1]:
+        (tree,) = ast.parse(inspect.getsource(base)).body
+        assert isinstance(tree, ast.ClassDef)
+        for pair in pairwise(tree.body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[name] = " ".join(text.replace("``", "").split())
+    return found
 
 
 PAGES = {

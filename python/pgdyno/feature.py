@@ -63,3 +63,5 @@ class Feature(NamedTuple):
     case_sections: Names = ()
     reports: Names = ()
     documents: Names = ()
+    pages: Names = ()
+    routes: Names = ()

@@ -19,10 +19,12 @@ from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
 from pgdyno.errors import ServerError, StartError
 from pgdyno.measure.server_probes import autovacuum_runs
+from pgdyno.results.records import Kept
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, InitOptions, Server
-from pgdyno.server.settings import MachineResources, ProfileInput, request, safety
+from pgdyno.server.safety import safety
+from pgdyno.server.settings import MachineResources, ProfileInput, request
 from pgdyno.server.settings_catalogue import catalogue, compiled_differences
 from pgdyno.server.snapshots import restore, take
 from pgdyno.workloads.server_log import EXPECTED, EXPECTED_OF_ANY_SCRIPT, check_log
@@ -150,7 +152,7 @@ def test_a_version_runs_with_the_starter_profile_and_restores(
         assert server.effective["shared_buffers"] == "128MB"
         assert server.effective["data_checksums"] == "on"
         assert server.effective["lc_collate" if major < 16 else "lc_messages"] == "C"
-        assert safety(server.effective).kept("power-loss") == "partly"
+        assert safety(server.effective).badges["power-loss"].kept is Kept.PARTLY
         with server.connect() as connection:
             assert connection.info.server_version == build.version.number
             connection.execute("create table t as select 1 as n")

@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -15,10 +16,12 @@ from pgdyno.cli.report import read_report
 from pgdyno.report.answer import Report
 from pgdyno.report.document import FileReport, Place, Section, Table
 from pgdyno.report.html_format import to_html
-from pgdyno.report.json_format import schema, to_json
+from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.terminal_format import print_summary, print_terminal
+
+SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "report-schema.json"
 
 HOSTILE = '"><script src="//evil.example/x.js"></script>[red]|`*</title>{{7*7}}'
 
@@ -82,7 +85,11 @@ def case_in(document: Any) -> Any:
     return case
 
 
-the_schema = cache(schema)
+@cache
+def the_schema() -> Any:
+    """Return the JSON Schema of all documents, which ``tests/whole/test_docs.py`` keeps up to date."""
+    return json.loads(SCHEMA.read_text("utf-8"))
+
 
 KINDS: dict[str, type | tuple[type, ...]] = {
     "object": dict,

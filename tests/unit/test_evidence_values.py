@@ -17,7 +17,6 @@ from pydantic import TypeAdapter
 from synthetic_study import Synthetic, arms_of, study_of
 
 from pgdyno.caveats import Caveat, Rank, wordings
-from pgdyno.errors import EvidenceError
 from pgdyno.measure.engine_runs import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.results import codec
 from pgdyno.results.password_masking import mask_passwords, masked_json
@@ -134,7 +133,7 @@ def test_values_that_do_not_ascend_are_not_a_histogram() -> None:
     ids=["empty", "foreign", "odd length", "cut short", "bomb"],
 )
 def test_a_blob_of_another_format_is_rejected(blob: bytes) -> None:
-    with pytest.raises(EvidenceError):
+    with pytest.raises(ValueError, match="damaged"):
         codec.PAIRS.unpack(blob, {})
 
 

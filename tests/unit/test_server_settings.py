@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from example_studies import CORE_STUDY_FILE, read_study
 from pgdyno.errors import UsageError
 from pgdyno.server.builds import Version
+from pgdyno.server.safety import safety
 from pgdyno.server.settings import (
     Definition,
     MachineResources,
@@ -23,7 +24,6 @@ from pgdyno.server.settings import (
     parse_bool,
     refuse_reserved,
     request,
-    safety,
     validate,
 )
 from pgdyno.server.settings_catalogue import Catalogue, compiled_differences, lacks_jit
@@ -359,7 +359,7 @@ SAFE = {
 
 
 def test_a_safe_server_loses_no_guarantee() -> None:
-    assert safety(SAFE).given_up == ()
+    assert safety(SAFE).given_up == {}
     assert safety(SAFE).checkpoint_distance == "every 5min, or earlier to keep WAL below 1 GB"
 
 
@@ -388,18 +388,18 @@ def test_a_safe_server_loses_no_guarantee() -> None:
 )
 def test_the_guarantees_lost_by_a_setting(changed: dict[str, str], given_up: dict[str, str]) -> None:
     found = safety(SAFE | changed)
-    assert {badge.key: badge.kept for badge in found.given_up} == given_up
-    assert all(badge.reason for badge in found.given_up)
+    assert {key: badge.kept for key, badge in found.given_up.items()} == given_up
+    assert all(badge.text for badge in found.given_up.values())
 
 
 def test_the_commits_that_may_be_lost_are_reported_as_time() -> None:
     found = safety(SAFE | {"synchronous_commit": "off", "wal_writer_delay": "1s"})
-    assert "up to 3000 ms" in found.given_up[0].reason
+    assert "up to 3000 ms" in found.given_up["process-crash"].text
 
 
 def test_settings_that_cannot_be_read_are_unknown_and_not_safe() -> None:
     found = safety({})
-    assert {badge.kept for badge in found.badges} == {"unknown"}
+    assert {badge.kept for badge in found.badges.values()} == {"unknown"}
     assert found.checkpoint_distance == "unknown"
 
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from example_studies import CORE_STUDY_FILE, read_study
 from pgdyno.errors import StudyFileError, UsageError
-from pgdyno.study.cases import cases_of, seed_of
+from pgdyno.study.cases import cases_of
+from pgdyno.study.schedule import seed_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.study_file_reader import examine_text
 from pgdyno.workloads.pgbench.parameters import LIST, scripts_of

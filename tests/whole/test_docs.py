@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 import typer
 from pydantic import BaseModel
+from report_forms import the_schema
 from synthetic_study import Synthetic, write_study
 
 from example_studies import read_study
@@ -29,7 +30,6 @@ from pgdyno.caveats import Caveat, Rank, wordings
 from pgdyno.cli.features import commands
 from pgdyno.cli.main import app, run_command
 from pgdyno.cli.report import read_report
-from pgdyno.report import json_format
 from pgdyno.report.csv_format import COLUMNS
 from pgdyno.report.document import ShownCaveat
 from pgdyno.report.documentation import passage
@@ -233,7 +233,7 @@ def test_every_column_of_the_csv_is_documented() -> None:
 
 
 def test_the_page_names_every_document_and_every_command_without_a_schema() -> None:
-    documents = {part["$ref"].removeprefix("#/$defs/") for part in json_format.schema()["anyOf"]}
+    documents = {part["$ref"].removeprefix("#/$defs/") for part in the_schema()["anyOf"]}
     assert len(documents) == 5
     assert not {name for name in documents if f"`{name}`" not in JSON_PAGE}
     files = {

@@ -74,6 +74,11 @@ class Verdict(StrEnum):
     SAME = "same"
     UNDECIDED = "undecided"
 
+    @property
+    def word(self) -> str:
+        """The verdict in sentences."""
+        return "equivalent" if self is Verdict.SAME else str(self)
+
 
 @dataclass(frozen=True)
 class Decision:

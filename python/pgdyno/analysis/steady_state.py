@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.finding_fields import ArmName, about
-from pgdyno.analysis.statistics.intervals import student
+from pgdyno.analysis.statistics.intervals import binomial_at_most, student
 from pgdyno.analysis.statistics.series import (
     SPAN_S_MIN,
     Slope,
@@ -751,13 +751,10 @@ def warm_up_caveats(found: Mapping[str, WarmUps | None], cases: int = 1) -> list
             time=format_duration(of.longest_s),
         )
         for name, of in found.items()
-        if of is not None and of.unsteady and _at_least(of.unsteady, of.tested, of.false_alarm) <= alarm
+        if of is not None
+        and of.unsteady
+        and 1 - binomial_at_most(of.unsteady - 1, of.tested, of.false_alarm) <= alarm
     ]
-
-
-def _at_least(k: int, n: int, probability: float) -> float:
-    """Return the probability of at least k successes among n."""
-    return sum(math.comb(n, i) * probability**i * (1 - probability) ** (n - i) for i in range(k, n + 1))
 
 
 def _driven_s(trial: Trial) -> float:

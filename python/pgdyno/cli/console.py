@@ -106,13 +106,7 @@ _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
 def require_writable(path: Path) -> None:
     """Check that a new results file can be written. Raises UsageError."""
     _require_directory(path)
-    if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a directory")
-    if path.is_symlink():
-        raise UsageError(f"cannot write {path}: it is a symbolic link; name the file itself")
-    if path.exists() and not path.is_file():
-        raise UsageError(f"cannot write {path}: it is not a regular file; name another")
-    if not path.exists():
+    if _mode_of_regular(path, "name another") is None:
         for end in _COMPANIONS:
             left = path.with_name(path.name + end)
             if os.path.lexists(left):
@@ -141,19 +135,25 @@ def require_regular(path: Path, evidence: Path | None) -> None:
     is_results = path.is_file() and _beginning(path).startswith(_SQLITE)
     if is_results or (evidence is not None and path.resolve() == evidence.resolve()):
         raise UsageError(f"{path} is a results file, which is never overwritten: name another file")
+    mode = _mode_of_regular(path, "name another, or /dev/stdout")
+    # Respect the write protection even as root.
+    if mode is not None and (not mode & 0o222 or not os.access(path, os.W_OK)):
+        raise UsageError(f"cannot write {path}: it is write-protected; chmod u+w it, or name another file")
+
+
+def _mode_of_regular(path: Path, remedy: str) -> int | None:
+    """Return the mode of a regular file; None if nothing is there. Raises UsageError for anything else."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
-        return
+        return None
     if stat.S_ISLNK(mode):
         raise UsageError(f"cannot write {path}: it is a symbolic link; name the file itself")
     if stat.S_ISDIR(mode):
         raise UsageError(f"cannot write {path}: it is a directory")
     if not stat.S_ISREG(mode):
-        raise UsageError(f"cannot write {path}: it is not a regular file; name another, or /dev/stdout")
-    # Respect the write protection even as root.
-    if not mode & 0o222 or not os.access(path, os.W_OK):
-        raise UsageError(f"cannot write {path}: it is write-protected; chmod u+w it, or name another file")
+        raise UsageError(f"cannot write {path}: it is not a regular file; {remedy}")
+    return mode
 
 
 def _require_directory(path: Path) -> None:

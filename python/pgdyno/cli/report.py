@@ -82,18 +82,18 @@ def report(
                 f"--as published cannot be combined with {' or '.join(added.judging)}: remove --as, or "
                 "remove these"
             )
-        built = _read(evidence, as_)
+        built = read_files(evidence, as_)
         _require_comparison(built, evidence, added)
         _print_published(built, md=md)
         return 0
     if html is not None:
         require_writable_page(html, force=force)
-    built = _read(evidence, as_)
+    built = read_files(evidence, as_)
     if is_judged:
         _require_comparison(built, evidence, added)
     if html is not None:
         with showing(f"writing {html}", evidence):
-            write_html(built, html, force=force)
+            write_text(html, to_html(built), force=force)
         say(f"report {html}")
     judgements = added.judge(built)
     if wanted or html is None:
@@ -106,7 +106,7 @@ def report(
 def publish(built: FileReport, path: Path, html: Path, output: Output, added: Added) -> list[Judgement]:
     """Write and print the report of a study that has just run. Return the judgements on it."""
     with showing(f"writing {html}", [path], output.quiet):
-        write_html(built, html, force=output.force)
+        write_text(html, to_html(built), force=output.force)
     judgements = added.judge(built)
     print_report(built, "json" if output.json else "terminal", [path], judgements)
     if not output.quiet:
@@ -136,8 +136,8 @@ def _refuse_output_file(evidence: Sequence[Path], wanted: Sequence[str]) -> None
                 raise UsageError(f"--{form} takes no file (got {path}): use --{form} > {path}")
 
 
-def _read(evidence: Sequence[Path], as_: str) -> FileReport:
-    """Read and analyze files: by the first feature that knows them, else as one study."""
+def read_files(evidence: Sequence[Path], as_: str = "whole") -> FileReport:
+    """Read and analyze files: by the first feature that knows them, else as one study. Raises PgdynoError."""
     with showing(f"reading {', '.join(map(str, evidence))}", evidence):
         found = (read(evidence, as_) for read in REPORTS)
         return next((report for report in found if report is not None), None) or read_report(evidence[0])
@@ -158,11 +158,6 @@ def read_findings(evidence: Path) -> StudyFindings:
             raise EvidenceError(
                 f"{evidence} contains an invalid value ({message}): restore the file from a copy"
             ) from error
-
-
-def write_html(built: FileReport, html: Path, *, force: bool = False) -> None:
-    """Write the HTML report. Raises PgdynoError."""
-    write_text(html, to_html(built), force=force)
 
 
 def _print_published(built: FileReport, *, md: bool) -> None:

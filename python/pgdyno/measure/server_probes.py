@@ -176,8 +176,7 @@ def _is_for(line: str, major: int) -> bool:
     if found is None:
         return True
     first = int(found["from"] or found["first"] or OLDEST_MAJOR)
-    last = int(found["to"] or found["last"] or major)
-    return first <= major <= last
+    return first <= major <= int(found["to"] or found["last"] or major)
 
 
 # ----------------------------------------------------------------------

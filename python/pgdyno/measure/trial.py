@@ -41,7 +41,7 @@ from pgdyno.results.writer import Writer
 from pgdyno.server.builds import NEWEST_MAJOR, Version
 from pgdyno.server.engine import NODE_LOST, Event
 from pgdyno.server.processes import keep_idle
-from pgdyno.server.settings import safety
+from pgdyno.server.safety import safety
 from pgdyno.server.snapshots import prewarm
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import Role
@@ -398,7 +398,7 @@ def complete_start(lab: Lab, trial: RunningTrial) -> None:
     if trial.cached_share > KEPT_SHARE_MAX:
         share = percent_text(trial.cached_share, 0)
         lab.writer.add_caveat(Caveat.of("cache-not-cold", trial.id, arm=arm.name, share=share), lab.case)
-    lab.writer.describe_arm(arm.index, case=lab.case, safety=_badges(arm))
+    lab.writer.describe_arm(arm.index, case=lab.case, safety=[*safety(arm.effective()).badges.values()])
     if dropped := arm.dropped():
         caveat = Caveat.of("settings-dropped", arm=arm.name, settings=", ".join(sorted(dropped)))
         lab.writer.add_caveat(caveat, lab.case)
@@ -408,11 +408,6 @@ def complete_start(lab: Lab, trial: RunningTrial) -> None:
             prewarm(connection, arm.data_path())
     trial.crash_detector = keep_idle(arm.connect())
     trial.checks.begin(trial.crash_detector)
-
-
-def _badges(arm: LabArm) -> list[records.Guarantee]:
-    found = safety(arm.effective())
-    return [records.Guarantee(badge.name, records.Kept(badge.kept), badge.reason) for badge in found.badges]
 
 
 def failed(trial: RunningTrial, reason: str) -> TrialOutcome:

@@ -478,12 +478,11 @@ def largest_first(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 def lead(findings: Findings) -> str:
     """Return the verdicts on several arms: ``Compared with 17: 1 arm faster (18), 1 undecided (16).``"""
-    words = (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
-    named = {word: [of.arm.name for of in findings.comparisons if of.verdict is word] for word in words}
+    named = {one: [of.arm.name for of in findings.comparisons if of.verdict is one] for one in Verdict}
     of_few = len(findings.comparisons) <= NAMES_MAX
     counts = [
-        f"{len(names)} {'equivalent' if word is Verdict.SAME else word}" + of_few * f" ({'; '.join(names)})"
-        for word, names in named.items()
+        f"{len(names)} {verdict.word}" + of_few * f" ({'; '.join(names)})"
+        for verdict, names in named.items()
         if names
     ]
     known = [of.primary.percent for of in findings.comparisons if of.primary is not None]

@@ -8,15 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import attrgetter, or_
-from types import GenericAlias
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import ConfigDict, TypeAdapter
-from pydantic.json_schema import GenerateJsonSchema
-
-from pgdyno.analysis.case_findings import CASE_RESULTS, with_case_results
 from pgdyno.analysis.finding_fields import Key, about, shown
 from pgdyno.analysis.study_findings import MetricVerdict, StudyFindings
 from pgdyno.hooks import Hooks
@@ -97,7 +91,7 @@ def to_json(report: FileReport, judgements: Sequence[Judgement] = ()) -> str:
 def judged(judgements: Sequence[Judgement]) -> Mapping[str, Any]:
     """Return the values of ``JsonReport.judgements``."""
     found = {one.name: one.found for one in judgements}
-    return {key.name: shown(key.kind, found.get(key.name)) for key in _by_name(JUDGEMENTS)}
+    return {key.name: shown(key.kind, found.get(key.name)) for key in by_name(JUDGEMENTS)}
 
 
 def sentences_on(judgements: Sequence[Judgement]) -> Sentences:
@@ -108,61 +102,18 @@ def sentences_on(judgements: Sequence[Judgement]) -> Sentences:
 def encoded(document: object) -> str:
     """Return the JSON of a document. NaN and infinity become null."""
     found = shown(type(document), document)
-    return json_text(_with_judgements(found, found.get("judgements", {})))
+    return json_text(with_judgements(found, found.get("judgements", {})))
 
 
-def _with_judgements(fields: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def with_judgements(fields: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields with those of the judgements in the place of ``judgements``."""
     parts = (values if name == "judgements" else {name: value} for name, value in fields.items())
     return {name: value for part in parts for name, value in part.items()}
 
 
-def _by_name(keys: Iterable[AnyKey]) -> list[AnyKey]:
+def by_name(keys: Iterable[AnyKey]) -> list[AnyKey]:
+    """Return keys sorted by name."""
     return sorted(keys, key=attrgetter("name"))
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON Schema of all documents."""
-    keys: list[list[Key]] = [_by_name(of) for of in (RESULTS, JUDGEMENTS, CASE_RESULTS)]
-    config = ConfigDict(json_schema_serialization_defaults_required=True)
-    documents = reduce(or_, sorted(DOCUMENTS, key=attrgetter("__name__")), StudyDocument)
-    every_kind: Any = GenericAlias(tuple, (documents, *(one.kind for of in keys for one in of)))
-    every = TypeAdapter[Any](every_kind, config=config)
-    found = every.json_schema(mode="serialization", schema_generator=_Untitled)
-    document, *kinds = found["prefixItems"]
-    definitions = found["$defs"]
-    schemas = iter(kinds)
-    more, judgements, of_cases = (
-        {one.name: {**next(schemas), **({"description": one.about} if one.about else {})} for one in of}
-        for of in keys
-    )
-    about_more = definitions["StudyResults"]["properties"]["more"]["description"]
-    definitions["More"] = {
-        "description": about_more,
-        "properties": more,
-        "required": sorted(more),
-        "type": "object",
-    }
-    for name in ("StudyDocument", "StudyResults"):
-        definitions[name]["properties"]["more"] = {"$ref": "#/$defs/More"}
-    changed = {
-        name: _with_judgements(one["properties"], judgements)
-        for name, one in definitions.items()
-        if "judgements" in one.get("properties", {})
-    }
-    of_case = definitions["Findings"]["properties"]
-    changed["Findings"] = with_case_results(of_case, lambda key: of_cases[key.name])
-    for name, properties in changed.items():
-        definitions[name] |= {"properties": properties, "required": list(properties)}
-    head = {"$schema": GenerateJsonSchema.schema_dialect, "title": "A report of pgdyno"}
-    return {**head, **document, "$defs": definitions}
-
-
-class _Untitled(GenerateJsonSchema):
-    """Without titles, which repeat the names of the fields."""
-
-    def field_title_should_be_set(self, schema: Any) -> bool:  # noqa: ARG002
-        return False
 
 
 def study_results(
@@ -179,7 +130,7 @@ def study_results(
         },
         caveats=document.caveats,
         study=findings,
-        more={one.name: shown(one.kind, one.find(findings)) for one in _by_name(RESULTS)},
+        more={one.name: shown(one.kind, one.find(findings)) for one in by_name(RESULTS)},
     )
 
 

@@ -42,14 +42,6 @@ from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN
 from pgdyno.units import ABSENT, Better, ci_text, counted
 
-WORDS = {
-    Verdict.FASTER: "faster in {n}",
-    Verdict.SLOWER: "slower in {n}",
-    Verdict.SAME: "equivalent in {n}",
-    Verdict.UNDECIDED: "undecided in {n}",
-}
-
-
 SECTIONS = Hooks[Callable[[StudyFindings], Iterable[Section]]]("sections")
 """Sections of features about all cases; each has its place and order."""
 
@@ -181,7 +173,7 @@ def _lines_of_arms(findings: StudyFindings) -> list[Line]:
     of_all = f"{_metric_of(findings).name} over {counted(len(findings.cases), 'case')}"
     lines = [Line(f"Average change of {of_all} vs. {order[0].baseline}:", Tone.STRONG)]
     for i, over in enumerate(order):
-        counts = ", ".join([WORDS[one].format(n=n) for one in Verdict if (n := over.verdicts[one])])
+        counts = ", ".join([f"{one.word} in {n}" for one in Verdict if (n := over.verdicts[one])])
         change = result_tables.change_with_ci(over.percent) if over.percent else ABSENT
         lines.append(Line(f"{over.arm}: {change}; {counts}.", is_spare=i >= HEADLINES_MAX))
     return lines
@@ -189,8 +181,7 @@ def _lines_of_arms(findings: StudyFindings) -> list[Line]:
 
 def _headline(over: OverCases, findings: StudyFindings) -> Headline:
     """Return a headline: ``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
-    found = over.verdicts
-    counts = enumeration([WORDS[verdict].format(n=found[verdict]) for verdict in Verdict if found[verdict]])
+    counts = enumeration([f"{one.word} in {n}" for one in Verdict if (n := over.verdicts[one])])
     claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {counts}"
     metric = _metric_of(findings)
     if over.average is None:

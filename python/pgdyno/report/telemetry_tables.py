@@ -395,13 +395,6 @@ NAMED_MAX = 2
 NAME_LENGTH_MAX = 40
 """Maximum length of a query's name in a sentence."""
 
-WORDS = {
-    Verdict.SLOWER: "slower",
-    Verdict.FASTER: "faster",
-    Verdict.SAME: "equivalent",
-    Verdict.UNDECIDED: "undecided",
-}
-
 
 def query_sentences(findings: Findings, *, brief: bool = False) -> list[str]:
     """Return a paragraph for each arm, on its scripts and on its statements."""
@@ -413,10 +406,10 @@ def query_sentence(of: QueryChanges, *, brief: bool = False) -> str:
 
     ``brief``: without the contributions of statements, which the breakdown of the time has.
     """
-    found = {verdict: len(of.with_verdict(verdict)) for verdict in WORDS}
+    found = {verdict: len(of.with_verdict(verdict)) for verdict in Verdict}
     n_slower = found.pop(Verdict.SLOWER)
     counts = [f"{n_slower or 'none'} of {len(of.changes)} slower on {of.arm.name}"] if of.changes else []
-    counts += [f"{n} {WORDS[verdict]}" for verdict, n in found.items() if n]
+    counts += [f"{n} {verdict.word}" for verdict, n in found.items() if n]
     if of.uncompared:
         most = _short(of.kind, of.uncompared[0])
         counts.append(f"{len(of.uncompared)} with too few calls (most time: {most})")

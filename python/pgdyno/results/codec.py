@@ -2,13 +2,10 @@
 
 - Packing of large values in a results file: zlib streams of plain layouts, readable from any language.
 - Tables of records: their columns, ``insert``, ``update`` and ``select``.
-- The definition of a table in SQL, for ``generated_schema.sql``.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
 import json
 import re
 import zlib
@@ -16,9 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import EnumType
 from functools import cache
-from itertools import pairwise
 from sqlite3 import Connection
-from textwrap import wrap
 from types import NoneType, UnionType
 from typing import (
     Annotated,
@@ -38,7 +33,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import TypeAdapter
 
-from pgdyno.errors import EvidenceError
 from pgdyno.results.password_masking import mask_passwords, masked, masked_json
 
 # ----------------------------------------------------------------------
@@ -69,11 +63,11 @@ def pack_array(array: npt.NDArray[Any], kind: str) -> bytes:
 def unpack_array(blob: bytes, kind: str, columns: int) -> npt.NDArray[Any]:
     """Reverse ``pack_array``: a read-only array.
 
-    Raises EvidenceError if the blob is damaged or does not have this number of columns.
+    Raises ValueError if the blob is damaged or does not have this number of columns.
     """
     data = _unpack(blob)
     if columns < 1 or len(data) % (8 * columns):
-        raise EvidenceError("an array in the results file is damaged: restore the file from a copy")
+        raise ValueError("a packed array is damaged")
     native = np.dtype(kind).newbyteorder("=")
     return np.frombuffer(data, dtype=kind).astype(native, copy=False).reshape(-1, columns)
 
@@ -110,13 +104,8 @@ def pack_json(value: Any) -> bytes:
 
 
 def unpack_json(blob: bytes) -> Any:
-    """Reverse ``pack_json``. Raises EvidenceError if the blob is damaged."""
-    try:
-        return json.loads(_unpack(blob))
-    except ValueError as error:
-        raise EvidenceError(
-            "a packed value in the results file is damaged: restore the file from a copy"
-        ) from error
+    """Reverse ``pack_json``. Raises ValueError if the blob is damaged."""
+    return json.loads(_unpack(blob))
 
 
 def _unpack(blob: bytes) -> bytes:
@@ -124,13 +113,9 @@ def _unpack(blob: bytes) -> bytes:
     try:
         data = stream.decompress(blob, UNPACKED_BYTES_MAX)
     except zlib.error as error:
-        raise EvidenceError(
-            "a packed value in the results file is damaged: restore the file from a copy"
-        ) from error
+        raise ValueError("a packed value is damaged") from error
     if not stream.eof:
-        raise EvidenceError(
-            "a packed value in the results file is damaged or too large: restore the file from a copy"
-        )
+        raise ValueError("a packed value is damaged or too large")
     return data
 
 
@@ -229,7 +214,7 @@ def _insert(
     connection: Connection, kind: type, table: Table, records: Sequence[tuple[Sequence[object], object]]
 ) -> None:
     """Insert records with the values of the columns of their owners."""
-    shape = _shape(kind, table)
+    shape = shape_of(kind, table)
     columns = [*shape.owner, *(field.column for field in shape.fields)]
     rows = [
         [*map(masked, owner), *(field.encoded(getattr(record, field.name)) for field in shape.fields)]
@@ -253,7 +238,7 @@ def update(
 
     Values that are not columns of the record are ignored.
     """
-    known = [field for field in _shape(kind, kind.TABLE).fields if field.name in values]
+    known = [field for field in shape_of(kind, kind.TABLE).fields if field.name in values]
     assignments = ", ".join(f"{field.column} = ?" for field in known)
     encoded = [field.encoded(values[field.name]) for field in known]
     statement = f"UPDATE {kind.TABLE.name} SET {assignments} WHERE {where}"
@@ -265,7 +250,7 @@ def select(
 ) -> list[R]:
     """Return the records of the rows that meet the condition, with their rows of other tables.
 
-    Raises EvidenceError, ValueError, TypeError or KeyError for an invalid value or a missing column.
+    Raises ValueError, TypeError or KeyError for an invalid value or a missing column.
     """
     return [record for _, record in _select(connection, kind, kind.TABLE, where, of, order)]
 
@@ -274,7 +259,7 @@ def _select(
     connection: Connection, kind: type, table: Table, where: str, of: Sequence[object], order: str = ""
 ) -> Iterator[tuple[Row, Any]]:
     """Yield each row with its record."""
-    shape = _shape(kind, table)
+    shape = shape_of(kind, table)
     children = [(child, _by_parent(connection, child, table, where, of)) for child in shape.children]
     given = [field for field in shape.fields if field.is_given]
     computed = [field for field in shape.fields if not field.is_given]
@@ -294,10 +279,7 @@ def _select(
         record = kind(**found)
         for field in computed:
             if getattr(record, field.name) != row[field.column]:
-                raise EvidenceError(
-                    f"{table.name}.{field.column} in the results file does not agree with its row: "
-                    "restore the file from a copy"
-                )
+                raise ValueError(f"{table.name}.{field.column} does not agree with its row")
         yield row, record
 
 
@@ -342,7 +324,7 @@ class _Child(NamedTuple):
     key: list[str]
 
 
-class _Shape(NamedTuple):
+class Shape(NamedTuple):
     """How a record is stored. ``owner``: the columns that it does not have itself."""
 
     owner: list[str]
@@ -351,7 +333,8 @@ class _Shape(NamedTuple):
 
 
 @cache
-def _shape(kind: type, table: Table) -> _Shape:
+def shape_of(kind: type, table: Table) -> Shape:
+    """Return the columns of a record's table, and its fields with rows of other tables."""
     hints = get_type_hints(kind, include_extras=True)
     found: list[_Field] = []
     children = []
@@ -365,7 +348,7 @@ def _shape(kind: type, table: Table) -> _Shape:
         before = [one.column for one in found].index(column.before) if column.before else len(found)
         found.insert(before, _field(column, field, hint))
     mine = {field.column for field in found}
-    return _Shape([name for name in table.owner_names if name not in mine], found, children)
+    return Shape([name for name in table.owner_names if name not in mine], found, children)
 
 
 def _parts(hint: Any) -> tuple[Any, ...]:
@@ -423,52 +406,3 @@ def _is_json(hint: Any) -> bool:
     """Return whether the values of a type are those of JSON, so that they need no conversion."""
     parts = get_args(hint)
     return hint in (Any, str, int, float, NoneType) or (bool(parts) and all(map(_is_json, parts)))
-
-
-# ----------------------------------------------------------------------
-# The definition of a table in SQL, for ``generated_schema.sql``.
-# ----------------------------------------------------------------------
-
-
-def definition(kind: type[Record]) -> str:
-    """Return the statements that create the table of a record and those of its mappings.
-
-    Their comments are the docstrings of the class and of its fields.
-    """
-    shape, comments = _shape(kind, kind.TABLE), _docstrings(kind)
-    own = _definition(shape, kind.TABLE, inspect.getdoc(kind) or "", comments)
-    mappings = (
-        _definition(_shape(child.kind, child.table), child.table, comments.get(child.name, ""), {})
-        for child in shape.children
-        if child.is_named
-    )
-    return "\n".join((own, *mappings))
-
-
-def _definition(shape: _Shape, table: Table, about: str, comments: Mapping[str, str]) -> str:
-    names = {field.column: field.name for field in shape.fields}
-    columns = [*table.owner, *(one.sql for one in shape.fields if one.column not in table.owner_names)]
-    lines = [(sql, comments.get(names.get(sql.split()[0], ""), "")) for sql in columns]
-    if table.key:
-        lines.append((f"PRIMARY KEY ({table.key})", ""))
-    lines += [(constraint, "") for constraint in table.constraints]
-    text = [
-        f"    {sql}{',' * (n < len(lines))}{f'  -- {comment}' if comment else ''}"
-        for n, (sql, comment) in enumerate(lines, 1)
-    ]
-    head = wrap(about.replace("``", ""), 110, initial_indent="-- ", subsequent_indent="-- ")
-    end = ") STRICT;" if table.has_rowid else ") STRICT, WITHOUT ROWID;"
-    return "\n".join([*head, f"CREATE TABLE {table.name} (", *text, end, ""])
-
-
-def _docstrings(kind: type) -> dict[str, str]:
-    """Return the docstrings of the fields of a class, in one line each."""
-    found = {}
-    for base in kind.__mro__[:-1]:
-        (tree,) = ast.parse(inspect.getsource(base)).body
-        assert isinstance(tree, ast.ClassDef)
-        for pair in pairwise(tree.body):
-            match pair:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = " ".join(text.replace("``", "").split())
-    return found

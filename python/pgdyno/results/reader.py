@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain, groupby
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -62,9 +61,7 @@ class Evidence:
         """Close at the end of a with block."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Close, also after an exception."""
         self.close()
 

@@ -1,9 +1,8 @@
-"""Settings of servers: definitions, profiles, reserved settings, safety, and what they depend on.
+"""Settings of servers: definitions, profiles, reserved settings, and what they depend on.
 
 - Resources of this machine that determine settings: memory, cores, disk.
 - Settings reserved for pgdyno, and base settings of every arm, which give all servers the same log format.
 - Definition of a setting in the catalogue of a server, validation of values, check after the start.
-- Safety of the effective settings of a server, as badges: durability, backup and maintenance.
 - Settings profiles: named sets of settings with their source, and all settings requested by an arm.
 """
 
@@ -31,8 +30,6 @@ from pgdyno.units import (
     format_duration,
     format_setting_size,
     format_size,
-    parse_duration_s,
-    parse_size_bytes,
     split_quantity,
 )
 
@@ -440,116 +437,6 @@ def _unlike(row: tuple[Any, ...] | None, text: str, version: Version) -> str | N
     if not definition(row[3:]).same(text, setting or "", version):
         return f"the server has {shown}"
     return None
-
-
-# ----------------------------------------------------------------------
-# Safety of the effective settings of a server, as badges: durability, backup and maintenance.
-#
-# A pure function of the settings as ``SHOW`` prints them (``Server.effective``).
-# ----------------------------------------------------------------------
-
-Kept = Literal["yes", "partly", "no", "unknown"]
-
-
-@dataclass(frozen=True)
-class SafetyProperty:
-    """One property: its stable key for JSON, its name for output, whether it is kept, and the reason if
-    not."""
-
-    key: str
-    name: str
-    kept: Kept
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class Safety:
-    """The badges in their order of output, and the distance between checkpoints as text."""
-
-    badges: tuple[SafetyProperty, ...]
-    checkpoint_distance: str
-
-    @property
-    def given_up(self) -> tuple[SafetyProperty, ...]:
-        """Badges that are not fully kept."""
-        return tuple(badge for badge in self.badges if badge.kept != "yes")
-
-    def kept(self, key: str) -> Kept:
-        """Return whether the badge with that key is kept."""
-        return next(badge.kept for badge in self.badges if badge.key == key)
-
-
-def safety(effective: Mapping[str, str]) -> Safety:
-    """Return the safety of the settings. A setting that is missing (not readable) makes its badge unknown."""
-    badges = []
-    for key, name, needed in _BADGES:
-        kept: Kept = "yes"
-        reason = ""
-        if any(setting not in effective for setting in needed):
-            kept, reason = "unknown", f"{' or '.join(needed)} is unknown"
-        elif broken := [rule for rule in _RULES if rule[0] == key and effective.get(rule[1]) == rule[2]]:
-            _, setting, value, kept, words = broken[0]
-            words = words.format(delay=_delay(effective)) if setting == "synchronous_commit" else words
-            reason = f"{words}, as {setting} is {value}" if words else f"{setting} is {value}"
-        elif key == "point-in-time" and (reason := _not_archived(effective)):
-            kept = "no"
-        elif key == "checksums" and effective["data_checksums"] != "on":
-            kept, reason = "no", "corruption on disk is not detected"
-        badges.append(SafetyProperty(key, name, kept, reason))
-    return Safety(tuple(badges), _checkpoint_distance(effective))
-
-
-def _delay(effective: Mapping[str, str]) -> str:
-    # PostgreSQL manual, synchronous_commit: the delay is at most three times wal_writer_delay.
-    delay_s = parse_duration_s(effective.get("wal_writer_delay", "200ms"), bare="ms")
-    return f"up to {3 * delay_s * 1000:g} ms"
-
-
-# Commands that report success without storing WAL: a common way to make archive_mode cheap in a benchmark.
-_DISCARDING = frozenset({"true", "/bin/true", "/usr/bin/true", ":", "cd .", "exit 0"})
-
-
-def _not_archived(effective: Mapping[str, str]) -> str:
-    command = effective.get("archive_command", "").strip()
-    if effective.get("archive_library", "") == "" and command in ("", "(disabled)"):
-        return "archive_mode is on without archive_command: WAL accumulates"
-    return f"archive_command is {command!r}: it stores no WAL" if command in _DISCARDING else ""
-
-
-_BADGES: Sequence[tuple[str, str, tuple[str, ...]]] = (
-    ("process-crash", "survives a crash of the server", ("synchronous_commit",)),
-    ("power-loss", "survives a crash of the system or a power loss", ("fsync", "synchronous_commit")),
-    ("torn-pages", "torn-page protection", ("full_page_writes", "fsync")),
-    ("replication", "can be replicated", ("wal_level", "max_wal_senders")),
-    ("point-in-time", "can be restored to a point in time", ("wal_level", "archive_mode")),
-    ("autovacuum", "autovacuum is on", ("autovacuum",)),
-    ("checksums", "data pages have checksums", ("data_checksums",)),
-)
-"""Key, name and needed settings of each badge, in their order of output."""
-
-_LOST = "{delay} of commits are lost; the rest stays consistent"
-_STALE = "tables bloat, and statistics become stale"
-_RULES: Sequence[tuple[str, str, str, Kept, str]] = (
-    ("process-crash", "synchronous_commit", "off", "partly", _LOST),
-    ("power-loss", "fsync", "off", "no", "the cluster may be corrupted beyond repair"),
-    ("power-loss", "synchronous_commit", "off", "partly", _LOST),
-    ("torn-pages", "full_page_writes", "off", "no", "safe only if the disk writes pages atomically"),
-    ("torn-pages", "fsync", "off", "no", "full-page images may be missing on disk, too"),
-    ("replication", "wal_level", "minimal", "no", "replicas need replica or logical"),
-    ("replication", "max_wal_senders", "0", "no", "no replica can connect"),
-    ("point-in-time", "wal_level", "minimal", "no", ""),
-    ("point-in-time", "archive_mode", "off", "partly", "only with a program such as pg_receivewal"),
-    ("autovacuum", "autovacuum", "off", "no", _STALE),
-    ("autovacuum", "track_counts", "off", "no", _STALE),
-)
-"""Badge, setting, value with which it is not kept, and the reason. The first rule of a badge applies."""
-
-
-def _checkpoint_distance(effective: Mapping[str, str]) -> str:
-    timeout, size = effective.get("checkpoint_timeout"), effective.get("max_wal_size")
-    if timeout is None or size is None:
-        return "unknown"
-    return f"every {timeout}, or earlier to keep WAL below {format_size(parse_size_bytes(size))}"
 
 
 # ----------------------------------------------------------------------

@@ -326,7 +326,8 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
     _require_space(data_dir, files, snapshot)
     _make_directories(snapshot, data_dir, account)
     bytes_copied = _copy_all(snapshot, data_dir, files, account)
-    for synced in (data_dir, data_dir / WAL) if sync else ():
+    linked = [data_dir / WAL] if (data_dir / WAL).is_symlink() else []
+    for synced in (data_dir, *linked) if sync else ():  # a second sync takes up to 20 ms
         sync_file_system(synced)
     _write_record(data_dir, snapshot, _checked(snapshot, data_dir))
     return RestoreStatistics(len(files), bytes_copied, kept, time.monotonic() - begun_s)

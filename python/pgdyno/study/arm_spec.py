@@ -457,10 +457,6 @@ _ESCAPE = r"''|\\([0-7]{1,3}|.)"
 _ESCAPED = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 
 _IS_SQL = r"(?im)^\s*ALTER\s+SYSTEM\b"
-_SQL_TOKEN = r"""(?xms)\s+ | --[^\n]* | ^\#[^\n]* | /\*.*?\*/
-    | (?P<string>'(?:[^']|'')*') | (?P<quoted>"(?:[^"]|"")*")
-    | (?P<word>[A-Za-z_\x80-\U0010ffff][\w$]*) | (?P<number>[-+]?(?:\d+\.?\d*|\.\d+)(?:[Ee][-+]?\d+)?(?!\w))
-    | (?P<sign>[=,.;()])"""
 
 
 def is_settings_file(name: str) -> bool:
@@ -518,7 +514,7 @@ def read_settings_file(path: Path) -> dict[str, str]:
         elif name != ARCHIVE_MODE:
             settings[name] = SECRET  # no value of these is used
     for name, value in settings.items():
-        if re.search("[\udc80-\udcff]", name + value):  # bytes that are not UTF-8
+        if re.search("[\udc80-\udcff\ufffd]", name + value):  # bytes that are not UTF-8
             raise UsageError(f"{path}: {_shown(name)} is not UTF-8: convert the file")
     return settings
 
@@ -602,98 +598,40 @@ def _shown(line: str) -> str:
 
 
 def _altered(text: str, path: Path) -> dict[str, str]:
-    """Return what the statements of a file leave in postgresql.auto.conf. Raises UsageError."""
+    """Return the settings that ALTER SYSTEM of a file leaves. Raises UsageError for any other statement."""
+    import pgparse  # noqa: PLC0415  # a library of 11 MB; few settings files are SQL
+
+    # Lines that begin with # are comments of tools. Comments may have any encoding.
+    sql = re.sub("[\udc80-\udcff]", "\ufffd", re.sub("(?m)^#.*", "", text))
+    try:
+        statements = pgparse.parse(sql)
+    except pgparse.PGQueryError as error:
+        message, position = error.args
+        line = sql.count("\n", 0, position) + 1
+        raise UsageError(f"{path}:{line}: is not SQL: {message}: correct it") from None
     settings: dict[str, str] = {}
-    for line, words in _statements(text, path):
-        kinds = [word.upper() for kind, word in words if kind == "word"]
-        if kinds[:2] == ["SELECT", "PG_RELOAD_CONF"] and len(words) == 4:
-            continue
-        found = _setting_of(words)
-        if found is None:
-            shown = " ".join(word for _, word in words)
-            raise UsageError(
-                f"{path}:{line}: is neither ALTER SYSTEM SET NAME = VALUE nor RESET NAME: {_shown(shown)}: "
-                "remove it"
-            )
-        name, value = found
-        if value is not None:
-            settings[name] = value
-        elif name == "all":
-            settings.clear()
-        else:
-            settings.pop(name, None)
+    for one in statements:
+        match one["stmt"]:
+            case {"AlterSystemStmt": {"setstmt": {"kind": "VAR_SET_VALUE", "name": name, "args": values}}}:
+                settings[name.lower()] = ", ".join(map(_constant, values))
+            case {"AlterSystemStmt": {"setstmt": {"kind": "VAR_RESET_ALL"}}}:
+                settings.clear()
+            case {"AlterSystemStmt": {"setstmt": {"name": name}}}:  # RESET, or SET … TO DEFAULT
+                settings.pop(name.lower(), None)
+            case _:
+                start, length = one.get("stmt_location", 0), one.get("stmt_len")
+                whole = sql.encode()[start : start + length if length else None].decode()
+                if re.search(r"(?i)\bselect\s+pg_reload_conf\s*\(\s*\)\s*$", whole):
+                    continue
+                line = sql.encode()[: start + len(whole) - len(whole.lstrip())].count(b"\n") + 1
+                raise UsageError(
+                    f"{path}:{line}: is neither ALTER SYSTEM SET NAME = VALUE nor RESET NAME: "
+                    f"{_shown(' '.join(whole.split()))}: remove it"
+                )
     return settings
 
 
-Token = tuple[str, str]
-
-
-def _statements(text: str, path: Path) -> Iterator[tuple[int, list[Token]]]:
-    """Yield the line and the tokens of each statement. Raises UsageError."""
-    words: list[Token] = []
-    token, start, at = re.compile(_SQL_TOKEN), 0, 0
-    while at < len(text):
-        found = token.match(text, at)
-        if found is None:
-            line = text[at:].split("\n", maxsplit=1)[0]
-            raise UsageError(f"{path}:{text.count(chr(10), 0, at) + 1}: is not SQL: {_shown(line)}")
-        kind = found.lastgroup
-        if kind == "sign" and found[0] == ";":
-            if words:
-                yield text.count("\n", 0, start) + 1, words
-            words = []
-        elif kind is not None:
-            start = start if words else at
-            words.append((kind, found[0]))
-        at = found.end()
-    if words:
-        yield text.count("\n", 0, start) + 1, words
-
-
-def _setting_of(words: Sequence[Token]) -> tuple[str, str | None] | None:
-    """Return name and value of ALTER SYSTEM; None as value resets it. None if it is another statement."""
-    rest = list(words)
-
-    def takes(*expected: str) -> bool:
-        if rest and rest[0][1].upper() in expected and rest[0][0] in ("word", "sign"):
-            rest.pop(0)
-            return True
-        return False
-
-    if not (takes("ALTER") and takes("SYSTEM")):
-        return None
-    resets = takes("RESET")
-    if not resets and not takes("SET"):
-        return None
-    name = ""
-    while rest and rest[0][0] in ("word", "quoted"):
-        name += _sql_meaning(*rest.pop(0)).lower()
-        if not takes("."):
-            break
-        name += "."
-    if not name or name.endswith("."):
-        return None
-    if resets:
-        return None if rest else (name, None)
-    if not takes("=", "TO"):
-        return None
-    if takes("DEFAULT"):
-        return None if rest else (name, None)
-    values: list[str] = []
-    while rest and rest[0][0] != "sign":
-        values.append(_sql_meaning(*rest.pop(0)))
-        if not takes(","):
-            return None if rest else (name, ", ".join(values))
-    return None
-
-
-def _sql_meaning(kind: str, text: str) -> str:
-    match kind:
-        case "string":
-            return text[1:-1].replace("''", "'")
-        case "quoted":
-            return text[1:-1].replace('""', '"')
-        case "word":
-            return text.lower()
-        case _:
-            return text
+def _constant(value: Mapping[str, Any]) -> str:
+    """Return the text of a constant. Zero and the empty text are absent from the tree."""
+    ((kind, of),) = ((kind, of) for kind, of in value["A_Const"].items() if kind != "location")
+    return str(of.get(kind, 0 if kind == "ival" else ""))

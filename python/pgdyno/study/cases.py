@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import math
@@ -25,7 +24,7 @@ from pgdyno.study.arm_spec import (
 )
 from pgdyno.study.defaults import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.plan import Driving, Study, block_targets
-from pgdyno.study.schedule import likely_timeout_s, rounds_for, unit_of_window_s
+from pgdyno.study.schedule import likely_timeout_s, rounds_for, seed_of, unit_of_window_s
 from pgdyno.study.study_file import Drive, Initdb, Run, StudyFile, driving_fields, excludes, key_of
 from pgdyno.study.values import Level, Settings, StudyTable, frozen, level_name
 from pgdyno.study.workload_parameters import WorkloadParameters, parameters_by_kind, workload_from
@@ -230,11 +229,6 @@ def _drivers(file: StudyFile) -> dict[str, Any] | None:
     names = () if isinstance(fleet.drivers, int) else fleet.drivers
     own = {"address": fleet.address, "on_node_loss": fleet.on_node_loss}
     return {"n": fleet.n, "nodes": names, **own}
-
-
-def seed_of(seed: int, case: str) -> int:
-    """Return the seed of a case, which does not depend on the other cases."""
-    return int.from_bytes(hashlib.blake2b(f"{seed}:{case}".encode(), digest_size=6).digest(), "big")
 
 
 def has_password(server: str) -> bool:

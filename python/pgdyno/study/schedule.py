@@ -61,8 +61,7 @@ def likely_timeout_s(arms: Iterable[ArmSpec]) -> float:
         for arm in arms
         if CHECKPOINT_TIMEOUT in arm.known_settings
     )
-    known = [seconds for seconds in given if seconds]
-    return max(known, default=TIMEOUT_S)
+    return max(filter(None, given), default=TIMEOUT_S)
 
 
 def unit_of_window_s(window_s: float) -> float:
@@ -136,10 +135,14 @@ def blocks_of(study: Study, first: int = 0) -> Iterator[PlannedBlock]:
         index += 1
 
 
+def seed_of(seed: int, part: object) -> int:
+    """Return the seed of a part of a study, which does not depend on the other parts."""
+    return int.from_bytes(hashlib.blake2b(f"{seed}:{part}".encode(), digest_size=6).digest(), "big")
+
+
 def block_of(study: Study, index: int) -> PlannedBlock:
     """Return one block. Each block has its own random stream, so that a resumed study has the same blocks."""
-    digest = hashlib.blake2b(f"{study.seed}:{index}".encode(), digest_size=6).digest()
-    seed = int.from_bytes(digest, "big")
+    seed = seed_of(study.seed, index)
     rng = random.Random(seed)
     arms = list(range(len(study.arms)))
     order = tuple(arms if study.schedule is Schedule.SEQUENTIAL else rng.sample(arms, len(arms)))
@@ -271,7 +274,6 @@ def aa_study(study: Study, arm: int) -> Study:
     because they do not show noise.
     """
     spec, driving = study.arms[arm], study.driving(arm)
-    digest = hashlib.blake2b(f"{study.seed}:aa:{arm}".encode(), digest_size=6).digest()
     return study.model_copy(
         update={
             **dict(driving),
@@ -283,7 +285,7 @@ def aa_study(study: Study, arm: int) -> Study:
             "vacuum_after": False,
             "blocks_max": None,
             "aa": False,
-            "seed": int.from_bytes(digest, "big"),
+            "seed": seed_of(study.seed, f"aa:{arm}"),
         }
     )
 

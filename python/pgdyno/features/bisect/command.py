@@ -20,11 +20,11 @@ from rich.text import Text
 from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.cli import options
 from pgdyno.cli.compare import BlockOptions, DesignOptions, OtherOptions, study_of
-from pgdyno.cli.console import out, print_json, say
+from pgdyno.cli.console import out, print_json, say, write_text
 from pgdyno.cli.execution import refuse_ignored_options
 from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import ClientOptions
-from pgdyno.cli.report import read_report, write_html
+from pgdyno.cli.report import read_report
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import INCONCLUSIVE, Interrupted, UsageError, naming
 from pgdyno.features.bisect.run import LOCK, StepEnded, StepStarted, read_commits, run_bisect
@@ -41,6 +41,7 @@ from pgdyno.features.bisect.search import (
 )
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import InterimVerdicts, Noted, PreparationStep, Progress, Running, Warned
+from pgdyno.report.html_format import to_html
 from pgdyno.server.directories import locked_if_free
 from pgdyno.study.arm_spec import ArmSpec, parse_arm, with_own_files
 from pgdyno.study.study_file import Run
@@ -396,7 +397,7 @@ def _report(folder: Path, record: SearchRecord, *, as_json: bool, quiet: bool) -
             out.print(Text(line), soft_wrap=not out.is_terminal or "pgdyno " in line)
     if record.confirmation_measured is not None and record.confirmation is not Confirmation.UNDECIDED:
         page = folder / "confirmation.html"
-        write_html(read_report(folder / record.confirmation_measured.file), page)
+        write_text(page, to_html(read_report(folder / record.confirmation_measured.file)))
         if not quiet:
             say(f"report of the commit and its parent: {page}")
     if not quiet:

@@ -48,8 +48,9 @@ from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free, open_to_all
 from pgdyno.server.processes import end_tree, launch_tree
-from pgdyno.study.cases import Request, only_case, seed_of
+from pgdyno.study.cases import Request, only_case
 from pgdyno.study.plan import Study
+from pgdyno.study.schedule import seed_of
 
 # ----------------------------------------------------------------------
 # Commits of a repository, and the builds that the script of a user makes of them.

@@ -69,7 +69,6 @@ from pgdyno.features.running_server.remote import Remote
 from pgdyno.interruption import Interruption, stopping
 from pgdyno.measure.machine import describe_host, machine_resources
 from pgdyno.measure.progress import Noted, PreparationStep, Warned, Watch
-from pgdyno.results.records import Guarantee, Kept
 from pgdyno.server.build_store import resolve_all
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
@@ -77,7 +76,8 @@ from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import free_bytes
 from pgdyno.server.engine import build_info
 from pgdyno.server.processes import Cluster, Connection, Server, keep_idle
-from pgdyno.server.settings import ProfileInput, request, safety
+from pgdyno.server.safety import safety
+from pgdyno.server.settings import ProfileInput, request
 from pgdyno.server.settings_catalogue import Catalogue, catalogue, empty_cluster
 from pgdyno.units import format_duration, format_size, parse_duration_s
 from pgdyno.workloads.server_log import DISK_FULL
@@ -651,12 +651,11 @@ def _arm(
     settings: Mapping[str, str],
     effective: Mapping[str, str],
 ) -> CrashArm:
-    badges = safety(effective).badges
     return CrashArm(
         arm=index,
         name=name,
         server=server,
         settings=settings,
-        safety=[Guarantee(badge.name, Kept(badge.kept), badge.reason) for badge in badges],
+        safety=[*safety(effective).badges.values()],
         wal_writer_delay_s=parse_duration_s(effective["wal_writer_delay"], bare="ms"),
     )

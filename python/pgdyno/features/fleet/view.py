@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable
-from types import TracebackType
 from typing import Self
 
 from rich.console import RenderableType
@@ -53,9 +52,7 @@ class FleetView:
             self._live.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._live:
             self._live.stop()
         elif not self._quiet and self._works:

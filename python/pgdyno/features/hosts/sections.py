@@ -56,7 +56,7 @@ from pgdyno.report.json_format import (
 from pgdyno.report.plot import Panel, Row, arm_class
 from pgdyno.report.plot import estimates as estimates_chart
 from pgdyno.report.result_tables import enumeration, with_coverage
-from pgdyno.report.study_report import WORDS, StudyReport, build_study, lost_question
+from pgdyno.report.study_report import StudyReport, build_study, lost_question
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
@@ -598,7 +598,7 @@ def _headline_over_cases(over: OverHosts, findings: HostsFindings) -> Headline:
     plan, percent = findings.first.first.study.plan, over.percent
     same = [of for of in findings.primary if (of.baseline, of.arm) == (over.baseline, over.arm)]
     verdicts = [of.verdict(plan) for of in same]
-    counts = enumeration([WORDS[one].format(n=verdicts.count(one)) for one in Verdict if one in verdicts])
+    counts = enumeration([f"{one.word} in {verdicts.count(one)}" for one in Verdict if one in verdicts])
     hosts, cases = counted(len(over.pooled.hosts), "host"), counted(len(same), "case")
     claim = f"{over.arm} vs. {over.baseline}, {hosts}, {cases}: {counts}"
     average = f"average over the cases common to all hosts {_change(percent)}"

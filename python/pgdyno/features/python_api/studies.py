@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator, Sequence
 from os import PathLike, fspath
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from pgdyno.features.python_api.outcome import CrashResult, Result, ended, finished_blocks
@@ -45,9 +44,7 @@ class Study:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def stop(self) -> None:

@@ -150,7 +150,14 @@ def load(
         ),
     ] = None,
     into_existing: options.IntoExisting = False,
-    replace: options.Replace = False,
+    replace: Annotated[
+        bool,
+        typer.Option(
+            "--replace",
+            help="pgbench: with --into-existing, overwrite pgbench_* tables that pgdyno did not load. "
+            "Deletes their rows.",
+        ),
+    ] = False,
     hammerdb_routines: Annotated[
         bool,
         typer.Option(

@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, complete_server
 from pgdyno.errors import FetchError
@@ -104,7 +103,14 @@ def build(
             "clone, whose commit may follow as DIR@REF.",
         ),
     ],
-    build_options: Annotated[str, options.BUILD_OPTIONS] = "",
+    build_options: Annotated[
+        str,
+        typer.Option(
+            metavar="OPTIONS",
+            help="Options of configure (--with-lz4) or of meson (-Dlz4=enabled), and variables (CFLAGS=-O3), "
+            "for servers built from source. Quoted as in a shell.",
+        ),
+    ] = "",
     as_json: Json = False,
 ) -> None:
     """Build a server from source into the cache, if it is not there.

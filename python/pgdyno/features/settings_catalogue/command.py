@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
@@ -12,18 +13,18 @@ from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, complete_profile, complete_server
 from pgdyno.errors import UsageError
 from pgdyno.measure.machine import machine_resources
+from pgdyno.results.records import Guarantee
 from pgdyno.server.build_store import resolve_build, system_builds
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.safety import safety
 from pgdyno.server.settings import (
     PROFILES,
     RESERVED,
     Definition,
     ProfileInput,
-    SafetyProperty,
     profile_named,
     request,
-    safety,
     validate,
 )
 from pgdyno.server.settings_catalogue import Catalogue, catalogue
@@ -97,7 +98,7 @@ def show_profile(
     settings = requested.settings
     judged = safety({**known.initial, **settings})
     if as_json:
-        badges = {badge.key: {"kept": badge.kept, "reason": badge.reason} for badge in judged.badges}
+        badges = {key: {"kept": badge.kept, "reason": badge.text} for key, badge in judged.badges.items()}
         print_json(
             {
                 "profile": name,
@@ -113,7 +114,7 @@ def show_profile(
         say(note, wrap=True)
     for name, value in settings.items():
         out.print(f"{name} = {value}", markup=False)
-    out.print(_badges(judged.badges))
+    out.print(_badges(judged.badges.values()))
     out.print(f"checkpoints: {judged.checkpoint_distance}", markup=False)
 
 
@@ -178,7 +179,7 @@ def _facts(definition: Definition, known: Catalogue) -> dict[str, object]:
         "category": definition.category,
         "description": definition.short_desc,
         "owned": RESERVED.get(definition.name),
-        "safety": {value: [badge.key for badge in badges] for value, badges in _prices(definition, known)},
+        "safety": {value: list(badges) for value, badges in _prices(definition, known)},
     }
 
 
@@ -190,7 +191,7 @@ def _lines(definition: Definition, known: Catalogue, build: Build) -> list[tuple
     if definition.name in RESERVED:
         lines.append(("reserved", f"set by pgdyno: {RESERVED[definition.name]}"))
     for value, badges in _prices(definition, known):
-        lines += [("safety", f"{value}: {badge.name}: {badge.kept}. {badge.reason}") for badge in badges]
+        lines += [("safety", f"{value}: {one.name}: {one.kept}. {one.text}") for one in badges.values()]
     lines.append(("server", build.label))
     return lines
 
@@ -216,20 +217,20 @@ def _kind(definition: Definition) -> str:
     return f"{definition.vartype} from {low} to {high}{unit}"
 
 
-def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, tuple[SafetyProperty, ...]]]:
+def _prices(definition: Definition, known: Catalogue) -> list[tuple[str, dict[str, Guarantee]]]:
     """Return the guarantees lost by each value of a boolean or enum, compared with a new cluster."""
     values = definition.enumvals or (("on", "off") if definition.vartype == "bool" else ())
-    before = set(safety(known.initial).given_up)
+    before = safety(known.initial).given_up
     prices = []
     for value in values:
-        lost = [b for b in safety({**known.initial, definition.name: value}).given_up if b not in before]
-        if lost:
-            prices.append((value, tuple(lost)))
+        given_up = safety({**known.initial, definition.name: value}).given_up
+        if lost := {key: badge for key, badge in given_up.items() if badge != before.get(key)}:
+            prices.append((value, lost))
     return prices
 
 
-def _badges(badges: tuple[SafetyProperty, ...]) -> Table:
+def _badges(badges: Iterable[Guarantee]) -> Table:
     table = Table("safety", "kept", "", box=None)
     for badge in badges:
-        table.add_row(badge.name, badge.kept, badge.reason)
+        table.add_row(badge.name, badge.kept, badge.text)
     return table

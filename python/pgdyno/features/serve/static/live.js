@@ -1,22 +1,14 @@
 "use strict";
 // Follows a study by server-sent events. Every text of the study is set as text, never as HTML.
 
-const main = document.getElementById("content"), byId = (id) => document.getElementById(id);
-const style = getComputedStyle(document.documentElement);
-const color = (name) => style.getPropertyValue(`--${name}`).trim();
-const armColor = (i) => color(`a${i % 6}`);
-const number = (value, digits) => value.toLocaleString("en-US", { maximumFractionDigits: digits });
+const main = byId("content");
 const percent = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), 1)}%`;
 const time = (unix_s) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
 const POINTS_MAX = 7200, HEIGHT = 220; // two hours, in pixels
+const RETRY_MS = 3000; // after an answer that is no stream: the server has another token, or the file was moved
 const GAP_S = 5; // between slices of a block; a longer one interrupts a line
 
 let arms = [], points = [], study = "", charts = {}, narrowing = [];
-
-function axes(y) {
-  const shown = { stroke: color("quiet"), grid: { stroke: color("rule"), width: 1 }, ticks: { stroke: color("rule") } };
-  return [{ ...shown, space: 80, values: (_, ticks) => ticks.map(time) }, { ...shown, size: 70, values: (_, ticks) => ticks.map(y) }];
-}
 
 function options(element, series, more) {
   return { width: element.clientWidth, height: HEIGHT, series, legend: { live: true }, ...more };
@@ -52,13 +44,11 @@ function drawTimes() {
   for (const [id, key, digits] of [["tps", "tps", 0], ["p99", "p99_ms", 2]]) {
     if (charts[id]) charts[id].setData(data(key));
     else {
-      const more = { axes: axes((tick) => number(tick, 2)), cursor: { sync: { key: "time" }, drag: { x: true, y: false } }, scales: { y: { range: fromZero } } };
+      const more = { axes: axes(time, (tick) => number(tick, 2)), cursor: { sync: { key: "time" }, drag: { x: true, y: false } }, scales: { y: { range: fromZero } } };
       charts[id] = new uPlot(options(byId(id), timeSeries(digits), more), data(key), byId(id));
     }
   }
 }
-
-const fromZero = (_, low, high) => [0, (high || 1) * 1.05];
 
 // The first intervals are too wide for the axis of the last ones.
 function drawNarrowing(standings) {
@@ -84,7 +74,7 @@ function drawNarrowing(standings) {
     ];
     const more = {
       bands: [{ series: [3, 2], fill: `${own}22` }],
-      axes: axes((tick) => percent(tick)),
+      axes: axes(time, (tick) => percent(tick)),
       scales: { x: { time: false, range: (_, a, b) => [Math.min(a, 1) - 0.2, b + 0.2] }, y: { range: [from, to] } },
     };
     more.axes[0].values = (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick : ""));
@@ -94,19 +84,6 @@ function drawNarrowing(standings) {
 
 function name(one) {
   return `${one.case ? `${one.case}: ` : ""}${one.arm} vs. ${one.baseline}`;
-}
-
-function row(cells) {
-  const found = document.createElement("tr");
-  for (const [i, cell] of cells.entries()) {
-    const one = document.createElement(i ? "td" : "th");
-    if (!i) one.scope = "row";
-    if (cell instanceof Node) one.append(cell);
-    else one.textContent = cell;
-    if (i && /^[\d.,–]+$/.test(one.textContent)) one.className = "n";
-    found.append(one);
-  }
-  return found;
 }
 
 function chip(element, text) {
@@ -127,19 +104,32 @@ function showProgress(update) {
   const expected = update.blocks_expected, done = update.blocks_done;
   const parts = [`${done} ${expected ? `of about ${expected} ` : ""}block${(expected ?? done) === 1 ? "" : "s"} done`];
   if (update.case) parts.unshift(update.case);
-  if (update.state === "running" && update.ends_unix_s) {
+  if (update.state.match(/running|stopping/) && update.ends_unix_s) {
     const ends = new Date(update.ends_unix_s * 1000).toLocaleTimeString("en-GB", { timeStyle: "short" });
     parts.push(`ends at ${ends} at the latest, or with the block that runs then`);
   }
   byId("progress").textContent = parts.join(" · ");
-  byId("share").hidden = !expected || update.state !== "running";
+  byId("share").hidden = !expected || !update.state.match(/running|stopping/);
   byId("share").value = expected ? Math.min(1, done / expected) : 0;
+}
+
+// A form is for some states. A study that has no file yet cannot be continued.
+function showForms(update) {
+  for (const form of document.querySelectorAll("[data-in]")) {
+    const fits = form.dataset.in.split(" ").includes(update.state);
+    form.hidden = !fits || (form.id !== "stop" && !update.title);
+  }
+  byId("stopped").hidden = update.state !== "stopped";
+  byId("stopping").hidden = update.state !== "stopping";
+  byId("messages").hidden = !update.log.length;
+  if (update.state === "waiting") byId("messages").open = true; // why it has not begun
+  byId("log").textContent = update.log.join("\n");
 }
 
 function show(update) {
   chip(byId("chip"), update.state);
-  byId("stopped").hidden = update.state !== "stopped";
-  if (update.state === "waiting") return;
+  showForms(update);
+  if (!update.title) return;
   byId("title").textContent = document.title = update.title;
   showProgress(update);
   const key = JSON.stringify([update.case, update.arms]);
@@ -173,7 +163,10 @@ function follow() {
     byId("gone").hidden = true;
     [study, points] = ["", []]; // a new connection begins with all points
   };
-  events.onerror = () => (byId("gone").hidden = false);
+  events.onerror = () => {
+    byId("gone").hidden = false;
+    if (events.readyState === EventSource.CLOSED) setTimeout(follow, RETRY_MS);
+  };
   events.onmessage = (event) => {
     const update = JSON.parse(event.data);
     show(update);
@@ -190,5 +183,4 @@ function follow() {
 addEventListener("resize", () => {
   for (const chart of [...Object.values(charts), ...narrowing]) chart.setSize({ width: chart.root.parentElement.clientWidth, height: HEIGHT });
 });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => location.reload());
 follow();

@@ -1,0 +1,4 @@
+SELECT name, server FROM arm
+UNION
+SELECT name, server FROM crash_arm
+ORDER BY name, server
