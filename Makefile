@@ -7,7 +7,7 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup requirements installed demo fleet-demo test core-test crash-test long-test release-check build-test check wheel wheel-demo bench docs golden lock clean
+.PHONY: help setup requirements installed demo fleet-demo test core-test crash-test long-test page-test release-check build-test check wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -72,7 +72,12 @@ long-test: setup ## tests that take minutes or a quiet machine: bundled studies,
 	$(TESTS) --long
 	$(TESTS) tests/whole/test_fuzz_evidence.py --fuzz 500
 
-release-check: check test long-test crash-test ## everything that is tested before a release, and the ratios to other programs
+page-test: setup ## the pages in the distribution's Chromium
+	@command -v chromium >/dev/null || { apt-get update -qq && apt-get install -qq --no-install-recommends chromium >/dev/null; } || { echo "page-test needs the package chromium; install it as root: apt-get install chromium" >&2; exit 1; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tests/page/requirements.lock
+	$(TESTS) tests/page
+
+release-check: check test long-test page-test crash-test ## everything that is tested before a release, and the ratios to other programs
 	$(BIN)/python -m bench ratios
 
 build-test: setup ## build the clone of PostgreSQL in PGDYNO_CLONE from source, measure and bisect it
@@ -109,6 +114,7 @@ golden: docs ## renew the golden files that tests compare: the generated pages, 
 lock: ## renew requirements.lock (names, versions, hashes) from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --extra dev --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-annotate -o requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --upgrade --generate-hashes --constraint requirements.lock --no-header --no-emit-index-url --no-emit-find-links --no-emit-trusted-host --strip-extras --no-annotate -o tests/page/requirements.lock tests/page/requirements.in
 
 clean: ## remove what was built here (the cache of servers and datasets stays: pgdyno cache prune)
 	rm -rf .venv target demo

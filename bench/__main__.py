@@ -1,9 +1,9 @@
 """Run benchmarks and print a table of their figures.
 
 ``python -m bench [--smoke] [--rounds N] [--init-scale N] [--warehouses N] [NAME…]``. ``stopping``,
-``history``, ``tails``, ``verdict``, ``disturbed-blocks``, ``dialects``, ``bisect``, ``driver-nodes``,
-``fleet``, ``network-clients``, ``ratios``, ``simulated-why``, ``warm-ups`` and ``why`` run alone and have
-their own options.
+``gates``, ``history``, ``tails``, ``verdict``, ``disturbed-blocks``, ``dialects``, ``bisect``, ``driver-
+nodes``, ``fleet``, ``network-clients``, ``ratios``, ``simulated-why``, ``warm-ups`` and ``why`` run alone
+and have their own options.
 ``ratios`` compares the ratios to other programs with earlier ones.
 """
 
@@ -22,6 +22,7 @@ from bench import (
     driver_nodes,
     driver_overhead,
     fleet,
+    gates,
     history,
     insert,
     linkbench,
@@ -79,6 +80,7 @@ that few machines have."""
 OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
     "stopping": stopping.main,
     "bisect": bisect.main,
+    "gates": gates.main,
     "history": history.main,
     "tails": tails.main,
     "verdict": verdict.main,

@@ -7,10 +7,13 @@
  *     floor SOCKET USER DATABASE STATEMENT ID_MAX CLIENTS THREADS SECONDS
  *
  * STATEMENT has one int4 parameter, drawn uniformly from 1..ID_MAX; with epoll, one without $1 is sent as text, unprepared.
+ * With epoll, @FILE instead of a statement replays recorded messages again and again (bench/recording.py has the format).
+ * The file has a recording for each of CLIENTS. A transaction is then one request up to ReadyForQuery.
  * Prints the number of transactions.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -30,6 +33,13 @@ static uint32_t id_max;
 static volatile int stopped;
 static pthread_barrier_t connected;
 static long transactions;
+
+/* The requests of a session: lengths and messages, the first `setup` of which are sent once. */
+struct recording {
+    uint32_t setup, count, *lengths;
+    const char **messages;
+};
+static struct recording *recordings; /* one per client; NULL with a statement */
 
 static void die(const char *what) {
     perror(what);
@@ -58,7 +68,7 @@ static void ask(int fd, const char *message, size_t n) {
     } while (!is_ready(reply, got));
 }
 
-static int connect_client(void) {
+static int connect_client(int client) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strncpy(address.sun_path, socket_path, sizeof address.sun_path - 1);
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
@@ -71,7 +81,9 @@ static int connect_client(void) {
     close_message(message, at);
     ask(fd, message, (size_t)(at - message));
 
-    if (!strstr(statement, "$1")) {
+    for (uint32_t i = 0; recordings && i < recordings[client].setup; i++)
+        ask(fd, recordings[client].messages[i], recordings[client].lengths[i]);
+    if (recordings || !strstr(statement, "$1")) {
         fcntl(fd, F_SETFL, O_NONBLOCK);
         return fd;
     }
@@ -114,7 +126,7 @@ static uint64_t next_random(uint64_t random) {
 
 static int connect_share(int number, int *fds) {
     int n = 0;
-    for (int client = number; client < clients; client += threads) fds[n++] = connect_client();
+    for (int client = number; client < clients; client += threads) fds[n++] = connect_client(client);
     pthread_barrier_wait(&connected);
     return n;
 }
@@ -183,7 +195,84 @@ static void *drive(void *number) {
 #else
 #include <sys/epoll.h>
 
+static uint32_t next_number(FILE *file) {
+    uint32_t number;
+    if (fread(&number, sizeof number, 1, file) != 1) die("the recording ends early");
+    return number;
+}
+
+static void read_recordings(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) die(path);
+    recordings = calloc((size_t)clients, sizeof *recordings);
+    for (int i = 0; i < clients; i++) {
+        struct recording *of = &recordings[i];
+        of->setup = next_number(file), of->count = next_number(file);
+        if (of->setup >= of->count) die("a recording without requests");
+        of->lengths = calloc(of->count, sizeof *of->lengths);
+        of->messages = calloc(of->count, sizeof *of->messages);
+        for (uint32_t j = 0; j < of->count; j++) {
+            char *message = malloc(of->lengths[j] = next_number(file));
+            if (fread(message, 1, of->lengths[j], file) != of->lengths[j]) die("the recording ends early");
+            of->messages[j] = message;
+        }
+    }
+    fclose(file);
+}
+
+enum { TAIL = 6 };
+
+struct session {
+    uint32_t next;
+    char tail[TAIL]; /* of the received part of the response */
+};
+
+static void send_next(int fd, struct session *session, const struct recording *of) {
+    uint32_t i = session->next;
+    session->next = i + 1 == of->count ? of->setup : i + 1;
+    if (send(fd, of->messages[i], of->lengths[i], MSG_NOSIGNAL) != (ssize_t)of->lengths[i]) die("send");
+}
+
+/* Receive what has arrived. Returns whether it ends the response. */
+static int receive(int fd, struct session *session) {
+    static __thread char reply[TAIL + 65536];
+    for (;;) {
+        ssize_t got = recv(fd, reply + TAIL, sizeof reply - TAIL, 0);
+        if (got < 0 && errno == EAGAIN) return 0;
+        if (got <= 0) die("the server closed the connection");
+        memcpy(reply, session->tail, TAIL);
+        memcpy(session->tail, reply + got, TAIL);
+        if (!memcmp(session->tail, "Z\0\0\0\5", TAIL - 1)) return 1;
+    }
+}
+
+static void *replay(void *number) {
+    struct session sessions[CLIENTS_MAX];
+    struct epoll_event ready[EVENTS];
+    long done = 0;
+    int first = (int)(uintptr_t)number, fds[CLIENTS_MAX], n = connect_share(first, fds), epoll = epoll_create1(0);
+    for (int i = 0; i < n; i++) {
+        struct epoll_event event = {.events = EPOLLIN | EPOLLET, .data.u32 = (uint32_t)i};
+        if (epoll_ctl(epoll, EPOLL_CTL_ADD, fds[i], &event)) die("epoll_ctl");
+        sessions[i] = (struct session){.next = recordings[first + i * threads].setup};
+        send_next(fds[i], &sessions[i], &recordings[first + i * threads]);
+    }
+    while (!stopped) {
+        int events = epoll_wait(epoll, ready, EVENTS, 100);
+        for (int e = 0; e < events; e++) {
+            uint32_t i = ready[e].data.u32;
+            if (!receive(fds[i], &sessions[i])) continue;
+            done++;
+            read_clock();
+            send_next(fds[i], &sessions[i], &recordings[first + (int)i * threads]);
+        }
+    }
+    __atomic_add_fetch(&transactions, done, __ATOMIC_RELAXED);
+    return NULL;
+}
+
 static void *drive(void *number) {
+    if (recordings) return replay(number);
     char request[MESSAGE_BYTES], reply[REPLY_BYTES], *id, *end = write_request(request, &id);
     struct epoll_event ready[EVENTS];
     uint64_t random = 88172645463325252u + (uintptr_t)number;
@@ -217,6 +306,9 @@ int main(int count, char **arguments) {
     socket_path = arguments[1], user = arguments[2], database = arguments[3], statement = arguments[4];
     id_max = (uint32_t)atoi(arguments[5]), clients = atoi(arguments[6]), threads = atoi(arguments[7]);
     if (id_max < 1 || clients < 1 || clients > CLIENTS_MAX || threads < 1 || threads > THREADS_MAX) return 2;
+#ifndef IO_URING
+    if (statement[0] == '@') read_recordings(statement + 1);
+#endif
     pthread_t started[THREADS_MAX];
     pthread_barrier_init(&connected, NULL, (unsigned)threads + 1);
     for (int i = 0; i < threads; i++)

@@ -1,4 +1,4 @@
-"""CPU time of the client with the insert benchmark, against a bare loop with as many statements."""
+"""CPU time of the client with the insert benchmark, against a bare loop that sends the same statements."""
 
 from __future__ import annotations
 
@@ -7,23 +7,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from bench.drivers import compile_floors, engine_drive, floor, run_engine
+from bench.drivers import compile_floors, run_engine
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, alone, compared
-from bench.tpcc import as_busy
+from bench.recording import driven, record
 
 QUEUES = 4
 CPU_RATIO_MAX = 1.3
 ROWS = {True: 10_000, False: 200_000}
 """Rows of a table, in the smoke test and otherwise."""
-
-INSERT = (
-    "INSERT INTO pi1 (dateandtime,cashregisterid,customerid,productid,price,data) SELECT time::timestamp,"
-    "random()*999,random()*99999,random()*9999,random()*499,data FROM (VALUES "
-    + ",".join(["('2026-01-01 00:00:00',500,50000,5000,250,'abcdefaaaaaaaaa')"] * 50)
-    + ") AS v (time,a,b,c,d,data)"
-)
-"""As long as a statement of l.i1 is on average. The server draws the values, so that it is as busy."""
 
 
 def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
@@ -46,18 +38,14 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
         inserts = ("insert", {"kind": "insert", "tables": QUEUES, "batch": 50}, QUEUES)
         for kind, workload, clients in [*queries, inserts]:
             pairs, rates = [], []
+            recording = bare and record(environment.directory, conninfo, workload, clients, sizes.duration_s)
             for _ in range(sizes.pairs):
-                run = engine_drive(conninfo, workload, clients, None, sizes.duration_s)
+                run, client_us = driven(conninfo, workload, clients, sizes.duration_s)
                 rates.append(run.per_s)
-                if bare is None:
-                    continue
-                if kind == "insert":
-                    one = floor(bare, conninfo, INSERT, 1, QUEUES, 1, sizes.duration_s).client_us
-                else:
-                    one = as_busy(bare, conninfo, run.server_us, sizes.duration_s)
-                pairs.append((run.client_us, one))
+                if bare and recording:
+                    pairs.append((client_us, recording.bare_us(bare, conninfo, sizes.duration_s)))
             of = f"{at}: {kind}, {QUEUES} clients"
             if pairs:
-                name = "a bare epoll loop, a server as busy"
+                name = "a bare epoll loop, the same statements"
                 yield compared(f"{of}: client CPU", "µs/statement", pairs, name, bound=CPU_RATIO_MAX)
             yield alone(f"{of}: throughput", "statements/s", rates)

@@ -1,4 +1,4 @@
-"""CPU time of the client with linkbench, against a bare loop with as many round trips, and the load."""
+"""CPU time of the client with linkbench, against a bare loop that sends the same statements, and the load."""
 
 from __future__ import annotations
 
@@ -8,27 +8,15 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from bench.drivers import compile_floors, engine_drive, run_engine
+from bench.drivers import compile_floors, run_engine
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, alone, compared
-from bench.tpcc import as_busy
+from bench.recording import driven, record
 
 CLIENTS = 8
 CPU_RATIO_MAX = 1.3
 NODES = {True: 2_000, False: 200_000}
 """Number of nodes, in the smoke test and otherwise."""
-
-ROUND_TRIPS = {
-    **dict.fromkeys(
-        ("get_node", "get_links_list", "multiget_link", "count_link", "add_node", "update_node"), 1.0
-    ),
-    "delete_node": 1.0,
-    "add_link": 3.0,
-    "update_link": 3.0,
-    "delete_link": 4.0,
-}
-"""Messages to the server per operation that finds what it intends. An insert of a link that exists adds two
-and an update; others end earlier."""
 
 
 def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
@@ -38,7 +26,7 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
 
     nodes = NODES[sizes.duration_s < 1]
     bare = compile_floors(environment.directory).get("epoll")
-    for edition, mix in MIXES.items():
+    for edition in MIXES:
         with environment.database(f"linkbench_{edition}") as database:
             conninfo = environment.server.conninfo(database)
             parameters = {"edition": edition, "distributions": "configured"}
@@ -68,16 +56,15 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
                 assert row is not None
             yield alone(f"{at}: data and indexes", "bytes/node", [float(row[0]) / nodes])
             workload = {"kind": "linkbench", **parameters}
-            trips = sum(mix[name] * ROUND_TRIPS[name] for name in mix) / sum(mix.values())
             pairs, rates = [], []
+            recording = bare and record(environment.directory, conninfo, workload, CLIENTS, sizes.duration_s)
             for _ in range(sizes.pairs):
-                run = engine_drive(conninfo, workload, CLIENTS, None, sizes.duration_s)
+                run, client_us = driven(conninfo, workload, CLIENTS, sizes.duration_s)
                 rates.append(run.per_s)
-                if bare is not None:
-                    of_trip = as_busy(bare, conninfo, run.server_us / trips, sizes.duration_s)
-                    pairs.append((run.client_us, trips * of_trip))
-            if pairs:
-                name = f"a bare epoll loop, {trips:.2f} round trips to a server as busy"
+                if bare and recording:
+                    pairs.append((client_us, recording.bare_us(bare, conninfo, sizes.duration_s)))
+            if recording:
+                name = f"a bare epoll loop, the same {recording.requests_per_operation:.2f} requests"
                 yield compared(
                     f"{at}, {CLIENTS} clients: client CPU", "µs/operation", pairs, name, bound=CPU_RATIO_MAX
                 )

@@ -168,13 +168,20 @@ COVARIATES: Mapping[str, Callable[[Trial], float | None]] = {
 """Value of a trial in µs. Recorded for both trials of a block."""
 
 
+def recorded_slices() -> tuple[Floats, Floats]:
+    """Return the transactions of two identical arms by block and slice."""
+    blocks = json.loads(RECORDED.read_text("utf-8"))["blocks"]
+    a, b = (np.array([block[arm] for block in blocks], dtype=float) for arm in ("a", "b"))
+    return a, b
+
+
 def recorded_ratios() -> Mapping[str, Floats]:
     """Return ln(b / a) for each complete block of the recording.
 
     Ratios are of the throughput, the median pair of slices, and the covariates.
     """
     blocks = json.loads(RECORDED.read_text("utf-8"))["blocks"]
-    a, b = (np.array([block[arm] for block in blocks], dtype=float) for arm in ("a", "b"))
+    a, b = recorded_slices()
     pairs = np.log(np.maximum(b, 1) / np.maximum(a, 1))
     found = {"throughput": np.log(b.sum(axis=1) / a.sum(axis=1)), "median pair": np.median(pairs, axis=1)}
     for name in COVARIATES:

@@ -64,3 +64,4 @@ class Feature(NamedTuple):
     reports: Names = ()
     documents: Names = ()
     pages: Names = ()
+    routes: Names = ()

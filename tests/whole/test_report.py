@@ -150,7 +150,7 @@ class Elements(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append(tag)
         self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in {"meta", "br", "wbr"}:  # elements without content
+        if tag not in {"meta", "br", "wbr", "input"}:  # elements without content
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:
@@ -320,6 +320,51 @@ def test_tables_are_sorted_by_value_and_restored(tmp_path: Path) -> None:
     assert down == "3 GB;215 MB;12,500;–" and up == "12,500;215 MB;3 GB;–"
     assert restored == "215 MB;3 GB;–;12,500"
     assert change == "1 min 04 s;> 5.00;+4.0 [+1.0, +7.0];−19.8 [−20.2, −19.4]"
+
+
+POINTED = """
+document.querySelectorAll("details").forEach((one) => { one.open = true; });
+const picture = document.querySelector("svg.rates"), dots = [...picture.querySelectorAll(".dot.arm1")];
+const labels = () => [...picture.querySelectorAll(".middle.small")].map((one) => one.textContent).join(" ");
+const dot = dots[1], text = dot.textContent, said = [];
+const event = (kind, x, y) => new PointerEvent(kind, { bubbles: true, clientX: x, clientY: y });
+const send = (kind, x, y) => picture.dispatchEvent(event(kind, x, y));
+const at = (one) => middle(one.getBoundingClientRect());
+picture.scrollIntoView({ block: "center" });
+const whole = labels();
+send("pointermove", ...at(dot));
+const shown = document.querySelector(".readout");
+const lines = shown.textContent.split("\\n");
+said.push([shown.hidden, lines.includes(text), lines.length]);
+const [from, to] = [at(dots[1]), at(dots.at(-2))];
+send("pointerdown", ...from);
+send("pointermove", ...to);
+send("pointerup", ...to);
+const view = picture.querySelector("line.grid").getBoundingClientRect();
+said.push([Math.abs(at(dots[1])[0] - view.left) < 2, Math.abs(at(dots.at(-2))[0] - view.right) < 2]);
+const isDot = dots[1].getBoundingClientRect().width < 20;
+said.push([text.match(/at ([\\d.]+)/)[1], labels().split(" ")[0], isDot]);
+picture.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+said.push([labels() === whole, Math.abs(at(dot)[0] - from[0]) < 1]);
+const box = picture.closest("div").previousElementSibling.querySelectorAll("input")[1];
+const isDrawn = (arm) => getComputedStyle(picture.querySelector(`polyline.${arm}`)).display !== "none";
+said.push([isDrawn("arm0"), isDrawn("arm1")]);
+box.click();
+said.push([isDrawn("arm0"), isDrawn("arm1")]);
+document.body.textContent = JSON.stringify(said);
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
+def test_a_chart_over_time_shows_values_at_the_pointer_zooms_and_hides_arms(tmp_path: Path) -> None:
+    page = re.sub("<meta http-equiv[^>]*>", "", to_html(report_of(FAILURES)))  # it permits no other script
+    found = json.loads(in_chromium(page, POINTED, tmp_path))
+    readout, view, (at_s, first, is_dot), restored, before, after = found
+    assert readout[:2] == [False, True] and readout[2] >= 2  # the arms of the block at this time
+    assert view == [True, True] and is_dot
+    assert abs(float(at_s) - float(first)) < 1  # the axis begins at the chosen point
+    assert restored == [True, True]
+    assert before == [True, True] and after == [True, False]
 
 
 def test_a_dark_page_is_printed_on_white_paper_and_a_heading_stays_with_its_content() -> None:

@@ -26,6 +26,7 @@ PARAMETERS in ``parameters.py`` and WORKLOAD in ``data.py``."""
 
 FEATURES = (
     "aged_data",
+    "beside",
     "bisect",
     "builds",
     "bundles",
@@ -55,6 +56,7 @@ FEATURES = (
     "matrix",
     "memory_limit",
     "noise_history",
+    "open_metrics",
     "outliers",
     "own_data",
     "own_data_checks",

@@ -103,9 +103,9 @@ def expanded(command: Callable[..., int]) -> Callable[..., int]:
     @functools.wraps(command)
     def with_groups(*values: Any, **given: Any) -> int:
         given |= zip((p.name for p in flat), values, strict=False)
-        made = {name: _made(group, given) for name, group in groups.items()}
+        made = {name: built(group, given) for name, group in groups.items()}
         if takes_added:
-            made["added"] = Added(_made(kind, given) for kind in kinds)
+            made["added"] = Added(built(kind, given) for kind in kinds)
         return command(**given, **made)
 
     with_groups.groups, with_groups.moved = places, moved  # type: ignore[attr-defined]
@@ -269,15 +269,15 @@ def _options(group: Any) -> list[inspect.Parameter]:
     return found
 
 
-def _made(group: Any, given: dict[str, Any]) -> Any:
+def built(group: Any, given: dict[str, Any]) -> Any:
     """Return the group with its values, which leave ``given``; absent ones have their defaults."""
     if issubclass(group, OptionGroups):
-        return group(*[_made(of, given) for of in group.types()])
+        return group(*[built(of, given) for of in group.types()])
     if issubclass(group, ModelOptions):
         return group(**{name: given.pop(name) for name in group.FIELDS if name in given})
     hints = get_type_hints(group)
     values = {
-        field.name: _made(hints[field.name], given) if _is_group(hints[field.name]) else given.pop(field.name)
+        field.name: built(hints[field.name], given) if _is_group(hints[field.name]) else given.pop(field.name)
         for field in fields(group)
         if _is_group(hints[field.name]) or field.name in given
     }

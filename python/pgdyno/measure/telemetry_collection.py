@@ -96,13 +96,13 @@ class OpenCounters(Protocol):
 class ProbeKind:
     """A probe of a feature.
 
-    ``start``: starts it on the server of an arm with the measured part of a trial, for a window of about so
-    many seconds. ``count``: opens counters of the server before the clients connect. ``after``: returns
-    rows after all other readings. All raise ProbeError.
+    ``start``: starts it on the server of an arm with the measured part of a trial. ``count``: opens counters
+    of the server before the clients connect. ``after``: returns rows after all other readings. All raise
+    ProbeError.
     """
 
     name: str
-    start: Callable[[LabArm, float], RunningProbe] | None = None
+    start: Callable[[LabArm, Study], RunningProbe] | None = None
     count: Callable[[LabArm], OpenCounters] | None = None
     after: Callable[[LabArm, Study], Sequence[Row]] | None = None
 
@@ -330,11 +330,10 @@ class TelemetryCollection:
                 counters.close()
         self._counters.clear()
 
-    def _start(self, name: str, start: Callable[[LabArm, float], RunningProbe], trial: RunningTrial) -> None:
+    def _start(self, name: str, start: Callable[[LabArm, Study], RunningProbe], trial: RunningTrial) -> None:
         reason = ""
         try:
-            probe = start(trial.arm, self.lab.study.window_likely_s())
-            self._running.append((trial, name, probe))
+            self._running.append((trial, name, start(trial.arm, self.lab.study)))
         except ProbeError as error:
             reason = str(error)
         begun = StoredReading(name, Moment.BEGIN, self._now_s(), 0.0, None if reason else (), reason)

@@ -1,7 +1,7 @@
 """The report as one self-contained HTML file, without external resources.
 
-Its only script, report.js, sorts tables. The content security policy permits no other, and the page is
-complete without it.
+Its only script, report.js, sorts tables, shows values at the pointer and zooms. The content security policy
+permits no other, and the page is complete without it.
 """
 
 from __future__ import annotations

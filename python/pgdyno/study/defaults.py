@@ -81,6 +81,7 @@ RETRIES_MAX = 10
 # ----------------------------------------------------------------------
 
 ProbeName = Literal[
+    "beside",
     "blocks",
     "checkpoints",
     "database",

@@ -190,6 +190,7 @@ class Study(Driving):
     recovery: bool = False
     checkpoint_after: bool = False
     vacuum_after: bool = False
+    beside: tuple[str, ...] = ()  # program and arguments
     checksums: bool = True
     wal_segment_mb: int | None = Field(default=None, ge=1, le=1024)
     memory_limit_bytes: int | None = Field(default=None, gt=0)  # of each server with its page cache

@@ -151,9 +151,7 @@ class Run(StudyTable):
         "longer while an effect changes]",
     )
     warmup_min_s: Duration | None = Field(
-        default=None,
-        alias="warmup_min",
-        description="Minimum warm-up. After it, the warm-up ends at steady state.",
+        default=None, alias="warmup_min", description="Minimum warm-up, which then ends at steady state."
     )
     window_s: Annotated[
         Duration | None, Option("DURATION|checkpoints:N", ("--window",), parse=parse_window)
@@ -249,8 +247,9 @@ class Run(StudyTable):
         default=False,
         description="End each trial with a timed CHECKPOINT and restart; with recovery, every second block.",
     )
-    vacuum_after: bool = Field(
-        default=False, description="Run VACUUM after the measurement, before sizes are read again."
+    vacuum_after: bool = Field(default=False, description="Run VACUUM and read sizes after the measurement.")
+    beside: tuple[str, ...] = Field(
+        default=(), description="Program beside the clients in each window, and its arguments."
     )
     seed: Annotated[plan.Seed, Option("N", default="random")] = Field(
         default=1, description="Seed of all random choices."
@@ -261,12 +260,10 @@ class Run(StudyTable):
         "and so does a failure that prevents the verdict, after five blocks.",
     )
     aa: Annotated[bool, Rare(names=("--no-aa",))] = Field(
-        default=True,
-        description="Hidden A/A blocks, one per ten blocks after the tenth, to measure noise.",
+        default=True, description="Hidden A/A blocks to measure noise, one per ten after the tenth block."
     )
     nearest: Annotated[bool, Rare()] = Field(
-        default=False,
-        description="Use the nearest available version if a version is not available, and report it.",
+        default=False, description="Use the nearest version if one is not available, and report it."
     )
 
     def study_fields(self) -> dict[str, Any]:
@@ -276,8 +273,9 @@ class Run(StudyTable):
 
 
 SAME_IN_STUDY = (
-    *("margin", "confidence", "capacity", "capacity_by", "transactions", "checkpoints", "cache_state"),
+    *("margin", "confidence", "capacity", "capacity_by", "transactions", "checkpoints"),
     *("memory_limit_bytes", "recovery", "checkpoint_after", "vacuum_after", "on_failure", "nearest", "aa"),
+    *("cache_state", "beside"),
 )
 """Keys that are fields of a study."""
 

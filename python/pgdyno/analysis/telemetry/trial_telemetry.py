@@ -466,7 +466,7 @@ WAITS_MAX = 20
 """Maximum number of compared wait events, those with the largest share."""
 
 
-OF_FEATURES = ("plans", "wal_records")
+OF_FEATURES = ("beside", "plans", "wal_records")
 """Probes whose rows a feature interprets."""
 
 

@@ -53,6 +53,9 @@ SMALL_BYTES = 64 << 20
 """Size of the contents up to which any ratio is accepted."""
 
 _MEMBER = re.compile(rf"{MANIFEST}|{'|'.join(TEXTS)}|{RESULTS}(?:[0-9]{{1,5}}/)?(?!\.\.?$)[^/\\\x00-\x1f]+")
+_FOLDER = re.compile(rf"{RESULTS}(?:[0-9]{{1,5}}/)?")
+"""Folders, which other programs store when they pack a bundle again."""
+
 _NEVER = (1980, 1, 1, 0, 0, 0)
 """Time of every member, so that equal contents are equal archives."""
 
@@ -223,15 +226,18 @@ class Opened:
     def __init__(self, path: Path, archive: zipfile.ZipFile) -> None:
         """Check the list of members. Raises EvidenceError."""
         self._path, self._archive = path, archive
-        self.members = {info.filename: info for info in archive.infolist()}
-        if len(archive.infolist()) > MEMBERS_MAX:
+        every = [
+            one for one in archive.infolist() if one.file_size or not _FOLDER.fullmatch(one.orig_filename)
+        ]
+        self.members = {info.filename: info for info in every}
+        if len(every) > MEMBERS_MAX:
             raise self._refusal(f"it has more than {MEMBERS_MAX:,} members")
-        for info in archive.infolist():
+        for info in every:
             if problem := _problem(info):
                 raise self._refusal(f"{info.orig_filename[:200]!r} {problem}")
-        if len(self.members) < len(archive.infolist()):
+        if len(self.members) < len(every):
             raise self._refusal("two members have the same name")
-        size, packed = sum(info.file_size for info in archive.infolist()), path.stat().st_size
+        size, packed = sum(info.file_size for info in every), path.stat().st_size
         if size > max(SMALL_BYTES, COMPRESSION_MAX * packed):
             raise self._refusal(f"it would take {size:,} bytes, more than {COMPRESSION_MAX} times its size")
         if MANIFEST not in self.members:

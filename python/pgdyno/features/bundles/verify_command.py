@@ -12,6 +12,7 @@ import typer
 from pgdyno.cli import options
 from pgdyno.cli.console import out, print_json
 from pgdyno.errors import PgdynoError
+from pgdyno.features.bundles.archive import MANIFEST
 from pgdyno.features.bundles.verification import (
     EXIT_STATUSES,
     SHA_256,
@@ -59,8 +60,9 @@ def verification_lines(found: Verification) -> Iterator[str]:
     yield f"Verified by {found.verified_by}"
     width = max(len(one.name) for one in found.members)
     for one in found.members:
-        digest = f"{SHA_256} {'matches' if one.is_intact else 'DIFFERS'}"
-        yield f"  {one.name:{width}}  {digest}  {_state(one, found)}"
+        digest = "matches" if one.is_intact else "DIFFERS"
+        digest = "" if one.name == MANIFEST else f"{SHA_256} {digest}"
+        yield f"  {one.name:{width}}  {digest:15}  {_state(one, found)}"
     if found.rounded:
         yield f"{counted(found.rounded, 'figure')} differ by rounding only."
     for difference in found.differences[:DIFFERENCES_SHOWN_MAX]:

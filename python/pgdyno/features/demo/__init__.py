@@ -9,5 +9,5 @@ FEATURE = Feature(
     commands={
         "demo": ("command", "Measure what synchronous_commit=off gains and loses, in about three minutes."),
     },
-    requires=("crash", "crash_disk"),
+    requires=("crash", "crash_disk", "serve"),
 )

@@ -16,6 +16,7 @@ from pgdyno.cli.execution import run_and_report
 from pgdyno.errors import UsageError
 from pgdyno.features.crash.options import DurabilityOptions
 from pgdyno.features.crash_disk.plan import CrashKind
+from pgdyno.features.serve.options import Web, WebOptions
 from pgdyno.server.build_store import system_builds
 from pgdyno.server.cache_directory import Cache
 from pgdyno.study.arm_spec import parse_arms
@@ -43,6 +44,7 @@ def demo(
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")
     ] = None,
+    web: Web = False,
 ) -> int:
     """Measure what synchronous_commit=off gains and loses, in about three minutes.
 
@@ -78,7 +80,7 @@ def demo(
         stem.with_suffix(".sqlite"),
         study_request(study),
         heading=f"{heading}{without_power}",
-        added=options.Added([crashes]),
+        added=options.Added([crashes, WebOptions(web=web)]),
     )
 
 

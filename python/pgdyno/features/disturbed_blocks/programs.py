@@ -22,6 +22,7 @@ from pgdyno.measure.arms import LabArm
 from pgdyno.measure.host_counters import PROC, TICK_S, machine_cpu
 from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeKind
+from pgdyno.study.plan import Study
 
 PROBE_NAME = "programs"
 KERNEL_THREAD = 0x00200000
@@ -149,7 +150,7 @@ class Observation:
         """Do nothing: there is nothing to end."""
 
 
-def start(_arm: LabArm, _window_s: float) -> Observation:
+def start(_arm: LabArm, _study: Study) -> Observation:
     """Start the probe."""
     return Observation()
 

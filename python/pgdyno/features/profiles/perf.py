@@ -30,6 +30,7 @@ from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Runs
+from pgdyno.study.plan import Study
 
 EVENT = "cpu-clock"
 
@@ -159,12 +160,13 @@ class Profiler:
         return stacks_of(done.stdout.splitlines())
 
 
-def start(arm: LabArm, window_s: float) -> Profiler:
-    """Start perf on the server of an arm, for a window of this length. Raises ProbeError."""
+def start(arm: LabArm, study: Study) -> Profiler:
+    """Start perf on the server of an arm. Raises ProbeError."""
     pid = arm.postmaster_pid()
     if pid is None:
         raise ProbeError("only servers started by pgdyno can be profiled")
-    return Profiler.start(pid, hz_for(window_s, len(os.sched_getaffinity(0))), Cache.open().live_runs())
+    hz = hz_for(study.window_likely_s(), len(os.sched_getaffinity(0)))
+    return Profiler.start(pid, hz, Cache.open().live_runs())
 
 
 def hz_for(window_s: float, cores: int) -> int:

@@ -6,7 +6,9 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("python_api", "side_by_side"),
+    requires=("history", "planning", "python_api", "side_by_side"),
     options=("options:WebOptions",),
+    before_drive=("stop:before_drive",),
+    repetitions=("stop:after_block",),
     commands={"serve": ("command", "Show results files in a browser, and follow running studies.")},
 )

@@ -1,8 +1,9 @@
 """Access to the pages: only for who has the token, and only under the address of this server.
 
 The token is in the address that the command prints. The first page keeps it as a cookie, which scripts cannot
-read and other sites cannot send. A name of the attacker that resolves to 127.0.0.1 (DNS rebinding) is
-in ``Host``, and the origin of another page is in ``Origin``: both are refused. Every page is read-only.
+read and other sites cannot send. Programs send it in ``Authorization``. A name of the attacker that resolves
+to 127.0.0.1 (DNS rebinding) is in ``Host``, and the origin of another page is in ``Origin``: both are
+refused. A form (POST) must have the origin of this server, which every browser sends with it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ POLICY = (
 
 HEADERS = {
     "content-security-policy": POLICY,
-    "referrer-policy": "no-referrer",
+    "referrer-policy": "same-origin",  # with no-referrer, the Origin of a form is null
     "x-content-type-options": "nosniff",
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
@@ -34,6 +35,7 @@ HEADERS = {
 
 ENTRY = Markup(
     '<!doctype html><html lang="en"><meta charset="utf-8"><title>pgdyno</title>'
+    '<link rel="icon" href="/static/icon.svg">'
     '<meta http-equiv="refresh" content="0;url={0}"><a href="{0}">Continue</a></html>'
 )
 """A browser does not send a strict cookie along a redirect from another site, but from this page."""
@@ -73,13 +75,18 @@ class Guard:
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self._hosts or origin not in (None, f"http://{host}"):
             return PlainTextResponse("This host or origin has no access.", 403)
-        if scope["method"] not in ("GET", "HEAD"):
-            return PlainTextResponse("Pages are read-only.", 405)
+        is_form = scope["method"] == "POST"
+        if not is_form and scope["method"] not in ("GET", "HEAD"):
+            return PlainTextResponse("Pages are only read, and forms sent.", 405)
+        if is_form and origin is None:
+            return PlainTextResponse("A form is sent from a page of this server only.", 403)
         asked = parse_qsl(scope["query_string"].decode("latin-1"))
         given = dict(asked).get("token")
-        if given is not None and self._is_token(given):
+        if given is not None and self._is_token(given) and not is_form:
             return self._entry(scope["path"], [(name, value) for name, value in asked if name != "token"])
-        if not self._is_token(self._cookie_of(headers.get("cookie", ""))):
+        scheme, _, bearer = headers.get("authorization", "").partition(" ")
+        sent = bearer if scheme.lower() == "bearer" else self._cookie_of(headers.get("cookie", ""))
+        if not self._is_token(sent):
             return PlainTextResponse("Open the address that pgdyno has printed, with its token.", 403)
         return None
 

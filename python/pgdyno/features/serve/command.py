@@ -23,8 +23,8 @@ def serve(
 ) -> int:
     """Show results files in a browser, and follow running studies.
 
-    Prints an address with a token; only a browser that opened it has access. Pages are read-only, and need no
-    network. Ctrl-C ends the server. Examples:
+    Prints an address with a token; only a browser that opened it has access. Pages need no network. Ctrl-C
+    ends the server. Examples:
 
     \b
       pgdyno serve

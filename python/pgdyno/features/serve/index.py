@@ -82,16 +82,22 @@ def state_of(path: Path) -> State:
     return tuple(found)
 
 
-def is_being_written(path: Path) -> bool:
-    """Return whether a process of pgdyno writes the file, by the process ID in its lock file.
+def writer_of(path: Path) -> int | None:
+    """Return the process that writes the file, by the process ID in its lock file; None if none does.
 
     Without taking the lock: a study that starts meanwhile would be refused.
     """
     try:
         with path.with_name(f"{path.name}.lock").open() as file:
-            return psutil.pid_exists(int(file.read(20)))
+            pid = int(file.read(20))
+            return pid if psutil.pid_exists(pid) else None
     except (OSError, ValueError):
-        return False
+        return None
+
+
+def is_being_written(path: Path) -> bool:
+    """Return whether a process of pgdyno writes the file."""
+    return writer_of(path) is not None
 
 
 def identifier(directory: Path, path: Path) -> str:
@@ -121,7 +127,9 @@ class Index:
 
     def __init__(self, directory: Path, expected: Path | None = None) -> None:
         self.directory = directory.absolute()
-        self._expected = expected
+        self._expected = dict[str, Path]()
+        if expected is not None:
+            self.expect(expected)
         self._lock = threading.Lock()
         self._entries: dict[Path, Entry] = {}
         self._states: dict[Path, State | int] = {}
@@ -148,9 +156,18 @@ class Index:
 
     def path_of(self, of: str) -> Path | None:
         """Return the path of a file that exists or is expected."""
-        if self._expected is not None and identifier(self.directory, self._expected) == of:
-            return self._expected
-        return entry.path if (entry := self.entry(of)) else None
+        return entry.path if (entry := self.entry(of)) else self._expected.get(of)
+
+    def expect(self, path: Path) -> str:
+        """Expect a file that a study is about to write. Return its identifier."""
+        of = identifier(self.directory, path)
+        self._expected[of] = path
+        return of
+
+    def refresh(self) -> None:
+        """Search the directory again, because files were changed."""
+        with self._lock:
+            self._scanned_s = -SCAN_S
 
     def report(self, path: Path) -> FileReport:
         """Return the report of a file, from memory if it has not changed. Raises PgdynoError."""

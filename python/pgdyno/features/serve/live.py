@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -21,12 +21,14 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, method_of, percent_of, summarize
 from pgdyno.errors import EvidenceError
-from pgdyno.features.serve.index import State, is_being_written, state_of
+from pgdyno.features.serve.index import is_being_written, state_of
+from pgdyno.features.serve.stop import request_of
+from pgdyno.features.serve.studies import end_of_log
 from pgdyno.report.document import ShownCaveat, by_rank
 from pgdyno.report.result_tables import change_with_ci
-from pgdyno.report.visible_text import visible_json
+from pgdyno.report.visible_text import visible
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import StudyRecord
+from pgdyno.results.records import StudyEnd, StudyRecord
 from pgdyno.results.results_file import open_for_reading, translated
 
 PERIOD_S = 1.0
@@ -66,8 +68,10 @@ class Standing:
 class Update:
     """Values of a page. Lists that are None have not changed; ``readings`` are only the new ones.
 
-    ``state``: waiting (no file yet), running, stopped (no process writes it), ended. ``ends_unix_s``: latest
-    end by the budget. ``blocks_expected``: of all cases within the budget, None before the first block.
+    ``state``: waiting (no file yet), beginning (a process that has not yet written), running, stopping (it
+    was requested), stopped (no process writes it), ended. ``ends_unix_s``: latest end by the budget.
+    ``blocks_expected``: of all cases within the budget, None before the first block. ``log``: the last
+    messages of a study that a page has started.
     """
 
     state: str
@@ -80,10 +84,27 @@ class Update:
     ends_unix_s: float | None = None
     standings: Sequence[Standing] | None = None
     caveats: Sequence[str] | None = None
+    log: Sequence[str] = ()
 
     def json(self) -> str:
-        """Return the data of an event."""
-        return visible_json(json.dumps(asdict(self), ensure_ascii=False, allow_nan=False))
+        """Return the data of an event. Hidden characters of names are shown, as in reports."""
+        return json.dumps(_shown(asdict(self)), ensure_ascii=False, allow_nan=False)
+
+
+def _shown(value: Any) -> Any:
+    match value:
+        case str():
+            return visible(value)
+        case dict():
+            return {key: _shown(one) for key, one in value.items()}
+        case list() | tuple():
+            return [_shown(one) for one in value]
+    return value
+
+
+def state_after(end: StudyEnd | None) -> str:
+    """Return the state of a study that no process runs."""
+    return "stopped" if end in (None, StudyEnd.INTERRUPTED) else "ended"
 
 
 @dataclass
@@ -91,7 +112,8 @@ class Follower:
     """Reads one results file again and again; its methods are called by one thread at a time."""
 
     path: Path
-    _state: tuple[State, bool] | None = None
+    is_beginning: Callable[[Path], bool] = lambda _: False
+    _state: tuple[object, ...] | None = None
     _since: dict[int, float] = field(default_factory=dict)  # trial → begin of its last interval
     _first: int | None = None  # trials before it are complete
     _epochs: dict[int, float] = field(default_factory=dict)
@@ -101,24 +123,28 @@ class Follower:
 
     def update(self) -> Update | None:
         """Return what is new; None if the file has not changed."""
-        state = state_of(self.path), is_being_written(self.path)
+        log, is_beginning = end_of_log(self.path), self.is_beginning(self.path)
+        doing = "beginning" if is_beginning else "running" if is_being_written(self.path) else ""
+        if doing and request_of(self.path).exists():
+            doing = "stopping"
+        state = state_of(self.path), doing, log
         if state == self._state:
             return None
         self._state = state
         with suppress(EvidenceError, OSError):  # not complete yet, or removed
-            return self._read(is_written=state[1])
-        return Update("waiting")
+            return replace(self._read(doing, is_beginning=is_beginning), log=log)
+        return Update(doing or "waiting", log=log)
 
-    def _read(self, *, is_written: bool) -> Update:
+    def _read(self, doing: str, *, is_beginning: bool) -> Update:
         with (
             translated(self.path),
             closing(open_for_reading(self.path, verify=False)) as connection,
         ):
-            studies = connection.execute(_query("study")).fetchall()
+            studies = connection.execute(query("study")).fetchall()
             if not studies:
                 raise EvidenceError(f"{self.path} has no study")
             ((title, end, n_caveats),) = studies
-            blocks = connection.execute(_query("blocks")).fetchall()
+            blocks = connection.execute(query("blocks")).fetchall()
             case, readings = self._new(connection)
         done = sum(n for _, is_own, n, *_ in blocks if is_own)
         study = self._study(case)
@@ -139,7 +165,7 @@ class Follower:
             if study.plan.blocks_max is not None:
                 expected = min(expected, study.plan.blocks_max * len(self._studies))
         return Update(
-            "ended" if end else "running" if is_written else "stopped",
+            doing if doing and (is_beginning or not end) else state_after(end),
             title,
             study.case,
             [arm.name for arm in study.plan.arms],
@@ -154,13 +180,13 @@ class Follower:
     def _new(self, connection: sqlite3.Connection) -> tuple[int, list[Reading]]:
         """Return the case of the last trial, and the new intervals of its trials."""
         if self._first is None:
-            ((self._first,),) = connection.execute(_query("last_trials"), (TRIALS_MAX,))
-        trials = connection.execute(_query("trials"), (self._first,)).fetchall()
+            ((self._first,),) = connection.execute(query("last_trials"), (TRIALS_MAX,))
+        trials = connection.execute(query("trials"), (self._first,)).fetchall()
         if not trials:
             return 0, []
         last_case = trials[-1][2]
         new = {
-            trial: connection.execute(_query("intervals"), (trial, self._since.get(trial, -1.0))).fetchall()
+            trial: connection.execute(query("intervals"), (trial, self._since.get(trial, -1.0))).fetchall()
             for trial, *_ in trials
         }
         self._since |= {trial: rows[-1][0] for trial, rows in new.items() if rows}
@@ -237,5 +263,6 @@ def _narrowing(
 
 
 @cache
-def _query(name: str) -> str:
+def query(name: str) -> str:
+    """Return a query of this package."""
     return files(__package__).joinpath("sql", f"{name}.sql").read_text("utf-8")

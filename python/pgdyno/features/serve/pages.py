@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import mimetypes
 import re
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
-from shlex import quote
 from urllib.parse import urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from sse_starlette import EventSourceResponse
 from starlette.applications import Starlette
-from starlette.concurrency import run_in_threadpool
 from starlette.middleware import Middleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
@@ -28,8 +24,9 @@ from pgdyno import report
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.errors import PgdynoError
+from pgdyno.features.serve.chart import effect_panels, effect_svg
 from pgdyno.features.serve.index import Entry, Index
-from pgdyno.features.serve.live import PERIOD_S, Follower
+from pgdyno.features.serve.tags import tags_of
 from pgdyno.features.side_by_side.report import read_files
 from pgdyno.hooks import Hooks
 from pgdyno.report.document import Document, FileReport, Place
@@ -78,24 +75,27 @@ class FurtherPages:
 
 PAGES = Hooks[FurtherPages]("pages")
 
+ROUTES = Hooks[Callable[[Index], Route]]("routes")
+"""Other addresses of features."""
 
-def application(index: Index) -> Starlette:
-    """Return the application without its guard."""
+
+def application(index: Index, more: Sequence[Route] = ()) -> Starlette:
+    """Return the application without its guard. ``more``: routes of forms and their pages."""
 
     def route(path: str, page: Page) -> Route:
-        return Route(path, partial(_answered, page, index), methods=["GET"])
+        return Route(path, partial(answered, page, index), methods=["GET"])
 
     return Starlette(
         routes=[
             route("/", runs_page),
             route("/side-by-side", side_by_side_page),
-            route("/live/{id}", live_page),
-            Route("/live/{id}/events", partial(live_events, index), methods=["GET"]),
             route("/run/{id}", run_page),
             route("/run/{id}/rest", rest_page),
             route("/run/{id}/report.{form}", download),
             *(route(f"/{of.path}/{{id}}{end}", page) for of in PAGES for end, page in of.pages.items()),
+            *(of(index) for of in ROUTES),
             Route("/static/{name}", static, methods=["GET"]),
+            *more,
         ],
         middleware=[Middleware(GZipMiddleware, compresslevel=5)],
     )
@@ -105,7 +105,7 @@ class NotFoundError(PgdynoError):
     """No page has this address."""
 
 
-def _answered(page: Page, index: Index, request: Request) -> Response:
+def answered(page: Page, index: Index, request: Request) -> Response:
     """Return the page, or that of its error. Starlette calls it in a thread, because analysis takes time."""
     try:
         return page(index, request)
@@ -162,12 +162,13 @@ def static(request: Request) -> Response:
 
 @dataclass(frozen=True)
 class Query:
-    """Filters and order of the list: a text, a verdict or a state."""
+    """Filters and order of the list: a text, a verdict or a state, a tag."""
 
     text: str = ""
     verdict: str = ""
     sort: str = "date"
     ascending: bool = False
+    tag: str = ""
 
     @classmethod
     def of(cls, request: Request) -> Query:
@@ -179,11 +180,13 @@ class Query:
             verdict if verdict in (*Verdict, *STATES) else "",
             sort if sort in SORTS else "date",
             given.get("order") == "asc",
+            given.get("tag", ""),
         )
 
     def chosen(self, entries: Sequence[Entry]) -> list[Entry]:
         """Return the files that match, in order."""
         found = [one for one in entries if self._has_words(one) and self._has_verdict(one)]
+        found = [one for one in found if not self.tag or self.tag in tags_of(one.path)]
         return sorted(found, key=SORTS[self.sort][1], reverse=not self.ascending)  # type: ignore[arg-type]
 
     def _has_words(self, one: Entry) -> bool:
@@ -194,12 +197,17 @@ class Query:
         found = [str(verdict) for verdict, _ in one.summary.counts] if one.summary else []
         return self.verdict in ("", one.state, *found)
 
+    def tagged(self, tag: str) -> str:
+        """Return the address of the list of the files with a tag."""
+        return replace(self, tag=tag).address()
+
     def address(self, sort: str = "") -> str:
         """Return the address of the list; with ``sort``, sorted by a column, or in the other direction."""
         ascending = self.ascending ^ (sort == self.sort) if sort in ("", self.sort) else sort == "title"
         values = {
             "q": self.text,
             "verdict": self.verdict,
+            "tag": self.tag,
             "sort": sort or self.sort,
             "order": "asc" if ascending else "",
         }
@@ -210,6 +218,7 @@ def runs_page(index: Index, request: Request) -> Response:
     """Return the list of results files."""
     query, entries = Query.of(request), index.entries()
     chosen = query.chosen(entries)
+    tags = {one.id: tags_of(one.path) for one in entries}
     return rendered(
         "runs.html.j2",
         directory=str(index.directory),
@@ -220,6 +229,8 @@ def runs_page(index: Index, request: Request) -> Response:
         running=any(one.state == "running" for one in entries),
         query=query,
         verdicts=(*Verdict, *STATES),
+        tags=tags,
+        all_tags=sorted({tag for of in tags.values() for tag in of}),
         sorts={name: heading for name, (heading, _) in SORTS.items()},
         comparisons_max=COMPARISONS_MAX,
     )
@@ -230,7 +241,7 @@ def side_by_side_page(index: Index, request: Request) -> Response:
     chosen = list(dict.fromkeys(request.query_params.getlist("run")))
     if len(chosen) < 2:
         raise PgdynoError("Side by side requires two files: tick at least two in the list.")
-    entries = [_entry(index, of) for of in chosen]
+    entries = [entry_of(index, of) for of in chosen]
     found = read_files([one.path for one in entries], "side-by-side")
     assert found is not None
     return rendered("side_by_side.html.j2", title="Side by side", entries=entries, main=main_of(found))
@@ -244,13 +255,14 @@ FORMS: Mapping[str, tuple[str, str, Callable[[FileReport], str]]] = {
     "md": ("Markdown", "text/markdown", to_markdown),
     "csv": ("CSV", "text/csv", lambda of: of.csv()),
     "json": ("JSON", "application/json", lambda of: to_json(of, ())),
+    "svg": ("SVG", "image/svg+xml", effect_svg),
 }
 """Forms of a report to download, by suffix: name, type, text."""
 
 
 def run_page(index: Index, request: Request) -> Response:
     """Return the page of a file: the one-file report, with buttons."""
-    entry = _entry(index, request.path_params["id"])
+    entry = entry_of(index, request.path_params["id"])
     found = index.report(entry.path)
     main, is_cut = main_of(found), False
     if len(main.encode()) > PAINT_BYTES_MAX:
@@ -261,7 +273,7 @@ def run_page(index: Index, request: Request) -> Response:
 
 def rest_page(index: Index, request: Request) -> Response:
     """Return the details of a report that are not in the page of its run."""
-    entry = _entry(index, request.path_params["id"])
+    entry = entry_of(index, request.path_params["id"])
     found = index.report(entry.path)
     details = [of for of in found.sections if of.place == Place.BODY]
     rest = replace(
@@ -271,11 +283,13 @@ def rest_page(index: Index, request: Request) -> Response:
 
 
 def _run(entry: Entry, found: FileReport, main: Markup, *, is_cut: bool = False) -> Response:
+    has_chart = bool(effect_panels(found))
     return rendered(
         "run.html.j2",
         title=found.title,
         command=found.command,
-        forms={suffix: name for suffix, (name, _, _) in FORMS.items()},
+        forms={suffix: name for suffix, (name, _, _) in FORMS.items() if suffix != "svg" or has_chart},
+        has_chart=has_chart,
         entry=entry,
         main=main,
         is_cut=is_cut,
@@ -285,45 +299,20 @@ def _run(entry: Entry, found: FileReport, main: Markup, *, is_cut: bool = False)
 
 def download(index: Index, request: Request) -> Response:
     """Return the report in another form, as a file."""
-    entry, form = _entry(index, request.path_params["id"]), request.path_params["form"]
+    entry, form = entry_of(index, request.path_params["id"]), request.path_params["form"]
     if form not in FORMS:
         raise NotFoundError(f"No form {form}: use one of {', '.join(FORMS)}.")
     _, kind, text_of = FORMS[form]
+    text = text_of(index.report(entry.path))
+    if not text:
+        raise NotFoundError("This report has no chart of the effect.")
     name = re.sub(r"[^\w.-]", "_", entry.path.stem, flags=re.ASCII)
     headers = {"content-disposition": f'attachment; filename="{name}.{form}"'}
-    return Response(text_of(index.report(entry.path)).encode(), media_type=kind, headers=headers)
+    return Response(text.encode(), media_type=kind, headers=headers)
 
 
-def live_page(index: Index, request: Request) -> Response:
-    """Return the page of a running study, or of one that is about to begin; its script asks for events."""
-    of = request.path_params["id"]
-    path = _path(index, of)
-    return rendered(
-        "live.html.j2", title=path.name, id=of, resume=f"pgdyno compare --resume {quote(str(path))}"
-    )
-
-
-async def live_events(index: Index, request: Request) -> Response:
-    """Return the events of a running study, at most one per second, until its end."""
-    of = request.path_params["id"]
-    try:
-        path = await run_in_threadpool(_path, index, of)
-    except NotFoundError as error:
-        return PlainTextResponse(str(error), 404)
-    return EventSourceResponse(_events(Follower(path)))
-
-
-async def _events(follower: Follower) -> AsyncIterator[dict[str, str]]:
-    while True:
-        update = await run_in_threadpool(follower.update)
-        if update is not None:
-            yield {"data": update.json()}
-            if update.state == "ended":
-                return
-        await asyncio.sleep(PERIOD_S)
-
-
-def _path(index: Index, of: str) -> Path:
+def path_of(index: Index, of: str) -> Path:
+    """Return the path with an identifier. Raises NotFoundError."""
     path = index.path_of(of)
     if path is None:
         raise NotFoundError(MOVED)
@@ -333,7 +322,8 @@ def _path(index: Index, of: str) -> Path:
 MOVED = "No results file has this address: it was moved or removed."
 
 
-def _entry(index: Index, of: str) -> Entry:
+def entry_of(index: Index, of: str) -> Entry:
+    """Return the entry with an identifier. Raises NotFoundError."""
     entry = index.entry(of)
     if entry is None:
         raise NotFoundError(MOVED)

@@ -19,7 +19,6 @@ import psutil
 from pgdyno.cli.features import features
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import identifier, is_being_written
-from pgdyno.features.serve.server import address, listening, run
 
 IDLE_S = 900.0
 """Time after the end of the study and the last request, after which the server ends."""
@@ -30,6 +29,8 @@ _started: list[subprocess.Popen[bytes]] = []
 
 def start(path: Path) -> str:
     """Start a server of the directory of a results file, which need not exist. Return the page's address."""
+    from pgdyno.features.serve.server import address, listening  # noqa: PLC0415  # as in main
+
     path, token = path.absolute(), secrets.token_urlsafe()
     with listening() as listener:
         descriptor = listener.fileno()
@@ -52,6 +53,7 @@ def main() -> None:
     """Serve until the study has ended and no page was open for a time."""
     descriptor, path, parent_pid = int(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
     features()
+    from pgdyno.features.serve.server import run  # noqa: PLC0415  # it needs the features
 
     def may_end(guard: Guard) -> bool:
         if not psutil.pid_exists(parent_pid) and not path.exists():  # the study was refused

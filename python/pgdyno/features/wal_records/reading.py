@@ -1,7 +1,8 @@
 """WAL of the measured part by type of record: the probe ``wal_records``.
 
-pg_waldump of the server's build reads the files. A build without it, or a server whose files are not here,
-needs the extension pg_walinspect (15). It is created before the clients connect, because that writes WAL.
+pg_waldump of the server's build reads the files, or that of another build of its major version here.
+Without one, or if the server's files are not here, the extension pg_walinspect (15) is needed. It is created
+before the clients connect, because that writes WAL.
 Both run after the measured part, and read its last READ_BYTES_MAX at most: a checkpoint may have removed what
 is older.
 """
@@ -9,6 +10,7 @@ is older.
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -23,6 +25,10 @@ from pgdyno.measure.drive import Targets
 from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
 from pgdyno.measure.trial import Lab, RunningTrial
+from pgdyno.server.build_store import system_builds
+from pgdyno.server.builds import Build, read_build
+from pgdyno.server.cache_directory import Cache
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import PlannedBlock
 
 READ_BYTES_MAX = 256 << 20
@@ -45,7 +51,7 @@ class WalReader:
     begin: int
 
     @classmethod
-    def start(cls, arm: LabArm, _window_s: float) -> WalReader:
+    def start(cls, arm: LabArm, _study: Study) -> WalReader:
         """Note the position. Raises ProbeError."""
         if arm.shares_server:
             raise ProbeError("the server writes the WAL of several arms together")
@@ -97,13 +103,29 @@ def _position(connection: Connection) -> int:
 
 
 def _waldump(arm: LabArm) -> tuple[Path, Path] | None:
-    """Return pg_waldump of the server's build and the directory of its WAL; None if one is missing."""
+    """Return pg_waldump for the server's build and the directory of its WAL; None if one is missing."""
     pid, data = arm.postmaster_pid(), arm.data_path()
     if pid is None or data is None:
         return None
-    program = Path(f"/proc/{pid}/exe").resolve().with_name("pg_waldump")
+    program = waldump_of(Path(f"/proc/{pid}/exe").resolve().parent)
     folder = data / "pg_wal"
-    return (program, folder) if program.is_file() and folder.is_dir() else None
+    return (program, folder) if program and folder.is_dir() else None
+
+
+@functools.cache
+def waldump_of(bin_dir: Path) -> Path | None:
+    """Return pg_waldump of a build, or of any other of its major version, whose WAL has the same format."""
+    own = read_build(bin_dir, "directory", "")
+    store = Cache.open().store()
+    made = [build for source in store.made for build in source.cached()]
+    builds = [own, *(one for one in (*system_builds(), *made, *store.cached()) if _is_alike(one, own))]
+    return next((build.program("pg_waldump") for build in builds if build.has("pg_waldump")), None)
+
+
+def _is_alike(build: Build, own: Build) -> bool:
+    """Return whether both have the same format of WAL. Pre-releases may change it."""
+    a, b = build.version, own.version
+    return a.major == b.major and not (a.stage or b.stage)
 
 
 def add_walinspect(
@@ -119,9 +141,9 @@ def add_walinspect(
 def _require_walinspect(connection: Connection) -> None:
     """Raise ProbeError unless the extension is there."""
     version = connection.info.server_version // 10000
-    no_program = "the build has no pg_waldump, or its files are not on this machine"
+    no_program = f"no pg_waldump of {version} is on this machine, or the server's files are not"
     if version < 15:
-        raise ProbeError(f"{no_program}: use a build with it (pgdyno servers), or PostgreSQL 15 or later")
+        raise ProbeError(f"{no_program}: build it (`pgdyno servers build {version} --source …`)")
     if not _value(connection, "SELECT 1 FROM pg_extension WHERE extname = 'pg_walinspect'"):
         raise ProbeError(f"{no_program}: install the extension pg_walinspect in the database")
 

@@ -251,6 +251,7 @@ def link(name: str) -> zipfile.ZipInfo:
         ("/etc/passwd", "is no member of a bundle"),
         ("results/a\\..\\b", "is no member of a bundle"),
         ("results/", "is no member of a bundle"),
+        ("evil/", "is no member of a bundle"),
         ("evil.html", "is no member of a bundle"),
         (link("results/link.sqlite"), "is a link or no file"),
         ("report.md", "two members have the same name"),
@@ -292,6 +293,11 @@ def test_bombs_missing_members_and_other_files_are_refused(
     assert "is not a bundle" in refusal(f"verify {bundle}", status=1)
     assert "no bundle at" in refusal(f"verify {bundle}.absent", status=1)
     assert "is not a bundle" in refusal(f"verify {bundle.with_name('e.sqlite')}", status=1)
+
+
+def test_a_bundle_that_was_packed_again_is_verified(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = contents(bundle)
+    assert verified(rewritten(bundle, {"results/": b"", **found}), capfd)[0] == 0
 
 
 def test_a_missing_report_is_named(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:

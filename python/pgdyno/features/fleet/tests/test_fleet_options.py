@@ -54,6 +54,7 @@ def _study(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ("run s.toml --fleet --fit", "--fit requires --minutes"),
         ("run s.toml --fleet=ray://host:10001", "Ray client"),
         ("run --fleet --resume s.fleet.json --cuts 5", "--cuts requires --durability"),
+        ("run s.toml --fleet --web", "--web cannot be combined with --fleet"),
         ("run --fleet --resume s.fleet.json --spread cases", "--spread cannot be combined with --resume"),
         ("run --fleet --resume s.fleet.json --no-aa", "cannot be combined with --resume"),
         ("run s.toml --fleet --data postgresql://u:secret@h/d", "must not contain a password"),

@@ -5,6 +5,7 @@ const main = byId("content");
 const percent = (value) => `${value > 0 ? "+" : value < 0 ? "−" : ""}${number(Math.abs(value), 1)}%`;
 const time = (unix_s) => new Date(unix_s * 1000).toLocaleTimeString("en-GB");
 const POINTS_MAX = 7200, HEIGHT = 220; // two hours, in pixels
+const RETRY_MS = 3000; // after an answer that is no stream: the server has another token, or the file was moved
 const GAP_S = 5; // between slices of a block; a longer one interrupts a line
 
 let arms = [], points = [], study = "", charts = {}, narrowing = [];
@@ -103,19 +104,32 @@ function showProgress(update) {
   const expected = update.blocks_expected, done = update.blocks_done;
   const parts = [`${done} ${expected ? `of about ${expected} ` : ""}block${(expected ?? done) === 1 ? "" : "s"} done`];
   if (update.case) parts.unshift(update.case);
-  if (update.state === "running" && update.ends_unix_s) {
+  if (update.state.match(/running|stopping/) && update.ends_unix_s) {
     const ends = new Date(update.ends_unix_s * 1000).toLocaleTimeString("en-GB", { timeStyle: "short" });
     parts.push(`ends at ${ends} at the latest, or with the block that runs then`);
   }
   byId("progress").textContent = parts.join(" · ");
-  byId("share").hidden = !expected || update.state !== "running";
+  byId("share").hidden = !expected || !update.state.match(/running|stopping/);
   byId("share").value = expected ? Math.min(1, done / expected) : 0;
+}
+
+// A form is for some states. A study that has no file yet cannot be continued.
+function showForms(update) {
+  for (const form of document.querySelectorAll("[data-in]")) {
+    const fits = form.dataset.in.split(" ").includes(update.state);
+    form.hidden = !fits || (form.id !== "stop" && !update.title);
+  }
+  byId("stopped").hidden = update.state !== "stopped";
+  byId("stopping").hidden = update.state !== "stopping";
+  byId("messages").hidden = !update.log.length;
+  if (update.state === "waiting") byId("messages").open = true; // why it has not begun
+  byId("log").textContent = update.log.join("\n");
 }
 
 function show(update) {
   chip(byId("chip"), update.state);
-  byId("stopped").hidden = update.state !== "stopped";
-  if (update.state === "waiting") return;
+  showForms(update);
+  if (!update.title) return;
   byId("title").textContent = document.title = update.title;
   showProgress(update);
   const key = JSON.stringify([update.case, update.arms]);
@@ -149,7 +163,10 @@ function follow() {
     byId("gone").hidden = true;
     [study, points] = ["", []]; // a new connection begins with all points
   };
-  events.onerror = () => (byId("gone").hidden = false);
+  events.onerror = () => {
+    byId("gone").hidden = false;
+    if (events.readyState === EventSource.CLOSED) setTimeout(follow, RETRY_MS);
+  };
   events.onmessage = (event) => {
     const update = JSON.parse(event.data);
     show(update);

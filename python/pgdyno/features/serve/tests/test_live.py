@@ -18,11 +18,11 @@ from synthetic_study import CREATED_UNIX_S, QuickWriter, Synthetic, arms_of, stu
 
 from pgdyno.caveats import Caveat
 from pgdyno.cli.report import read_report
-from pgdyno.features.serve import pages
+from pgdyno.features.serve.control import events_of
 from pgdyno.features.serve.index import Index, identifier
 from pgdyno.features.serve.live import Follower, Update
 from pgdyno.features.serve.options import WebOptions
-from pgdyno.features.serve.pages import _events
+from pgdyno.features.serve.pages import NotFoundError, path_of
 from pgdyno.features.serve.process import _started
 from pgdyno.results import results_file
 from pgdyno.results.reader import Evidence
@@ -107,18 +107,18 @@ def test_events_end_with_the_study_and_escape_hostile_names(tmp_path: Path) -> N
         writer.finish_study(StudyEnd.BUDGET, CREATED_UNIX_S)
 
     async def collected() -> list[Any]:
-        return [event async for event in _events(Follower(path))]
+        return [event async for event in events_of(Follower(path))]
 
     (event,) = asyncio.run(collected())
-    assert event["data"].isprintable() and json.loads(event["data"])["title"] == wanted.title
+    assert event["data"].isprintable() and json.loads(event["data"])["title"] == "\\x1b[2J<b>\\u202e"
 
 
 def test_a_file_that_is_expected_has_a_page_before_it_exists(tmp_path: Path) -> None:
     path = tmp_path / "e.sqlite"
     of = identifier(tmp_path, path)
     assert Index(tmp_path, path).path_of(of) == path and Index(tmp_path).path_of(of) is None
-    with pytest.raises(pages.NotFoundError):
-        pages._path(Index(tmp_path), of)
+    with pytest.raises(NotFoundError):
+        path_of(Index(tmp_path), of)
 
 
 def test_the_server_of_web_is_a_process_that_the_study_does_not_wait_for(

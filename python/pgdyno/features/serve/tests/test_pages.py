@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from starlette.testclient import TestClient
@@ -72,8 +73,8 @@ def test_another_host_or_origin_has_none(client: TestClient, headers: dict[str, 
     assert client.get("/", headers=headers).status_code == 403
 
 
-def test_pages_are_read_only_and_permit_no_inline_script_or_style(client: TestClient) -> None:
-    assert client.post("/").status_code == 405
+def test_pages_permit_no_inline_script_or_style(client: TestClient) -> None:
+    assert client.put("/").status_code == 405
     found = client.get("/")
     policy = found.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
@@ -148,6 +149,17 @@ def test_a_run_is_its_report_with_downloads(client: TestClient, tmp_path: Path) 
     assert client.get(f"{run}/report.json").json()["title"] == report.title
     assert 'filename="faster.html"' in client.get(f"{run}/report.html").headers["content-disposition"]
     assert client.get(f"{run}/report.exe").status_code == 404
+
+
+def test_the_chart_of_the_effect_is_a_file_of_its_own(client: TestClient, tmp_path: Path) -> None:
+    run = f"/run/{identifier(tmp_path, tmp_path / 'faster.sqlite')}"
+    found = client.get(f"{run}/report.svg")
+    drawing = ElementTree.fromstring(found.content)
+    box = [float(of) for of in drawing.attrib["viewBox"].split()[2:]]
+    (chart,) = drawing.findall("{*}svg")
+    assert found.headers["content-type"] == "image/svg+xml" and "prefers-color-scheme" not in found.text
+    assert box[0] == float(chart.attrib["width"]) and box[1] > float(chart.attrib["height"])
+    assert "+20" in found.text and 'data-png="' in client.get(run).text
 
 
 def test_a_large_report_is_loaded_in_two_parts(

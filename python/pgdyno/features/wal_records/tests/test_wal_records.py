@@ -9,10 +9,12 @@ import pytest
 from synthetic_study import Synthetic, write_study
 
 from pgdyno.analysis.study_findings import find_study
+from pgdyno.features.wal_records import reading
 from pgdyno.features.wal_records.reading import first_readable, lsn, types_of
 from pgdyno.features.wal_records.section import parts_of_trial, sections, wal_of
 from pgdyno.measure.telemetry_collection import ProbeError
 from pgdyno.results.reader import Evidence
+from pgdyno.server.builds import Build, read_build
 from pgdyno.study.defaults import Schedule
 
 OUTPUT = """\
@@ -32,6 +34,30 @@ def test_each_type_of_record_is_read_from_pg_waldump() -> None:
         {"type": "Heap/INSERT+INIT", "n": 12, "record_bytes": 708, "image_bytes": 0},
     ]
     assert types_of("pg_waldump: error") == []
+
+
+def fake_build(folder: Path, version: str, *more: str) -> Build:
+    """Return a build whose programs report a version."""
+    folder.mkdir()
+    for name in ("postgres", "initdb", *more):
+        (folder / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")
+        (folder / name).chmod(0o755)
+    return read_build(folder, "system", "")
+
+
+def test_pg_waldump_of_another_build_of_the_major_version_reads_the_wal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, other, devel = (
+        fake_build(tmp_path / "own", "7.20"),
+        fake_build(tmp_path / "other", "7.23", "pg_waldump"),
+        fake_build(tmp_path / "devel", "7devel", "pg_waldump"),
+    )
+    monkeypatch.setattr(reading, "system_builds", lambda: [devel, other])
+    assert reading.waldump_of(other.bin_dir) == other.program("pg_waldump")
+    assert reading.waldump_of(own.bin_dir) == other.program("pg_waldump")
+    newer = fake_build(tmp_path / "newer", "8.1")
+    assert reading.waldump_of(newer.bin_dir) is None
 
 
 def test_positions_are_those_of_postgres() -> None:

@@ -43,7 +43,7 @@ def types_written(cluster: Cluster, *, removed: bool = False) -> dict[str, int]:
             owner.commit()
             lab = SimpleNamespace(study=SimpleNamespace(probes=("wal_records",)))
             add_walinspect(cast(Any, lab), cast(Any, None), {0: cast(Any, SimpleNamespace(arm=arm))}, ())
-            probe = WalReader.start(cast(Any, arm), 1.0)
+            probe = WalReader.start(cast(Any, arm), cast(Any, None))
             if removed:
                 owner.execute("INSERT INTO written SELECT generate_series(1, 7)")
                 owner.execute("SELECT pg_switch_wal()")

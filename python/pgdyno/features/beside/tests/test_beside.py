@@ -1,0 +1,123 @@
+"""A program beside the clients: how it ends, who may have one, and its table."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from small_study import run_small, small_study
+from synthetic_study import Synthetic, write_study
+
+from pgdyno.analysis.study_findings import find_study
+from pgdyno.cli.report import read_report
+from pgdyno.errors import UsageError
+from pgdyno.features.beside.program import Beside, with_probe
+from pgdyno.features.beside.section import sections, trial_values
+from pgdyno.measure.server_probes import Row
+from pgdyno.measure.telemetry_collection import ProbeError
+from pgdyno.report.markdown_format import to_markdown
+from pgdyno.results.reader import Evidence
+from pgdyno.results.records import StudyEnd
+from pgdyno.server.builds import Build
+from pgdyno.study.defaults import Schedule
+
+
+def started(*command: str) -> Beside:
+    arm = SimpleNamespace(conninfo=lambda: "host=/tmp port=5433 dbname=shop", postmaster_pid=lambda: None)
+    return Beside.start(cast(Any, arm), cast(Any, SimpleNamespace(beside=command)))
+
+
+def ended(program: Beside) -> Row:
+    """Wait for the end of the program. Return its row."""
+    program._thread.join(60)
+    (row,) = program.stop()
+    return row
+
+
+def test_a_program_has_the_address_of_the_server_and_its_status_is_recorded() -> None:
+    found = ended(started("sh", "-c", 'echo "$PGHOST $PGPORT $PGDATABASE" >&2; exit 3'))
+    assert (found["status"], found["error"]) == (3, "/tmp 5433 shop")
+    assert ended(started("true"))["status"] == 0
+
+
+def test_a_program_that_still_runs_is_ended_with_its_children() -> None:
+    with TemporaryDirectory() as directory:  # pytest's are closed to the user of the servers
+        Path(directory).chmod(0o755)
+        pipe = Path(directory) / "pipe"
+        os.mkfifo(pipe)
+        pipe.chmod(0o666)
+        program = started("sh", "-c", f"exec 3<>{pipe}; sleep 600 & echo $! >&3; wait")
+        with pipe.open() as numbers:
+            child = int(numbers.readline())
+        (row,) = program.stop()
+    assert row["status"] is None
+    assert not Path(f"/proc/{child}").exists()
+
+
+def test_a_program_that_is_not_there_is_a_reason() -> None:
+    with pytest.raises(ProbeError, match="there is no program pg_nothing"):
+        started("pg_nothing")
+
+
+def test_arms_that_run_together_have_no_program_beside() -> None:
+    def probes(schedule: Schedule, beside: Sequence[str]) -> Sequence[str]:
+        study = small_study(["a", "b"], schedule=schedule, beside=tuple(beside), probes=("wal",))
+        return with_probe(study, *cast(Any, (None, None, None))).probes
+
+    assert probes(Schedule.BLOCKS, ["true"]) == ("wal", "beside")
+    assert probes(Schedule.SLICES, []) == ("wal",)
+    with pytest.raises(UsageError, match="one arm at a time"):
+        probes(Schedule.SLICES, ["true"])
+
+
+def test_the_table_has_the_time_of_programs_that_ended_and_errors_are_an_alarm(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    write_study(path, Synthetic(blocks=6, schedule=Schedule.BLOCKS))
+    with Evidence(path) as evidence:
+        findings = find_study(evidence).first
+    assert not list(sections(findings))
+
+    def row(block: int, arm: int) -> Row:
+        status = 1 if (block, arm) == (5, 1) else 0
+        return {"took_s": 3.0 + block / 100 + arm, "cpu_s": 2.0, "status": status, "error": "no table"}
+
+    by_trial = {
+        trial.trial: replace(
+            findings.telemetry.by_trial[trial.trial], after={"beside": [row(trial.block, trial.arm)]}
+        )
+        for trial in findings.trials
+    }
+    measured = replace(findings, telemetry=replace(findings.telemetry, by_trial=by_trial))
+    (section,) = sections(measured)
+    (table,) = section.tables
+    assert [line[1:5] for line in table.rows] == [["6", "6", "3.02", "2.00"], ["6", "5", "4.02", "2.00"]]
+    assert table.rows[1][5].startswith("+1.00")
+    (error,) = section.sentences
+    assert "failed in 1 trial" in error and "status 1: no table" in error
+    values = [{name: value for name, _, value in trial_values(measured, one)} for one in findings.trials]
+    assert sum("beside.time" in of for of in values) == 11 and sum(of["beside.cpu"] for of in values) == 24
+
+
+@pytest.mark.server
+def test_a_study_runs_the_program_in_every_window(build: Build, tmp_path: Path) -> None:
+    query = "DO $$ BEGIN PERFORM count(*) FROM pg_class; END $$"
+    study = small_study(
+        [f"A={build.bin_dir}", f"B={build.bin_dir},jit=off"],
+        schedule=Schedule.BLOCKS,
+        beside=("psql", "--no-psqlrc", "--command", query),
+        probes=(),
+        blocks_max=2,
+        aa=False,
+    )
+    path = tmp_path / "e.sqlite"
+    assert run_small(path, study) is StudyEnd.BLOCKS
+    report = read_report(path)
+    (section,) = sections(report.findings.first)
+    assert [line[1:3] for line in section.tables[0].rows] == [["2", "2"]] * 2
+    assert "Program beside the clients: psql" in to_markdown(report)
