@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
 
-from bench.drivers import compile_floors, engine_drive, run_engine
+from bench.drivers import compile_floors, run_engine
 from bench.environment import Environment, Sizes
 from bench.figure import Figure, alone, compared
-from bench.recording import record
+from bench.recording import driven, record
 
 CLIENTS = 8
 CPU_RATIO_MAX = 1.3
@@ -59,10 +59,10 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
             pairs, rates = [], []
             recording = bare and record(environment.directory, conninfo, workload, CLIENTS, sizes.duration_s)
             for _ in range(sizes.pairs):
-                run = engine_drive(conninfo, workload, CLIENTS, None, sizes.duration_s)
+                run, client_us = driven(conninfo, workload, CLIENTS, sizes.duration_s)
                 rates.append(run.per_s)
                 if bare and recording:
-                    pairs.append((run.client_us, recording.bare_us(bare, conninfo, sizes.duration_s)))
+                    pairs.append((client_us, recording.bare_us(bare, conninfo, sizes.duration_s)))
             if recording:
                 name = f"a bare epoll loop, the same {recording.requests_per_operation:.2f} requests"
                 yield compared(

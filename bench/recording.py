@@ -20,10 +20,13 @@ from typing import Any
 
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from bench.drivers import engine_drive, floor
+from bench.drivers import DriverRun, engine_drive, floor
 
 READY = b"Z\0\0\0\5"
 IDLE = READY + b"I"
+START_S = 0.1
+"""Length of the run whose cost is that of the start: connections, statements, graphs, memory, results."""
+
 REQUESTS_MIN = 10
 """A session with fewer is idle, or not that of a client."""
 
@@ -86,6 +89,16 @@ def record(
                 file.write(struct.pack("=I", len(request)) + request)
     sent = sum(len(requests) - setup for setup, requests in cuts)
     return Recording(path, len(cuts), sent / run.transactions)
+
+
+def driven(
+    conninfo: str, workload: dict[str, Any], clients: int, duration_s: float
+) -> tuple[DriverRun, float]:
+    """Run the engine. Return the run, and its client CPU time per operation without the start, in µs."""
+    start = engine_drive(conninfo, workload, clients, None, START_S)
+    run = engine_drive(conninfo, workload, clients, None, duration_s)
+    cpu_s = run.cost.cpu_s - start.cost.cpu_s
+    return run, cpu_s / (run.transactions - start.transactions) * 1e6
 
 
 @contextmanager

@@ -12,7 +12,7 @@ use super::dataset::{FORMAT, INDEXES, MARK, table_name};
 use super::pace::{Pace, Queue};
 use super::specification::{Query, Specification};
 use super::tally::Tally;
-use super::values::{CASH_REGISTERS, Item, PRICES, PRODUCTS, timestamp};
+use super::values::{CASH_REGISTERS, Item, PRICES, PRODUCTS, push_number, timestamp};
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use pgwire::backend::Message;
 use pgwire::frontend;
@@ -179,13 +179,14 @@ fn check(comment: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends a statement, and returns its number of rows.
+/// Sends a statement, and returns its number of rows, which are skipped.
+#[inline]
 async fn execute(connection: &mut Connection, sql: &[u8]) -> Result<u64, Error> {
     frontend::query_in_place(connection.out(), |out| out.extend_from_slice(sql))?;
     connection.flush().await?;
     let mut rows = 0;
     loop {
-        match connection.next().await? {
+        match connection.next_unless(|tag| matches!(tag, b'T' | b'D')).await? {
             Message::CommandComplete(tag) => rows = tag.rows(),
             Message::ReadyForQuery(_) => return Ok(rows),
             _ => {}
@@ -235,7 +236,8 @@ impl Client {
         for place in 0..ROWS_OF_QUERY {
             let key = self.stream.below(keys);
             tally.keys.count(key, keys);
-            let _ = write!(self.sql, "{}{}", if place == 0 { '(' } else { ',' }, lowest + key as i64);
+            self.sql.push(if place == 0 { b'(' } else { b',' });
+            push_number(&mut self.sql, lowest.unsigned_abs() + key);
         }
         self.sql.push(b')');
     }

@@ -185,16 +185,23 @@ fn append(
     Ok(())
 }
 
-/// Sends what is in the buffer, and returns the number of rows of the last statement. `read` gets each row.
+/// Sends what is in the buffer, and returns the number of rows of the last statement. `read` gets the row `nth`,
+/// from 1. All others are skipped.
+#[inline]
 async fn exchange(
     connection: &mut Connection,
+    nth: u64,
     mut read: impl FnMut(Row<'_>) -> Result<(), ProtocolError>,
 ) -> Result<u64, Error> {
     frontend::sync(connection.out());
     connection.flush().await?;
-    let mut rows = 0;
+    let (mut rows, mut seen) = (0, 0);
+    let mut skips = |tag| {
+        seen += u64::from(tag == b'D');
+        tag == b'D' && seen != nth
+    };
     loop {
-        match connection.next().await? {
+        match connection.next_unless(&mut skips).await? {
             Message::DataRow(row) => read(row)?,
             Message::CommandComplete(tag) => rows = tag.rows(),
             Message::ReadyForQuery(_) => return Ok(rows),
@@ -209,7 +216,7 @@ async fn execute(
     parameters: &[&dyn Parameter],
 ) -> Result<u64, Error> {
     append(connection, statement, parameters)?;
-    exchange(connection, |_| Ok(())).await
+    exchange(connection, 0, |_| Ok(())).await
 }
 
 /// Like [`execute`], for a statement that must change one row.
@@ -288,7 +295,7 @@ impl Requester {
         let mut visibility = None;
         append(connection, Statement::Begin, &[])?;
         append(connection, Statement::LockLink, &[&id1, &id2, &link_type])?;
-        exchange(connection, |row| {
+        exchange(connection, 1, |row| {
             visibility = Some(number(row, 0)?);
             Ok(())
         })
@@ -353,7 +360,7 @@ impl Requester {
         frontend::parse(out, "", &self.sql, &[])?;
         frontend::bind(out, "", &[], Format::Binary)?;
         frontend::execute(out);
-        exchange(connection, |_| Ok(())).await.map(|_| ())
+        exchange(connection, 0, |_| Ok(())).await.map(|_| ())
     }
 
     /// Reads the newest links, or those that continue a list.
@@ -368,16 +375,12 @@ impl Requester {
             Statement::ListLinks,
             &[&id1, &link_type, &0_i64, &from.time_ms, &LIST_MAX, &offset],
         )?;
-        let (mut rows, mut oldest_ms) = (0, None);
-        exchange(connection, |row| {
-            rows += 1;
-            if rows == LIST_MAX {
-                oldest_ms = Some(number(row, 6)?);
-            }
+        let mut oldest_ms = None;
+        self.effects.links_listed = exchange(connection, LIST_MAX as u64, |row| {
+            oldest_ms = Some(number(row, 6)?);
             Ok(())
         })
         .await?;
-        self.effects.links_listed = rows as u64;
         self.remember(from, oldest_ms);
         Ok(())
     }

@@ -166,7 +166,13 @@ impl Connection {
     /// process nothing else. For an expected one call [`Connection::copy_in_begun`].
     #[inline]
     pub async fn next(&mut self) -> Result<Message<'_>, Error> {
-        let (tag, length) = self.arrival(|_| false).await?;
+        self.next_unless(|_| false).await
+    }
+
+    /// The server's next message whose type `skips` does not skip. Skipped bodies are not parsed.
+    #[inline]
+    pub async fn next_unless(&mut self, skips: impl FnMut(u8) -> bool) -> Result<Message<'_>, Error> {
+        let (tag, length) = self.arrival(skips).await?;
         self.take(tag, length)
     }
 

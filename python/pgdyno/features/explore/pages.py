@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,6 +27,9 @@ POINTS_MAX = 4000
 
 METRICS_MAX = 24
 """Maximum number of metrics in an answer."""
+
+DIGITS_MAX = 40
+"""Maximum length of a range in an address: Python refuses to read very long numbers."""
 
 DEFAULTS = ("driver.tps", "driver.p99", "waits.waiting", "server.lsn_bytes", "host.server_cpu_s")
 """Metrics of a page whose address names none, if they are recorded."""
@@ -66,7 +69,7 @@ def times_page(index: Index, request: Request) -> Response:
     first = [key for key in keys if key in DEFAULTS] or keys[:1]
     wanted = [key for key in request.query_params.getlist("metric") if key in keys] or first
     of_view = {"metrics": found.metrics, "first": first, "wanted": wanted}
-    return _page(request, entry, views.TIMES, "explore.html.j2", ("choice.js", "times.js"), case, of_view)
+    return _page(request, entry, views.TIMES, "explore.html.j2", "times.js", case, of_view)
 
 
 def latency_page(index: Index, request: Request) -> Response:
@@ -74,9 +77,8 @@ def latency_page(index: Index, request: Request) -> Response:
     entry = _entry_with(views.LATENCY, index, request)
     case = _chosen_case(entry, request)
     kinds = latency.kinds_of(latency.latencies(entry.path, case.number, state_of(entry.path)))
-    scripts = ("choice.js", "latency.js")
     template = "explore_latency.html.j2"
-    return _page(request, entry, views.LATENCY, template, scripts, case, {"kinds": kinds})
+    return _page(request, entry, views.LATENCY, template, "latency.js", case, {"kinds": kinds})
 
 
 def part_page(view: str, index: Index, request: Request) -> Response:
@@ -88,7 +90,7 @@ def part_page(view: str, index: Index, request: Request) -> Response:
         searched = views.searches(entry.path, case.number, arms, blocks)
     parts = searched + views.parts_of(index.report(entry.path), view, f"/run/{entry.id}")
     shown = {"parts": parts, "has_choice": bool(searched), "has_cases": view == views.MATRIX}
-    return _page(request, entry, view, "explore_parts.html.j2", (), case, shown)
+    return _page(request, entry, view, "explore_parts.html.j2", "", case, shown)
 
 
 def crashes_page(index: Index, request: Request) -> Response:
@@ -109,7 +111,7 @@ def crashes_page(index: Index, request: Request) -> Response:
         "outcome": outcome,
         "parts": parts,
     }
-    return _page(request, entry, views.CRASHES, "explore_crashes.html.j2", (), None, shown)
+    return _page(request, entry, views.CRASHES, "explore_crashes.html.j2", "", None, shown)
 
 
 def _page(
@@ -117,7 +119,7 @@ def _page(
     entry: Entry,
     view: str,
     template: str,
-    scripts: Sequence[str],
+    script: str,
     case: Case | None,
     of_view: Mapping[str, Any],
 ) -> Response:
@@ -131,7 +133,7 @@ def _page(
         entry=entry,
         views=views.views_of(entry.path, state_of(entry.path)),
         view=view,
-        scripts=scripts,
+        script=script,
         is_log=request.query_params.get("scale") == "log",
         **{**of_case, **of_view},
     )
@@ -164,17 +166,15 @@ def series_json(index: Index, request: Request) -> Response:
     )
     wanted = list(dict.fromkeys(request.query_params.getlist("metric")))[:METRICS_MAX]
     by_key = {metric.key: metric for metric in found.metrics}
-    from_s, to_s = series.span_of(found, window)
+    span = series.span_of(found, window)
     return _json(
         {
-            "from_s": from_s,
-            "to_s": to_s,
-            "charts": [asdict(series.chart(found, by_key[key], window)) for key in wanted if key in by_key],
-            "marks": [
-                {"arm": of.arm, "block": of.block, "at_s": of.at_s.tolist()}
-                for of in found.marks
-                if window.has(of)
+            "from_s": span[0],
+            "to_s": span[1],
+            "charts": [
+                asdict(series.chart(found, by_key[key], window, span)) for key in wanted if key in by_key
             ],
+            "marks": series.marks(found, window, span),
             "warm_ups": [
                 span
                 for block, spans in found.warm_ups.items()
@@ -227,7 +227,7 @@ def _numbers(request: Request, name: str, known: Iterable[int]) -> list[int]:
     found: set[int] = set()
     for part in ",".join(request.query_params.getlist(name)).split(","):
         first, _, last = part.partition("-")
-        if first.isdecimal() and (last or first).isdecimal():
+        if first.isdecimal() and (last or first).isdecimal() and len(part) <= DIGITS_MAX:
             found |= {of for of in every if int(first) <= of <= int(last or first)}
     return sorted(found)
 

@@ -28,6 +28,7 @@ from pgdyno.analysis.telemetry.samples import (
     WAITS,
     WORKER,
     Floats,
+    Span,
     client_waits,
     overlap,
     own_spans,
@@ -72,12 +73,22 @@ class Recorded:
     marks: list[Piece] = field(default_factory=list)
     warm_ups: dict[int, list[tuple[float, float]]] = field(default_factory=dict)  # by block
 
-    def add(self, key: str, trial: Trial, at_s: Floats, values: Floats) -> None:
-        """Add the known values of a trial."""
-        known = np.isfinite(values)
-        if known.any():
-            piece = Piece(trial.arm, trial.block, at_s[known], values[known])
-            self.pieces.setdefault(key, []).append(piece)
+    def add_all(
+        self,
+        probe: str,
+        trial: Trial,
+        is_own: npt.NDArray[np.bool_],
+        at_s: Floats,
+        columns: Mapping[str, Floats],
+    ) -> None:
+        """Add the known values of a trial. Columns share the array of times if all values are known."""
+        own_s = at_s[is_own]
+        for name, values in columns.items():
+            own = values[is_own] * _names().get(probe, {}).get(name, ("", "", 1.0))[2]
+            known = np.isfinite(own)
+            if known.any():
+                piece = (own_s, own) if known.all() else (own_s[known], own[known])
+                self.pieces.setdefault(f"{probe}.{name}", []).append(Piece(trial.arm, trial.block, *piece))
 
 
 @cache
@@ -118,10 +129,10 @@ def _add_intervals(
         if trial is None:
             continue
         begin, (from_s, to_s) = begins[trial.trial], (own[:, 1], own[:, 2])
-        at_s = begin + (from_s + to_s) / 2
-        found.add("driver.tps", trial, at_s, own[:, 3] / (to_s - from_s))
-        for column, name in enumerate(("p50", "p95", "p99", "max"), 4):
-            found.add(f"driver.{name}", trial, at_s, own[:, column] * _names()["driver"][name][2])
+        columns = {name: own[:, column] for column, name in enumerate(("p50", "p95", "p99", "max"), 4)}
+        columns["tps"] = own[:, 3] / (to_s - from_s)
+        every_s = begin + (from_s + to_s) / 2
+        found.add_all("driver", trial, np.ones(len(own), dtype=bool), every_s, columns)
         if not (is_measured := own[:, 8] > 0).all():
             cold = ~is_measured
             span = begin + float(from_s[cold].min()), begin + float(to_s[cold].max())
@@ -132,17 +143,14 @@ def _add_samples(
     found: Recorded, trial: Trial, begin: float, series: Mapping[str, SampleSeries], plan: Study
 ) -> None:
     for probe, of in series.items():
-        at_s, is_own = of.points[:, 0], _is_own(of, trial, plan)
-        middle = np.append(at_s[:1], (at_s[:-1] + at_s[1:]) / 2)  # the first sample has no rate
+        is_own, at_s = _is_own(of, trial, plan), begin + of.points[:, 0]
+        between = is_own[1:], (at_s[:-1] + at_s[1:]) / 2  # the first sample has no rate
         if probe == WAITS:
-            columns = {name: (middle, values) for name, values in _waits(of).items()}
+            found.add_all(probe, trial, *between, {name: values[1:] for name, values in _waits(of).items()})
         else:
-            columns = {name: (at_s, of.column(name)) for name in of.columns[2:] if name in GAUGES}
-            columns |= {name: (middle, np.append(np.nan, per_s)) for name, per_s in rates(of).per_s.items()}
-        for name, (times, values) in columns.items():
-            factor = _names().get(probe, {}).get(name, ("", "", 1.0))[2]
-            own = np.where(is_own, values * factor, np.nan)
-            found.add(f"{probe}.{name}", trial, begin + times, own)
+            gauges = {name: of.column(name) for name in of.columns[2:] if name in GAUGES}
+            found.add_all(probe, trial, is_own, at_s, gauges)
+            found.add_all(probe, trial, *between, rates(of).per_s)
         if probe == SERVER and (starts := np.array(checkpoint_starts(of))).size:
             found.marks.append(Piece(trial.arm, trial.block, begin + starts, np.ones(len(starts))))
 
@@ -225,7 +233,7 @@ class Window:
         return (self.arms is None or of.arm in self.arms) and (self.blocks is None or of.block in self.blocks)
 
 
-def span_of(found: Recorded, of: Window) -> tuple[float, float]:
+def span_of(found: Recorded, of: Window) -> Span:
     """Return the shown time: the window within the values of its arms and blocks, or all without any."""
     shown = [one for pieces in found.pieces.values() for one in pieces if of.has(one)]
     first = min((float(one.at_s[0]) for one in shown), default=0.0)
@@ -234,18 +242,17 @@ def span_of(found: Recorded, of: Window) -> tuple[float, float]:
     return (from_s, to_s) if from_s < to_s else (first, last)
 
 
-def chart(found: Recorded, metric: Metric, of: Window) -> Chart:
-    """Return a metric, reduced to two points per pixel."""
-    from_s, to_s = span_of(found, of)
+def chart(found: Recorded, metric: Metric, of: Window, span: Span) -> Chart:
+    """Return a metric, reduced to two points per pixel. ``span``: the shown time."""
     lines = []
     for arm in sorted({piece.arm for piece in found.pieces[metric.key]}):
         pieces = [piece for piece in found.pieces[metric.key] if piece.arm == arm and of.has(piece)]
-        if line := _line(arm, pieces, (from_s, to_s), of.points):
+        if line := _line(arm, pieces, span, of.points):
             lines.append(line)
     return Chart(metric.key, metric.name, metric.unit, lines)
 
 
-def _line(arm: int, pieces: Sequence[Piece], span: tuple[float, float], points: int) -> Line | None:
+def _line(arm: int, pieces: Sequence[Piece], span: Span, points: int) -> Line | None:
     at_s = np.concatenate([piece.at_s for piece in pieces]) if pieces else np.array([])
     values = np.concatenate([piece.values for piece in pieces]) if pieces else np.array([])
     block = np.repeat([piece.block for piece in pieces], [len(piece.at_s) for piece in pieces])
@@ -280,7 +287,20 @@ def _broken(at_s: Floats, values: Floats, block: npt.NDArray[np.int64]) -> Itera
     yield shown
 
 
-def reduced(at_s: Floats, values: Floats, span: tuple[float, float], points: int) -> npt.NDArray[np.int64]:
+def marks(found: Recorded, of: Window, span: Span) -> list[dict[str, Any]]:
+    """Return the checkpoint starts in the shown time, at most one per point."""
+    from_s, to_s = span
+    width = (to_s - from_s) / of.points or 1.0
+    shown = []
+    for piece in found.marks:
+        at_s = piece.at_s[(piece.at_s >= from_s) & (piece.at_s <= to_s)]
+        if of.has(piece) and len(at_s):
+            _, first = np.unique(np.floor((at_s - from_s) / width), return_index=True)
+            shown.append({"arm": piece.arm, "block": piece.block, "at_s": at_s[first].tolist()})
+    return shown
+
+
+def reduced(at_s: Floats, values: Floats, span: Span, points: int) -> npt.NDArray[np.int64]:
     """Return the indices of the minimum and the maximum of each of ``points`` equal parts of the span."""
     if len(at_s) <= 2 * points:
         return np.arange(len(at_s))

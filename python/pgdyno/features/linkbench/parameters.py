@@ -55,7 +55,7 @@ LINKS_OF_FIRST_NODE = {"2011": 961_963, "fork": 4_181_356}
 class LinkBenchParameters(WorkloadParameters):
     """Size, edition and distributions of the graph."""
 
-    PACE: ClassVar[Pace] = Pace("requests/s", None, 1.0)
+    PACE: ClassVar[Pace] = Pace("tx/s", None, 1.0)
     SMALLER: ClassVar[str] = "use a smaller --nodes"
     SIZE: ClassVar[str] = "nodes"
     UNIT_BYTES: ClassVar[float] = 1500.0  # a node with its links, counts and keys

@@ -113,6 +113,14 @@ class CheckOptions(WorkloadOptions):
         return Which, *cls.OWN
 
 
+def _parameters(workload: WorkloadOptions) -> WorkloadParameters:
+    """Return the parameters, by default with a warehouse for each set of tables. Raises UsageError."""
+    sets, warehouses = workload.given.get("table_sets", 1), workload.given.get("warehouses")
+    if warehouses is not None and warehouses < sets:
+        raise UsageError(f"--table-sets={sets} requires {sets} warehouses or more (got {warehouses})")
+    return workload.parameters(lambda _: sets)
+
+
 # ----------------------------------------------------------------------
 # ``pgdyno load``: load the data of a workload into a database on any server.
 # ----------------------------------------------------------------------
@@ -180,8 +188,7 @@ def load(
             "--replace requires --into-existing and --workload pgbench; "
             "other tables are replaced only if pgdyno loaded them"
         )
-    sets = workload.given.get("table_sets", 1)  # at most one per warehouse
-    parameters = workload.parameters(lambda _: sets)
+    parameters = _parameters(workload)
     further: dict[str, Any] = {}
     if hammerdb_routines:
         if not (isinstance(parameters, TpccParameters) and parameters.dialect.startswith("hammerdb")):
@@ -290,8 +297,7 @@ def check(
       pgdyno check postgresql://localhost/tpcc
       pgdyno check postgresql://localhost/bench --workload pgbench -b simple-update
     """
-    sets = workload.given.get("table_sets", 1)  # at most one per warehouse
-    parameters = workload.parameters(lambda _: sets)
+    parameters = _parameters(workload)
     # No grace period: a read-only command has nothing to shut down in order.
     with Interruption(grace_s=0.0), closing(_connect(dsn)) as conn:
         if isinstance(parameters, PgbenchParameters) and "unknown" in parameters.effects:

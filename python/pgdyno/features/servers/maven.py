@@ -6,15 +6,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 import tempfile
+import time
 import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 from pgdyno.errors import FetchError
 from pgdyno.server.build_store import Store
-from pgdyno.server.builds import Build, Version, VersionSpec
+from pgdyno.server.builds import Build, VersionSpec
 from pgdyno.server.package_sources import DOWNLOAD_TIMEOUT_S, Download, PackageSource, run_client, unpack
 
 PLATFORMS = {"x86_64": "linux-amd64", "aarch64": "linux-arm64v8"}
@@ -24,9 +26,10 @@ def install(store: Store, wanted: VersionSpec) -> Build:
     """Return a build of exactly this version; download it unless it is cached. Raises FetchError."""
     if wanted.major is None or wanted.minor is None:
         raise FetchError(f"Maven has exact versions only (got {wanted}): name one, for example 11.5")
-    listed = {Version(wanted.major, wanted.minor): f"{wanted}.0"}
-    source = PackageSource("maven", lambda _: listed, _download)
-    with tempfile.TemporaryDirectory() as lists:  # the list of another version would be taken for this one
+    source = PackageSource("maven", lambda _: {}, _download)
+    listed = {"listed_at_unix_s": time.time(), "versions": {str(wanted): f"{wanted}.0"}}
+    with tempfile.TemporaryDirectory() as lists:
+        Path(lists, f"{source.name}.json").write_text(json.dumps(listed))
         return replace(store, lists_dir=Path(lists), sources=(source,)).install(wanted, source.name)
 
 

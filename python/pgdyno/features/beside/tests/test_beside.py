@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -45,17 +46,16 @@ def test_a_program_has_the_address_of_the_server_and_its_status_is_recorded() ->
     assert ended(started("true"))["status"] == 0
 
 
-def test_a_program_that_still_runs_is_ended_with_its_children(tmp_path: Path) -> None:
-    tmp_path.chmod(0o777)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o755)
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    pipe.chmod(0o666)
-    program = started("sh", "-c", f"exec 3<>{pipe}; sleep 600 & echo $! >&3; wait")
-    with pipe.open() as numbers:
-        child = int(numbers.readline())
-    (row,) = program.stop()
+def test_a_program_that_still_runs_is_ended_with_its_children() -> None:
+    with TemporaryDirectory() as directory:  # pytest's are closed to the user of the servers
+        Path(directory).chmod(0o755)
+        pipe = Path(directory) / "pipe"
+        os.mkfifo(pipe)
+        pipe.chmod(0o666)
+        program = started("sh", "-c", f"exec 3<>{pipe}; sleep 600 & echo $! >&3; wait")
+        with pipe.open() as numbers:
+            child = int(numbers.readline())
+        (row,) = program.stop()
     assert row["status"] is None
     assert not Path(f"/proc/{child}").exists()
 

@@ -1,20 +1,20 @@
-"use strict";
 // What is chosen on a page of Explore: the form shows it, and the query of the address has all of it.
-// The page's own script, which follows, has load().
+// The scripts of Explore are modules, whose names cannot meet those of other scripts.
 
-const form = byId("choice");
-const inputs = (name) => [...form.querySelectorAll(`input[name=${name}]`)];
+export const form = byId("choice");
+export const inputs = (name) => [...form.querySelectorAll(`input[name=${name}]`)];
 const firstMetrics = (form.dataset.metrics || "").split(" ");
-let asked = null, zoomed = null; // zoomed: [from, to] or null
+export const chosen = { span: null }; // from, to; null: all
+let asked = null, load = null;
 
-const shown = (value) => (value == null ? "–" : Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 20 }));
-const armName = (arm) => inputs("arm")[arm].parentElement.textContent.trim();
+export const shown = (value) => (value == null ? "–" : Number(value.toPrecision(4)).toLocaleString("en-US", { maximumFractionDigits: 20 }));
+export const armName = (arm) => inputs("arm")[arm].parentElement.textContent.trim();
 
-const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
+export const STEPS_S = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
 
 
 // Times since the begin of the study, such as 1:02:03.
-function clock(at_s) {
+export function clock(at_s) {
   at_s = Math.round(at_s * 10) / 10;
   const whole = Math.floor(at_s), two = (n) => String(n).padStart(2, "0"), part = at_s - whole;
   const hours = Math.floor(whole / 3600), rest = `${two(Math.floor(whole / 60) % 60)}:${two(whole % 60)}`;
@@ -22,15 +22,15 @@ function clock(at_s) {
 }
 
 // One significant digit, because a logarithmic axis begins its labels at its end.
-function digit(value, rounded) {
+export function digit(value, rounded) {
   const power = 10 ** Math.floor(Math.log10(value));
   return rounded(Number((value / power).toPrecision(12))) * power;
 }
 
-const logScale = { distr: 3, range: (_, low, high) => (low > 0 ? [digit(low, Math.floor), digit(high, Math.ceil)] : [1, 10]) };
+export const logScale = { distr: 3, range: (_, low, high) => (low > 0 ? [digit(low, Math.floor), digit(high, Math.ceil)] : [1, 10]) };
 
 // The crosshair shows for each arm the nearest value, unless it is far away.
-function nearest(plot, i, index, at) {
+export function nearest(plot, i, index, at) {
   const [times, values] = [plot.data[0], plot.data[i]];
   if (i === 0 || values[index] != null) return index;
   let [a, b] = [index, index];
@@ -58,7 +58,7 @@ function inRanges(text) {
   return (n) => parts.some(([a, b]) => a <= n && n <= (b ?? a));
 }
 
-function query() {
+export function query() {
   const found = new URLSearchParams();
   if (form.dataset.case !== "0") found.set("case", form.dataset.case);
   for (const name of ["arm", "block"]) {
@@ -67,7 +67,7 @@ function query() {
   }
   const metrics = inputs("metric").filter((one) => one.checked).map((one) => one.value);
   if (metrics.join(" ") !== firstMetrics.join(" ")) for (const key of metrics.length ? metrics : [""]) found.append("metric", key);
-  if (zoomed) [found.set("from", zoomed[0].toFixed(2)), found.set("to", zoomed[1].toFixed(2))];
+  if (chosen.span) for (const [i, name] of ["from", "to"].entries()) found.set(name, chosen.span[i].toFixed(2));
   if (form.scale.checked) found.set("scale", "log");
   if (form.kind?.value) found.set("kind", form.kind.value);
   return found;
@@ -83,7 +83,7 @@ function showState() {
   form.scale.checked = given.get("scale") === "log";
   if (form.kind) form.kind.value = given.get("kind") ?? "";
   const [from, to] = ["from", "to"].map((name) => parseFloat(given.get(name)));
-  zoomed = from < to ? [from, to] : null;
+  chosen.span = from < to ? [from, to] : null;
   keepInViews();
 }
 
@@ -93,7 +93,7 @@ function keepInViews() {
   for (const link of document.querySelectorAll(".views a")) link.search = new URLSearchParams(kept);
 }
 
-function changed() {
+export function changed() {
   const text = query().toString();
   keepInViews();
   history.pushState(null, "", text ? `?${text}` : location.pathname);
@@ -101,7 +101,7 @@ function changed() {
 }
 
 // The answer of the server for the choice; undefined if a later choice has replaced it.
-async function answerTo(wanted) {
+export async function answerTo(wanted) {
   asked?.abort();
   asked = new AbortController();
   try {
@@ -125,3 +125,18 @@ form.addEventListener("change", ({ target }) => {
   else changed();
 });
 addEventListener("popstate", () => (showState(), load()));
+
+// Give charts the width of their places, without drawing those that have it.
+export function fit(plots) {
+  for (const plot of plots) {
+    const width = plot.root.parentElement.clientWidth;
+    if (width !== plot.width) plot.setSize({ width, height: plot.height });
+  }
+}
+
+// Begin a page. Its function asks for the values, here and after each change.
+export function begin(loadValues) {
+  load = loadValues;
+  showState();
+  load();
+}

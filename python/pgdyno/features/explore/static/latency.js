@@ -1,5 +1,6 @@
-"use strict";
 // Percentile curves and heat maps of the latency.
+
+import { STEPS_S, answerTo, armName, begin, clock, digit, fit, form, logScale, nearest, query, shown } from "./choice.js";
 
 let plots = [];
 
@@ -97,8 +98,5 @@ function numbers(lines) {
   byId("numbers").tBodies[0].replaceChildren(...lines.map((line) => row([armName(line.arm), ...names.map((name) => shown(line.quantiles_ms[name]))])));
 }
 
-new ResizeObserver(() => {
-  for (const plot of plots) plot.setSize({ width: plot.root.parentElement.clientWidth, height: plot.height });
-}).observe(byId("curves"));
-showState();
-load();
+new ResizeObserver(() => fit(plots)).observe(byId("curves"));
+begin(load);

@@ -1,13 +1,14 @@
-"use strict";
 // Series of a results file in linked charts.
+
+import { STEPS_S, answerTo, armName, begin, changed, chosen, clock, fit, form, inputs, logScale, nearest, query, shown } from "./choice.js";
 
 const HEIGHT = 190, STEP_S = 0.01;
 let data = null;
 const charts = new Map(); // by metric
 
 function zoom(from, to) {
-  zoomed = to > from ? [Math.max(0, from), to] : null;
-  if (zoomed) for (const { plot } of charts.values()) plot.setScale("x", { min: zoomed[0], max: zoomed[1] });
+  chosen.span = to > from ? [Math.max(0, from), to] : null;
+  if (chosen.span) for (const { plot } of charts.values()) plot.setScale("x", { min: chosen.span[0], max: chosen.span[1] });
   changed();
 }
 
@@ -36,13 +37,15 @@ function draw() {
     plot.destroy();
     if (!keys.includes(key)) figure.remove(), charts.delete(key);
   }
-  for (const of of data.charts) {
-    const figure = charts.get(of.key)?.figure ?? newFigure(of);
-    byId("charts").append(figure);
+  for (const [i, of] of data.charts.entries()) {
+    const figure = charts.get(of.key)?.figure ?? newFigure(of), there = byId("charts").children[i] ?? null;
+    if (there !== figure) byId("charts").insertBefore(figure, there); // a moved element loses the focus
     charts.set(of.key, { figure, of, plot: newPlot(of, figure.querySelector(".chart")) });
   }
   const n = data.charts.reduce((sum, of) => sum + of.lines.reduce((part, line) => part + line.n, 0), 0);
-  byId("state").textContent = keys.length ? `${clock(Math.floor(data.from_s))} to ${clock(Math.ceil(data.to_s))} since the start of the study, ${number(n, 0)} values` : "No metric is chosen.";
+  const whole = `${clock(Math.floor(data.from_s))} to ${clock(Math.ceil(data.to_s))} since the start of the study, ${number(n, 0)} values`;
+  const omitted = inputs("metric").filter((one) => one.checked).length - keys.length;
+  byId("state").textContent = !keys.length ? "No metric is chosen." : omitted > 0 ? `${whole}, without the last ${omitted} metrics: at most ${keys.length} at once` : whole;
   form.from.value = data.from_s.toFixed(1);
   form.to.value = data.to_s.toFixed(1);
   const rows = data.charts.flatMap((of) => of.lines.map((line) => row([caption(of), armName(line.arm), number(line.n, 0), shown(line.low), shown(line.median), shown(line.high)])));
@@ -77,7 +80,7 @@ function newPlot(of, place) {
     height: HEIGHT,
     series: [{ label: "time", value: (_, value) => (value == null ? "–" : clock(value)) }, ...series],
     axes: [{ ...times, incrs: STEPS_S, size: 32 }, { ...values, size: 58 }],
-    scales: { x: { time: false, range: () => zoomed ?? [data.from_s, data.to_s > data.from_s ? data.to_s : data.from_s + 1] }, y: form.scale.checked ? logScale : { range: fromZero } },
+    scales: { x: { time: false, range: () => chosen.span ?? [data.from_s, data.to_s > data.from_s ? data.to_s : data.from_s + 1] }, y: form.scale.checked ? logScale : { range: fromZero } },
     cursor: {
       sync: { key: "explore", filters: { pub: (type) => type === "mousemove" || type === "mouseleave" } },
       drag: { x: true, y: false, setScale: false },
@@ -164,8 +167,5 @@ form.addEventListener("change", ({ target }) => target.type === "number" && zoom
 byId("find").addEventListener("input", ({ target }) => {
   for (const one of inputs("metric")) one.parentElement.hidden = !one.parentElement.textContent.toLowerCase().includes(target.value.toLowerCase());
 });
-new ResizeObserver(() => {
-  for (const { plot, figure } of charts.values()) plot.setSize({ width: figure.clientWidth, height: HEIGHT });
-}).observe(byId("charts"));
-showState();
-load();
+new ResizeObserver(() => fit([...charts.values()].map(({ plot }) => plot))).observe(byId("charts"));
+begin(load);

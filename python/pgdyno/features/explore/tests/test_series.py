@@ -104,6 +104,7 @@ def test_blocks_are_chosen_and_wrong_values_are_ignored(client: TestClient, tmp_
     url = f"{address(client, tmp_path)}/series.json?metric=driver.tps&metric=no.such"
     found = client.get(f"{url}&block=0,2-9&from=x&points=-1").json()
     assert {of["block"] for of in found["marks"]} == {0, 2} and len(found["charts"]) == 1
+    assert client.get(f"{url}&block={'9' * 5000}").json()["charts"][0]["lines"] == []
     assert client.get(f"{url}&block=none").json()["charts"][0]["lines"] == []
     assert client.get(f"{url}&from=1e9&to=1e9").json()["to_s"] < 1e3
 
@@ -125,7 +126,7 @@ def test_a_page_is_small_escapes_names_and_loads_nothing_from_elsewhere(
         r"(?:src|href)=\"(?!/)|<style| style=|<script>", page.text.replace('"#content', '"/')
     )
     names = re.findall(r'(?:src|href)="(/static/[^"]+)"', page.text)
-    files = [client.get(name) for name in names]
+    files = [client.get(name) for name in (*names, "/static/choice.js")]  # a module that another imports
     assert len(names) >= 8 and all(of.status_code == 200 for of in files)
     sizes = [int(of.headers.get("content-length", len(of.content))) for of in (page, *files)]
     assert sum(sizes) < 150_000, "the first paint, compressed"
