@@ -113,6 +113,7 @@ def test_the_plan_of_a_new_study_is_shown_before_its_start(plain: Page, served: 
 
 def test_the_chart_is_saved_as_png(page: Page, served: Served) -> None:
     page.goto(address(served, "tagged.sqlite", "run/{}"))
+    page.get_by_text("Save as").click()
     with page.expect_download() as found:
         page.get_by_role("button", name="PNG").click()
     assert Path(found.value.path()).read_bytes().startswith(b"\x89PNG")

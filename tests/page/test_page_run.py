@@ -68,6 +68,7 @@ def test_the_command_is_copied(small: Page, context: BrowserContext, directory: 
 def test_a_download_is_the_report_in_its_form(
     small: Page, directory: Path, button: str, text_of: Callable[[FileReport], str]
 ) -> None:
+    small.get_by_text("Save as").click()
     with small.expect_download() as found:
         small.get_by_role("link", name=button, exact=True).click()
     assert found.value.suggested_filename.startswith("small.")
@@ -77,6 +78,7 @@ def test_a_download_is_the_report_in_its_form(
 def test_a_downloaded_report_needs_neither_server_nor_network(
     small: Page, tmp_path: Path, faults: list[str]
 ) -> None:
+    small.get_by_text("Save as").click()
     with small.expect_download() as found:
         small.get_by_role("link", name="One-file HTML").click()
     found.value.save_as(tmp_path / "report.html")

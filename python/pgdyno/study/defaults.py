@@ -102,14 +102,12 @@ ProbeName = Literal[
     "wraparound",
 ]
 
-EXPENSIVE_PROBES = frozenset({"hardware", "pgstattuple", "profile", "statements", "wal_records"})
-"""statements requires a preloaded library, which slows every statement slightly; pgstattuple reads whole
-tables; profile requires perf and the permission to use it; hardware slows every context switch of the server;
-wal_records reads up to 256 MB of WAL after each trial."""
+ON_REQUEST = frozenset({"beside", "hardware", "pgstattuple", "profile", "statements", "wal_records"})
+"""beside requires a program, named in a study file; statements requires a preloaded library, which slows
+every statement slightly; pgstattuple reads whole tables; profile requires perf and the permission to use it;
+hardware slows every context switch of the server; wal_records reads up to 256 MB of WAL after each trial."""
 
-DEFAULT_PROBES: tuple[ProbeName, ...] = tuple(
-    name for name in get_args(ProbeName) if name not in EXPENSIVE_PROBES
-)
+DEFAULT_PROBES: tuple[ProbeName, ...] = tuple(name for name in get_args(ProbeName) if name not in ON_REQUEST)
 
 ALL_BY_DEFAULT = "default"
 """Value of ``--probe`` that stands for the default probes, so that others can be added."""
