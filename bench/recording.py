@@ -24,11 +24,19 @@ from bench.drivers import DriverRun, engine_drive, floor
 
 READY = b"Z\0\0\0\5"
 IDLE = READY + b"I"
+CALIBRATION = b"Q\0\0\0\5\0"
+"""An empty query: the engine measures round trips with it before its first slice."""
+
 START_S = 0.1
 """Length of the run whose cost is that of the start: connections, statements, graphs, memory, results."""
 
-REQUESTS_MIN = 10
+REQUESTS_MIN = 5
 """A session with fewer is idle, or not that of a client."""
+
+RECORDED_S_MIN = 1.0
+
+
+OPEN_TIMEOUT_S = 30.0
 
 
 @dataclass
@@ -51,7 +59,7 @@ class Session:
     def cut(self) -> tuple[int, list[bytes]]:
         """Return the number of requests sent once, and all, without login and an open transaction."""
         last = max((i for i, end in enumerate(self.ends) if end == IDLE), default=0)
-        requests = self.requests[1 : last + 1]
+        requests = [request for request in self.requests[1 : last + 1] if request != CALIBRATION]
         return max((i + 1 for i, request in enumerate(requests) if _prepares(request)), default=0), requests
 
 
@@ -79,8 +87,8 @@ def record(
 ) -> Recording:
     """Run the engine through a relay and record its requests."""
     with _relay(directory, conninfo) as (sessions, relayed):
-        run = engine_drive(relayed, dict(workload), clients, None, duration_s)
-    cuts = [cut for cut in map(Session.cut, sessions) if len(cut[1]) - cut[0] > REQUESTS_MIN]
+        run = engine_drive(relayed, dict(workload), clients, None, max(duration_s, RECORDED_S_MIN))
+    cuts = [cut for cut in map(Session.cut, sessions) if len(cut[1]) - cut[0] >= REQUESTS_MIN]
     path = directory / "recording"
     with path.open("wb") as file:
         for setup, requests in cuts:
@@ -107,11 +115,12 @@ def _relay(directory: Path, conninfo: str) -> Iterator[tuple[list[Session], str]
     parts, sessions = conninfo_to_dict(conninfo), list[Session]()
     name = f".s.PGSQL.{parts['port']}"
     here, there = directory / name, Path(str(parts["host"])) / name
-    loop = asyncio.new_event_loop()
+    is_open, ended, tasks = threading.Event(), asyncio.Event(), list[asyncio.Task[None] | None]()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers, server = await asyncio.open_unix_connection(there)
         sessions.append(session := Session())
+        tasks.append(asyncio.current_task())
 
         async def requests() -> None:
             while chunk := await reader.read(65536):
@@ -127,14 +136,20 @@ def _relay(directory: Path, conninfo: str) -> Iterator[tuple[list[Session], str]
 
         await asyncio.gather(requests(), responses(), return_exceptions=True)
 
-    listener = loop.run_until_complete(asyncio.start_unix_server(accept, here))
-    thread = threading.Thread(target=loop.run_forever)
+    async def serve() -> None:
+        async with await asyncio.start_unix_server(accept, here):
+            loops.append(asyncio.get_running_loop())
+            is_open.set()
+            await ended.wait()
+            await asyncio.gather(*filter(None, tasks), return_exceptions=True)  # the engine has closed them
+
+    loops = list[asyncio.AbstractEventLoop]()
+    thread = threading.Thread(target=lambda: asyncio.run(serve()))
     thread.start()
+    is_open.wait(OPEN_TIMEOUT_S)
     try:
         yield sessions, make_conninfo(conninfo, host=str(directory))
     finally:
-        loop.call_soon_threadsafe(loop.stop)
+        loops[0].call_soon_threadsafe(ended.set)
         thread.join()
-        listener.close()
         here.unlink(missing_ok=True)
-        loop.close()
