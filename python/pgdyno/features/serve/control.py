@@ -78,6 +78,9 @@ def continue_study(studies: Studies, index: Index, request: Request, form: Form)
     study = _study(path)
     if study is None:
         raise PgdynoError(f"{path.name} has no study that can be continued")
+    if study.plan.beside or getattr(study.plan.workload, "allow_os", False):
+        command = join(["pgdyno", *_words(path, study)])
+        raise PgdynoError(f"the study starts programs of its own, which no page does: run {command}")
     minutes = form.get("minutes", "").strip()
     studies.start(path, [*_words(path, study), *([f"--minutes={minutes}"] if minutes else [])])
     return then(f"/live/{request.path_params['id']}")

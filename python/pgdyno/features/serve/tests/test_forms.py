@@ -331,6 +331,15 @@ def test_a_file_without_a_study_is_not_continued(client: TestClient, path: Path)
     assert client.post(f"{live_of(path.with_name('f.sqlite'))}/continue").status_code == 404
 
 
+def test_a_study_with_a_program_is_continued_by_its_command_only(client: TestClient, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        change = "UPDATE study_case SET plan = json_set(plan, '$.beside', json_array('pg_dump'))"
+        assert connection.execute(change).rowcount
+    found = client.post(f"{live_of(path)}/continue")
+    assert found.status_code == 422 and f"pgdyno compare --resume {path}" in found.text
+    assert not log_of(path).exists()
+
+
 def test_a_started_study_has_the_priority_that_the_server_had_at_first(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
