@@ -29,7 +29,7 @@ def a_failing_report(*_: object) -> None:
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    monkeypatch.setattr(report, "_read", a_failing_report)
+    monkeypatch.setattr(report, "read_files", a_failing_report)
     return tmp_path / "state" / "pgdyno"
 
 
@@ -94,7 +94,7 @@ def test_each_kind_of_error_has_its_status(
         raise error
 
     assert not state.exists()
-    monkeypatch.setattr(report, "_read", fail)
+    monkeypatch.setattr(report, "read_files", fail)
     assert run_command(["report", "e"]) == status
     assert words in capsys.readouterr().err
 

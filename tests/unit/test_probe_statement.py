@@ -91,7 +91,7 @@ def test_19_adds_counters(file: str, columns: set[str]) -> None:
 
 def test_a_study_may_ask_for_every_probe() -> None:
     assert set(get_args(ProbeName)) == {
-        *(*PROBES, "hardware", "host", "plans", "profile", "programs", "wal_records")
+        *(*PROBES, "beside", "hardware", "host", "plans", "profile", "programs", "wal_records")
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -22,6 +23,10 @@ from pgdyno.measure.trial import Lab
 from pgdyno.results.records import BlockStatus, Counts, Role, Slice, StudyEnd
 from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.schedule import PlannedBlock, aa_arm_after, aa_study, blocks_of
+
+
+PATH = Path("e.sqlite")
+"""Of a results file that nobody asks to stop."""
 
 
 class Played:
@@ -49,7 +54,7 @@ def labs(blocks: Sequence[int], **changes: object) -> list[Lab]:
     never = cast(Interruption, SimpleNamespace(requested=False))
     studies = [make_study(blocks_max=most, probes=(), **changes) for most in blocks]
     return [
-        Lab(study, [], cast(Any, None), lambda _: None, never, case, f"case {case}")
+        Lab(study, [], cast(Any, SimpleNamespace(path=PATH)), lambda _: None, never, case, f"case {case}")
         for case, study in enumerate(studies)
     ]
 
@@ -165,7 +170,7 @@ def test_trials_that_a_resumed_sequence_keeps_are_shown_with_their_rates(
 ) -> None:
     study = make_study(schedule="sequential", blocks_max=2)
     seen: list[object] = []
-    writer = SimpleNamespace(begin_block=lambda *_: None, finish_block=lambda *_: None)
+    writer = SimpleNamespace(path=PATH, begin_block=lambda *_: None, finish_block=lambda *_: None)
     arms = [SimpleNamespace(index=0), SimpleNamespace(index=1)]
     never, kept = cast(Interruption, SimpleNamespace(requested=False)), {(0, 0): 100.0, (1, 0): None}
     lab = Lab(study, cast(Any, arms), cast(Any, writer), seen.append, never, kept=kept)
@@ -285,6 +290,8 @@ def test_the_warm_up_stays_if_the_budget_has_no_time_for_five_longer_blocks(
 class Repeating:
     """A writer that records the plans of repeated cases."""
 
+    path = PATH
+
     def __init__(self) -> None:
         self.plans: list[tuple[int, Study]] = []
 
@@ -371,7 +378,7 @@ def driven_by_nodes(nodes_left: int, on_node_loss: str, shown: list[str]) -> tup
     """Return a case with two load generators, and the block that its A/A block follows, which is case 1."""
     plan = DriversPlan.model_validate({"n": 2, "on_node_loss": on_node_loss})
     pool = SimpleNamespace(plan=plan, n=2, n_left=nodes_left, lost=["n2"], note_loss=lambda: [])
-    writer = SimpleNamespace(repeat_with=lambda *_: None, add_caveat=lambda *_: None)
+    writer = SimpleNamespace(path=PATH, repeat_with=lambda *_: None, add_caveat=lambda *_: None)
     (lab,) = labs([AA_BLOCKS], drivers=plan, aa=True)
 
     def watch(progress: object) -> None:

@@ -26,7 +26,9 @@ def bundle(
         typer.Option("--output", "-o", metavar="BUNDLE", help=f"Archive to write. [default: FILE{SUFFIX}]"),
     ] = None,
 ) -> None:
-    """Write results, reports and checksums to one archive, which `pgdyno verify` recomputes.
+    """Write results, reports and checksums to one archive.
+
+    `pgdyno verify` recomputes it.
 
     Example:
 
