@@ -9,10 +9,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import blake2b
 from os import fsencode
 from pathlib import Path
@@ -130,7 +131,7 @@ class Index:
         self._expected = dict[str, Path]()
         if expected is not None:
             self.expect(expected)
-        self._lock = threading.Lock()
+        self._lock, self._reading = threading.Lock(), threading.Lock()
         self._entries: dict[Path, Entry] = {}
         self._states: dict[Path, State | int] = {}
         self._analyzed: dict[Path, State | int] = {}
@@ -169,19 +170,28 @@ class Index:
         with self._lock:
             self._scanned_s = -SCAN_S
 
-    def report(self, path: Path) -> FileReport:
-        """Return the report of a file, from memory if it has not changed. Raises PgdynoError."""
+    def report(self, path: Path, *, is_shown: bool = True) -> FileReport:
+        """Return the report of a file, from memory if it has not changed. Raises PgdynoError.
+
+        ``is_shown``: it may take the place of another one in memory.
+        """
         state = state_of(path)
-        with self._lock:
-            if path in self._reports and self._reports[path][0] == state:
-                return self._reports[path][1]
-        found = read_document(path)
-        with self._lock:
-            self._reports.pop(path, None)
-            self._reports[path] = state, found
-            while len(self._reports) > REPORTS_MAX:
-                del self._reports[next(iter(self._reports))]
+        found = self._kept(path, state)
+        if found is None:
+            with self._reading:  # together, two analyses would take as long as one after the other
+                found = self._kept(path, state) or read_document(path)
+            with self._lock:
+                self._reports.pop(path, None)
+                if is_shown or len(self._reports) < REPORTS_MAX:
+                    self._reports[path] = state, found
+                while len(self._reports) > REPORTS_MAX:
+                    del self._reports[next(iter(self._reports))]
         return found
+
+    def _kept(self, path: Path, state: State) -> FileReport | None:
+        with self._lock:
+            before, found = self._reports.get(path, (None, None))
+            return found if before == state else None
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until every file is analyzed. Return whether it was within the time."""
@@ -242,7 +252,7 @@ class Index:
                     self._changed.notify_all()
                     return
                 version = self._version(self._entries[path])
-            found = summary_of(path)
+            found = summary_of(partial(self.report, path, is_shown=False))
             with self._lock:
                 self._analyzed[path] = version
                 if path in self._entries:
@@ -255,10 +265,10 @@ def read_document(path: Path) -> FileReport:
     return next((one for one in found if one is not None), None) or read_report(path)
 
 
-def summary_of(path: Path) -> Summary:
+def summary_of(read: Callable[[], FileReport]) -> Summary:
     """Return the analysis of a file for its row; the text of an error if there is none."""
     try:
-        found = read_document(path)
+        found = read()
     except Exception as error:  # noqa: BLE001  # one damaged file must not end the analysis of the others
         return Summary(answer=str(error))
     serious = sum(one.rank is Rank.CHANGES_ANSWER for one in found.caveats)

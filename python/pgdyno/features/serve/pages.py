@@ -250,6 +250,9 @@ def side_by_side_page(index: Index, request: Request) -> Response:
 PAINT_BYTES_MAX = 140_000
 """Maximum size of the report in the page of a run; of a larger one, the details are loaded on demand."""
 
+WHOLE_BYTES_MAX = 2_000_000
+"""Size of a results file whose details are always loaded on demand: to write a large report takes 1 s."""
+
 FORMS: Mapping[str, tuple[str, str, Callable[[FileReport], str]]] = {
     "html": ("One-file HTML", "text/html", to_html),
     "md": ("Markdown", "text/markdown", to_markdown),
@@ -264,8 +267,9 @@ def run_page(index: Index, request: Request) -> Response:
     """Return the page of a file: the one-file report, with buttons."""
     entry = entry_of(index, request.path_params["id"])
     found = index.report(entry.path)
-    main, is_cut = main_of(found), False
-    if len(main.encode()) > PAINT_BYTES_MAX:
+    is_cut = entry.path.stat().st_size > WHOLE_BYTES_MAX
+    main = Markup() if is_cut else main_of(found)
+    if is_cut or len(main.encode()) > PAINT_BYTES_MAX:
         first = [of for of in found.sections if of.place < Place.BODY]
         main, is_cut = main_of(replace(found, sections=first, command="")), True
     return _run(entry, found, main, is_cut=is_cut)
