@@ -24,7 +24,6 @@ from pgdyno.results.records import BlockStatus, Counts, Role, Slice, StudyEnd
 from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.schedule import PlannedBlock, aa_arm_after, aa_study, blocks_of
 
-
 PATH = Path("e.sqlite")
 """Of a results file that nobody asks to stop."""
 
