@@ -37,6 +37,7 @@ RECORDED_S_MIN = 1.0
 
 
 OPEN_TIMEOUT_S = 30.0
+"""Maximum time for the start of the relay, and for its end."""
 
 
 @dataclass
@@ -144,12 +145,13 @@ def _relay(directory: Path, conninfo: str) -> Iterator[tuple[list[Session], str]
             await asyncio.gather(*filter(None, tasks), return_exceptions=True)  # the engine has closed them
 
     loops = list[asyncio.AbstractEventLoop]()
-    thread = threading.Thread(target=lambda: asyncio.run(serve()))
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), daemon=True)
     thread.start()
-    is_open.wait(OPEN_TIMEOUT_S)
+    if not is_open.wait(OPEN_TIMEOUT_S):
+        raise RuntimeError(f"the relay did not open {here}")
     try:
         yield sessions, make_conninfo(conninfo, host=str(directory))
     finally:
         loops[0].call_soon_threadsafe(ended.set)
-        thread.join()
+        thread.join(OPEN_TIMEOUT_S)
         here.unlink(missing_ok=True)

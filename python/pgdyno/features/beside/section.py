@@ -15,7 +15,7 @@ from pgdyno.report.result_tables import with_interval
 from pgdyno.results.records import Trial
 from pgdyno.units import Better, Estimate, counted, significant
 
-COLUMNS = ("arm", "trials", "ended in the window", "time, s", "CPU, s", "change of time, s")
+COLUMNS = ("arm", "trials", "succeeded in the window", "time, s", "CPU, s", "change of time, s")
 
 
 def _row(findings: Findings, trial: int) -> Row | None:
@@ -50,20 +50,25 @@ def sections(findings: Findings) -> Iterator[Section]:
         rows = [row for _, row in sides if row is not None]
         if not rows:
             continue
+        # Means of those that were fast enough to end would hide a change.
+        is_whole = all(row["status"] is not None for side in sides for row in side if row is not None)
         took = [_took_s(row) for row in rows]
         cpu = [numeric(row, "cpu_s") for row in rows]
         pairs = [(_took_s(a), _took_s(b)) for a, b in sides] if arm.arm.arm else []
-        change = _change(findings, [b - a for a, b in pairs if a is not None and b is not None])
+        d = [b - a for a, b in pairs if a is not None and b is not None] if is_whole else []
+        change = _change(findings, d)
         n = sum(one is not None for one in took)
-        lines.append([arm.arm.name, str(len(rows)), str(n), _mean(took), _mean(cpu), change])
+        lines.append(
+            [arm.arm.name, str(len(rows)), str(n), _mean(took if is_whole else []), _mean(cpu), change]
+        )
         if failed := [row for row in rows if row["status"]]:
             times, first = counted(len(failed), "trial"), failed[0]
             why = f"with status {first['status']}: {first['error'] or 'no error message'}"
             errors.append(f"The program failed in {times} of {arm.arm.name}, {why}")
     if lines:
         note = (
-            "It started with each window. If it was still running at the end, it was ended. Means: time of "
-            "the programs that ended before, CPU of all, with their launcher."
+            "It started with each window. If it was still running at the end, it was ended, and there is no "
+            "mean of the time: lengthen the window. CPU includes the launcher."
         )
         title = f"Program beside the clients: {shlex.join(plan.beside)}"
         table = Table(title, COLUMNS, lines, note, numeric=frozenset(COLUMNS[1:]))

@@ -52,7 +52,9 @@ COMPRESSION_MAX = 100
 SMALL_BYTES = 64 << 20
 """Size of the contents up to which any ratio is accepted."""
 
-_MEMBER = re.compile(rf"{MANIFEST}|{'|'.join(TEXTS)}|{RESULTS}(?:[0-9]{{1,5}}/)?(?!\.\.?$)[^/\\\x00-\x1f]+")
+_MEMBER = re.compile(
+    rf"{'|'.join(map(re.escape, (MANIFEST, *TEXTS)))}|{RESULTS}(?:[0-9]{{1,5}}/)?(?!\.\.?$)[^/\\\x00-\x1f]+"
+)
 _FOLDER = re.compile(rf"{RESULTS}(?:[0-9]{{1,5}}/)?")
 """Folders, which other programs store when they pack a bundle again."""
 

@@ -68,7 +68,12 @@ def times_page(index: Index, request: Request) -> Response:
     keys = [metric.key for metric in found.metrics]
     first = [key for key in keys if key in DEFAULTS] or keys[:1]
     wanted = [key for key in request.query_params.getlist("metric") if key in keys] or first
-    of_view = {"metrics": found.metrics, "first": first, "wanted": wanted}
+    of_view = {
+        "metrics": found.metrics,
+        "first": first,
+        "wanted": wanted,
+        "is_diluted": found.is_diluted,
+    }
     return _page(request, entry, views.TIMES, "explore.html.j2", "times.js", case, of_view)
 
 

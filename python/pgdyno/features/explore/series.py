@@ -66,12 +66,16 @@ class Piece(NamedTuple):
 
 @dataclass
 class Recorded:
-    """The series of a case. ``marks``: checkpoint starts by arm and block. ``warm_ups``: from, to."""
+    """The series of a case. ``marks``: checkpoint starts by arm and block. ``warm_ups``: from, to.
+
+    ``is_diluted``: samples of an arm include slices of others, because slices are too short.
+    """
 
     metrics: list[Metric] = field(default_factory=list)
     pieces: dict[str, list[Piece]] = field(default_factory=dict)
     marks: list[Piece] = field(default_factory=list)
     warm_ups: dict[int, list[tuple[float, float]]] = field(default_factory=dict)  # by block
+    is_diluted: bool = False
 
     def add_all(
         self,
@@ -143,7 +147,8 @@ def _add_samples(
     found: Recorded, trial: Trial, begin: float, series: Mapping[str, SampleSeries], plan: Study
 ) -> None:
     for probe, of in series.items():
-        is_own, at_s = _is_own(of, trial, plan), begin + of.points[:, 0]
+        (is_own, is_resolved), at_s = _is_own(of, trial, plan), begin + of.points[:, 0]
+        found.is_diluted |= not is_resolved
         between = is_own[1:], (at_s[:-1] + at_s[1:]) / 2  # the first sample has no rate
         if probe == WAITS:
             found.add_all(probe, trial, *between, {name: values[1:] for name, values in _waits(of).items()})
@@ -155,12 +160,16 @@ def _add_samples(
             found.marks.append(Piece(trial.arm, trial.block, begin + starts, np.ones(len(starts))))
 
 
-def _is_own(of: SampleSeries, trial: Trial, plan: Study) -> npt.NDArray[np.bool_]:
-    """Return which samples lie in the slices of the arm; all of a duet, and where slices are too short."""
+def _is_own(of: SampleSeries, trial: Trial, plan: Study) -> tuple[npt.NDArray[np.bool_], bool]:
+    """Return which samples lie in the slices of the arm, and whether samples resolve the slices.
+
+    All of a duet are its own. Without resolution, those from the first slice to the last.
+    """
     spans = own_spans(trial.slices)
     if not spans or len(of.points) < 2 or plan.schedule is Schedule.DUET:
-        return np.ones(len(of.points), dtype=bool)
-    return overlap(of, resolvable(of, spans)[0]) >= OWN_MIN
+        return np.ones(len(of.points), dtype=bool), True
+    within, is_resolved = resolvable(of, spans)
+    return overlap(of, within) >= OWN_MIN, is_resolved
 
 
 def _waits(of: SampleSeries) -> dict[str, Floats]:
@@ -194,7 +203,7 @@ TIME_STEP_S = 0.01
 
 @dataclass(frozen=True)
 class Line:
-    """An arm in a chart. ``x``: the first time, then differences, in TIME_STEP_S. ``y``: null between trials.
+    """An arm in a chart. ``x``: the first time, then differences, in TIME_STEP_S. ``y``: null between blocks.
 
     ``n``, ``low``, ``median`` and ``high`` are of all values in the window, before the reduction.
     """

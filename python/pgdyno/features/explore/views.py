@@ -210,10 +210,15 @@ def crashes_part(arms: Sequence[CrashArm], crashes: Sequence[Crash], outcome: st
         by_number = [(of, float(of.number + 1), value) for of, value in known]
         by_speed = [(of, rate, value) for of, value in known if (rate := speed(of)) is not None]
         x = linear([of + 0.0 for _, of, _ in by_number], title="crash", padding=0.03)
-        panels = [Panel("Cut by cut", _dots("Cut by cut", x, y, names, by_number, joined=True))]
+        panels = [Panel("By crash", _dots("By crash", x, y, names, by_number, joined=True))]
         if by_speed:
             x = linear([0.0, *(rate for _, rate, _ in by_speed)], title="acknowledged commits/s before it")
-            panels.append(Panel("Against the speed", _dots("Speed", x, y, names, by_speed, joined=False)))
+            panels.append(
+                Panel(
+                    "By commit rate before the crash",
+                    _dots("By commit rate", x, y, names, by_speed, joined=False),
+                )
+            )
     unknown = len(crashes) - len(known)
     note = f"Crashes without a known value, for example because no row was readable: {unknown}."
     section = Section(

@@ -24,7 +24,8 @@ from pgdyno.results.results_file import open_for_reading, translated
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 
 TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-STATES = ("waiting", "running", "stopped", "ended")
+RUNS = ("running", "stopping")
+STATES = ("waiting", *RUNS, "stopped", "ended")
 QUANTILES = (0.5, 0.95, 0.99)
 NS_PER_S = 1e9
 
@@ -56,7 +57,7 @@ class Study:
         self.update, self.latest = update, ()
         if update.standings is not None:
             self.standings = update.standings
-        if update.state == "running":
+        if update.state in RUNS:
             with suppress(EvidenceError, OSError):
                 self.latest = list(_latest(self.follower.path))
 
@@ -86,7 +87,7 @@ def _values(of: Study) -> Iterator[tuple[str, dict[str, str], float | None]]:
     """Yield metrics of a study: name, labels, value; None if there is none yet."""
     for one in STATES:
         yield "study_state", {"pgdyno_study_state": one}, one == of.update.state
-    if of.update.state != "running":
+    if of.update.state not in RUNS:
         return
     yield "blocks_done", {}, of.update.blocks_done
     yield "blocks_expected", {}, of.update.blocks_expected

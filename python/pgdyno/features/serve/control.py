@@ -20,13 +20,16 @@ from pgdyno.features.serve import stop
 from pgdyno.features.serve.forms import Form, sent, shown, then
 from pgdyno.features.serve.index import Index
 from pgdyno.features.serve.live import PERIOD_S, Follower, state_after
+from pgdyno.features.serve.new_study import PROGRAMS
 from pgdyno.features.serve.pages import NotFoundError, path_of, rendered
 from pgdyno.features.serve.studies import Studies, end_of_log
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyRecord
+from pgdyno.study.arm_spec import OF_ARM
+from pgdyno.study.plan import Study
 
 MORE_MINUTES = 5
-"""Minutes that the form to extend a study has at first."""
+"""Default of the form to extend a study, in minutes."""
 
 
 def routes(index: Index, studies: Studies) -> list[Route]:
@@ -78,12 +81,25 @@ def continue_study(studies: Studies, index: Index, request: Request, form: Form)
     study = _study(path)
     if study is None:
         raise PgdynoError(f"{path.name} has no study that can be continued")
-    if study.plan.beside or getattr(study.plan.workload, "allow_os", False):
+    if _may_start_programs(study.plan):
         command = join(["pgdyno", *_words(path, study)])
-        raise PgdynoError(f"the study starts programs of its own, which no page does: run {command}")
+        raise PgdynoError(f"pages do not start programs, builds or servers of a study: run {command}")
     minutes = form.get("minutes", "").strip()
     studies.start(path, [*_words(path, study), *([f"--minutes={minutes}"] if minutes else [])])
     return then(f"/live/{request.path_params['id']}")
+
+
+def _may_start_programs(plan: Study) -> bool:
+    """Return whether a study, whose file may be from others, can start more than installed servers."""
+    given = [name for arm in plan.arms for name in arm.known_settings]
+    return bool(
+        plan.beside
+        or plan.drivers
+        or plan.into_existing
+        or getattr(plan.workload, "allow_os", False)
+        or any(arm.is_dsn or arm.is_git or any(getattr(arm, name) for name in OF_ARM) for arm in plan.arms)
+        or any(PROGRAMS.fullmatch(name.lower()) for name in given)
+    )
 
 
 def _study(path: Path) -> StudyRecord | None:

@@ -1,7 +1,7 @@
 """Results files are named, tagged and deleted; the page with these forms, and that of a study's history.
 
 Tags are lines of a file beside the results file, which is evidence and never changed. Files that are written
-at that moment are left alone: each change takes the lock of their writer.
+at that moment are left alone: renaming and deletion take the lock of their writer.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _unwritten(studies: Studies, path: Path) -> Iterator[None]:
         raise PgdynoError(f"{path.name} is being written: wait for the end of its study, or stop it")
     with _locked(path):
         if path.is_symlink() or not path.is_file():
-            raise PgdynoError(f"{path.name} is no regular file any more: look into the directory")
+            raise PgdynoError(f"{path.name} is no regular file any more: reload the list of runs")
         yield
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import Counter
@@ -83,6 +84,10 @@ def state_of(path: Path) -> State:
     return tuple(found)
 
 
+CLOCK_STEP_S = 1.0
+"""Resolution of the times of processes and files, with a margin."""
+
+
 def writer_of(path: Path) -> int | None:
     """Return the process that writes the file, by the process ID in its lock file; None if none does.
 
@@ -90,9 +95,10 @@ def writer_of(path: Path) -> int | None:
     """
     try:
         with path.with_name(f"{path.name}.lock").open() as file:
-            pid = int(file.read(20))
-            return pid if psutil.pid_exists(pid) else None
-    except (OSError, ValueError):
+            pid, locked_unix_s = int(file.read(20)), os.fstat(file.fileno()).st_mtime
+        # After a crash, a later process may have the number.
+        return pid if psutil.Process(pid).create_time() <= locked_unix_s + CLOCK_STEP_S else None
+    except (OSError, ValueError, psutil.Error):
         return None
 
 

@@ -2,8 +2,8 @@
 
 A page reaches only what is here: versions, profiles of pgdyno, settings whose values are numbers or known
 words, a workload, minutes, clients. So it starts no build, script or program of its own, connects to no
-running server, and writes to the directory of the pages only. The parser of the command line has the last
-word.
+running server, and writes to the directory of the pages only. The parser of the command line validates
+the result.
 """
 
 from __future__ import annotations

@@ -34,21 +34,27 @@ def ask(path: Path, pid: int) -> None:
 
 def forget(path: Path) -> None:
     """Remove a request that came too late for an earlier process."""
-    request_of(path).unlink(missing_ok=True)
+    if not _is_for_us(request_of(path)):
+        request_of(path).unlink(missing_ok=True)
 
 
-def _obey(lab: Lab) -> None:
-    request = request_of(lab.writer.path)
+def _is_for_us(request: Path) -> bool:
     with suppress(OSError, ValueError):
-        if int(request.read_text()) == os.getpid():
-            request.unlink()
-            if not lab.interruption.requested:
-                signal.raise_signal(signal.SIGINT)
+        return int(request.read_text()) == os.getpid()
+    return False
+
+
+def _stop_if_requested(lab: Lab) -> None:
+    request = request_of(lab.writer.path)
+    if _is_for_us(request):
+        request.unlink(missing_ok=True)
+        if not lab.interruption.requested:
+            signal.raise_signal(signal.SIGINT)
 
 
 def after_block(lab: Lab, _block: int, _budget: Budget) -> bool:
     """Stop if it was requested. Return that the block is not to be repeated."""
-    _obey(lab)
+    _stop_if_requested(lab)
     return False
 
 
@@ -57,4 +63,4 @@ def before_drive(
 ) -> None:
     """Stop if it was requested during preparation, before the first arm of the block."""
     if block.order[0] in trials:
-        _obey(lab)
+        _stop_if_requested(lab)

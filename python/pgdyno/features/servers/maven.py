@@ -1,4 +1,4 @@
-"""Builds of Maven: exact versions that npm lacks, such as 11.5 and 12.0. They are only used if asked for.
+"""Builds of Maven: exact versions that npm lacks, such as 11.5 and 12.0. Only downloaded if asked for.
 
 ``mvn`` verifies the checksum of the repository. There is no list of versions.
 """

@@ -100,6 +100,11 @@ def test_the_table_has_the_time_of_programs_that_ended_and_errors_are_an_alarm(t
     assert table.rows[1][5].startswith("+1.00")
     (error,) = section.sentences
     assert "failed in 1 trial" in error and "status 1: no table" in error
+    (first,) = (of.trial for of in findings.trials if (of.block, of.arm) == (0, 1))
+    by_trial[first].after["beside"][0]["status"] = None
+    (table,) = next(iter(sections(measured))).tables
+    assert table.rows[1][2:4] == ["4", "–"] and table.rows[1][5] == "–"
+    by_trial[first].after["beside"][0]["status"] = 0
     values = [{name: value for name, _, value in trial_values(measured, one)} for one in findings.trials]
     assert sum("beside.time" in of for of in values) == 11 and sum(of["beside.cpu"] for of in values) == 24
 

@@ -253,6 +253,7 @@ def link(name: str) -> zipfile.ZipInfo:
         ("results/", "is no member of a bundle"),
         ("evil/", "is no member of a bundle"),
         ("evil.html", "is no member of a bundle"),
+        ("report-html", "is no member of a bundle"),
         (link("results/link.sqlite"), "is a link or no file"),
         ("report.md", "two members have the same name"),
         ("results/other.sqlite", "are not those of bundle.json"),

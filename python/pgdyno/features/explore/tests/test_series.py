@@ -6,6 +6,7 @@ import re
 import sqlite3
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,8 +147,11 @@ def test_a_sample_between_the_slices_of_an_arm_is_not_its_own() -> None:
     at = np.arange(0.0, 16.0)
     series = SampleSeries("server", ("at_s", "late_s"), np.column_stack([at, 0 * at]))
     trial = ok_trial(trial=1, block=0, arm=0, slices=slices)
-    own = at[_is_own(series, trial, study_of(PROBED).plan)]
-    assert own.tolist() == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15]
+    own, is_resolved = _is_own(series, trial, study_of(PROBED).plan)
+    assert at[own].tolist() == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15] and is_resolved
+    short = [replace(of, closed_s=of.opened_s + 1.0, drained_s=of.opened_s + 1.0) for of in slices]
+    own, is_resolved = _is_own(series, replace(trial, slices=short), study_of(PROBED).plan)
+    assert at[own].tolist() == list(range(1, 12)) and not is_resolved
 
 
 @given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from starlette.testclient import TestClient
 from synthetic_study import CREATED_UNIX_S, QuickWriter, Synthetic, arms_of, study_of, write_block
 
 from pgdyno.features.open_metrics.routes import TYPE
+from pgdyno.features.serve import stop
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index
 from pgdyno.features.serve.pages import application
@@ -97,6 +99,9 @@ def test_a_study_has_values_while_it_runs_and_then_its_state(
             ("0.99", last[arm].latency_p99_ns),
         )
     }
+    stop.ask(tmp_path / "e.sqlite", os.getpid())
+    stopping = values(client)
+    assert stopping["study_state"][("stopping",)] == 1 and stopping["blocks_done"] == {(): 6}
     low, effect, high = (found[f"effect_{of}ratio"][pair] for of in ("low_", "", "high_"))
     assert low < effect < high and low < 0.2 < high
     assert found["verdict"][(*pair, "faster")] == 1 and sum(found["verdict"].values()) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sqlite3
@@ -30,7 +31,7 @@ from pgdyno.features.serve import stop, studies
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.filing import rename
 from pgdyno.features.serve.forms import FORM_BYTES_MAX
-from pgdyno.features.serve.index import Index, identifier
+from pgdyno.features.serve.index import Index, identifier, writer_of
 from pgdyno.features.serve.options import WebOptions
 from pgdyno.features.serve.server import all_pages
 from pgdyno.features.serve.studies import Studies, end_of_log, log_of
@@ -143,6 +144,14 @@ def test_a_file_that_is_being_written_is_left_alone(client: TestClient, path: Pa
         found = client.post(f"{run_of(path)}/{form}", data=data)
         assert found.status_code == 422 and "being written" in found.text
     assert path.exists()
+
+
+def test_a_lock_that_is_older_than_the_process_with_its_number_is_that_of_another(path: Path) -> None:
+    lock = path.with_name(f"{path.name}.lock")
+    lock.write_text(f"{os.getpid()}\n")
+    assert writer_of(path) == os.getpid()
+    os.utime(lock, (1.0, 1.0))
+    assert writer_of(path) is None
 
 
 @pytest.mark.parametrize("form", ["delete", "rename"])
@@ -285,6 +294,9 @@ def test_a_block_that_has_begun_is_measured_to_its_end(path: Path) -> None:
 def test_a_request_for_an_earlier_process_is_void(path: Path) -> None:
     stop.ask(path, os.getpid())
     WebOptions().begin(path)
+    assert stop.request_of(path).exists()  # for this one
+    stop.ask(path, os.getpid() + 1)
+    WebOptions().begin(path)
     assert not stop.request_of(path).exists()
 
 
@@ -331,10 +343,21 @@ def test_a_file_without_a_study_is_not_continued(client: TestClient, path: Path)
     assert client.post(f"{live_of(path.with_name('f.sqlite'))}/continue").status_code == 404
 
 
-def test_a_study_with_a_program_is_continued_by_its_command_only(client: TestClient, path: Path) -> None:
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        ("beside", ["pg_dump"]),
+        ("arms[1].is_dsn", True),
+        ("arms[1].extension", "/tmp/evil"),
+        ("arms[1].settings", {"archive_command": "evil"}),
+    ],
+)
+def test_a_study_with_a_program_is_continued_by_its_command_only(
+    client: TestClient, path: Path, place: str, value: object
+) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
-        change = "UPDATE study_case SET plan = json_set(plan, '$.beside', json_array('pg_dump'))"
-        assert connection.execute(change).rowcount
+        change = f"UPDATE study_case SET plan = json_set(plan, '$.{place}', json(?))"
+        assert connection.execute(change, (json.dumps(value),)).rowcount
     found = client.post(f"{live_of(path)}/continue")
     assert found.status_code == 422 and f"pgdyno compare --resume {path}" in found.text
     assert not log_of(path).exists()
