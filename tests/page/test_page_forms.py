@@ -94,7 +94,7 @@ def test_a_running_study_is_asked_to_stop(page: Page, served: Served, directory:
         expect(page.get_by_text("The study stops as after Ctrl-C")).to_be_visible()
         expect(page.get_by_role("button", name="Stop after this block")).to_be_hidden()
         assert stop.request_of(path).read_text() == f"{os.getpid()}\n"
-        stop.forget(path)
+        stop.request_of(path).unlink()
         expect(page.get_by_role("button", name="Stop after this block")).to_be_visible()
     expect(page.get_by_role("button", name="Continue")).to_be_visible()
     expect(page.get_by_role("button", name="Extend")).to_be_visible()
