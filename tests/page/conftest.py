@@ -48,7 +48,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def faults() -> Iterator[list[str]]:
-    """What no page may have. A test that provokes a fault removes it."""
+    """Errors of pages, and requests that they must not send. A test that provokes a fault removes it."""
     found: list[str] = []
     yield found
     assert not found

@@ -1,4 +1,4 @@
-"""What holds for every page: nothing is wider than the window, and texts have enough contrast."""
+"""Checks of every page: nothing is wider than the window, and texts have enough contrast."""
 
 from __future__ import annotations
 

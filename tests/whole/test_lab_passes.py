@@ -25,7 +25,7 @@ from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.schedule import PlannedBlock, aa_arm_after, aa_study, blocks_of
 
 PATH = Path("e.sqlite")
-"""Of a results file that nobody asks to stop."""
+"""Path of a results file without a request to stop."""
 
 
 class Played:

@@ -1,4 +1,4 @@
-"""What the program of ``run.beside`` took in each arm."""
+"""Time and CPU of the program of ``run.beside``."""
 
 from __future__ import annotations
 

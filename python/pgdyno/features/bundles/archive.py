@@ -79,7 +79,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a bundle has. ``results``: the results files in the order of the report."""
+    """Content of a bundle. ``results``: the results files in the order of the report."""
 
     pgdyno_bundle: int
     title: str

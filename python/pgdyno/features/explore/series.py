@@ -229,7 +229,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Window:
-    """What a page asks for: from, to, number of points, arms and blocks (None: all)."""
+    """Values of a request: from, to, number of points, arms and blocks (None: all)."""
 
     from_s: float = -math.inf
     to_s: float = math.inf
