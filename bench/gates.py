@@ -37,6 +37,7 @@ SLOWDOWNS_PERCENT = [step / 2 for step in range(1, 121)]
 """Slowdowns of which the smallest detected one is sought."""
 
 ROUNDS_RECORDED = 20
+"""Pairs of slices in a recorded block."""
 
 
 @dataclass(frozen=True)

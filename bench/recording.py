@@ -34,7 +34,7 @@ REQUESTS_MIN = 5
 """A session with fewer is idle, or not that of a client."""
 
 RECORDED_S_MIN = 1.0
-
+"""Minimum length of a recorded run."""
 
 OPEN_TIMEOUT_S = 30.0
 """Maximum time for the start of the relay, and for its end."""

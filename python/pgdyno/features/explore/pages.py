@@ -99,7 +99,7 @@ def part_page(view: str, index: Index, request: Request) -> Response:
 
 
 def crashes_page(index: Index, request: Request) -> Response:
-    """Return the crashes of a file, cut by cut."""
+    """Return the crashes of a file, one by one."""
     entry = _entry_with(views.CRASHES, index, request)
     found = read_crash_test(entry.path, verify=False)
     assert found is not None

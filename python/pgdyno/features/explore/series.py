@@ -147,8 +147,8 @@ def _add_samples(
     found: Recorded, trial: Trial, begin: float, series: Mapping[str, SampleSeries], plan: Study
 ) -> None:
     for probe, of in series.items():
-        (is_own, is_resolved), at_s = _is_own(of, trial, plan), begin + of.points[:, 0]
-        found.is_diluted |= not is_resolved
+        (is_own, is_alone), at_s = _is_own(of, trial, plan), begin + of.points[:, 0]
+        found.is_diluted |= not is_alone
         between = is_own[1:], (at_s[:-1] + at_s[1:]) / 2  # the first sample has no rate
         if probe == WAITS:
             found.add_all(probe, trial, *between, {name: values[1:] for name, values in _waits(of).items()})
@@ -161,15 +161,15 @@ def _add_samples(
 
 
 def _is_own(of: SampleSeries, trial: Trial, plan: Study) -> tuple[npt.NDArray[np.bool_], bool]:
-    """Return which samples lie in the slices of the arm, and whether samples resolve the slices.
+    """Return which samples lie in the slices of the arm, and whether they have no slice of another arm.
 
-    All of a duet are its own. Without resolution, those from the first slice to the last.
+    All of a duet are its own. If samples do not resolve slices, those from the first slice to the last.
     """
     spans = own_spans(trial.slices)
     if not spans or len(of.points) < 2 or plan.schedule is Schedule.DUET:
         return np.ones(len(of.points), dtype=bool), True
     within, is_resolved = resolvable(of, spans)
-    return overlap(of, within) >= OWN_MIN, is_resolved
+    return overlap(of, within) >= OWN_MIN, is_resolved or plan.schedule is not Schedule.SLICES
 
 
 def _waits(of: SampleSeries) -> dict[str, Floats]:

@@ -1,4 +1,4 @@
-"""Views of a file beside its series: crashes cut by cut, capacity searches, and parts of its report."""
+"""Views of a file beside its series: crashes one by one, capacity searches, and parts of its report."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def searches(path: Path, case: int, arms: Sequence[int], blocks: Sequence[int]) 
 
 
 # ----------------------------------------------------------------------
-# Crash tests cut by cut: what each crash lost, against the speed before it.
+# Crash tests: loss of each crash by its number, and by the commit rate before it.
 # ----------------------------------------------------------------------
 
 
@@ -201,7 +201,7 @@ def speed(of: Crash) -> float | None:
 
 
 def crashes_part(arms: Sequence[CrashArm], crashes: Sequence[Crash], outcome: str) -> Markup:
-    """Return two charts and a table of crashes: an outcome cut by cut, and against the speed."""
+    """Return two charts and a table of crashes: an outcome by crash, and by the commit rate before it."""
     measured, names = OUTCOMES[outcome], {of.arm: of.name for of in arms}
     known = [(of, value) for of in crashes if (value := measured.of(of)) is not None]
     panels = []

@@ -22,6 +22,7 @@ from pgdyno.features.explore.series import TIME_STEP_S, _is_own, reduced
 from pgdyno.features.serve.index import Index, identifier
 from pgdyno.features.serve.pages import application
 from pgdyno.results.records import SampleSeries, Slice
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.schedule import Role
 
 PROBED = Synthetic(effects=(1.0, 1.2), blocks=3, slices=10, probed=True)
@@ -147,11 +148,13 @@ def test_a_sample_between_the_slices_of_an_arm_is_not_its_own() -> None:
     at = np.arange(0.0, 16.0)
     series = SampleSeries("server", ("at_s", "late_s"), np.column_stack([at, 0 * at]))
     trial = ok_trial(trial=1, block=0, arm=0, slices=slices)
-    own, is_resolved = _is_own(series, trial, study_of(PROBED).plan)
-    assert at[own].tolist() == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15] and is_resolved
+    own, is_alone = _is_own(series, trial, study_of(PROBED).plan)
+    assert at[own].tolist() == [1, 2, 3, 4, 5, 11, 12, 13, 14, 15] and is_alone
     short = [replace(of, closed_s=of.opened_s + 1.0, drained_s=of.opened_s + 1.0) for of in slices]
-    own, is_resolved = _is_own(series, replace(trial, slices=short), study_of(PROBED).plan)
-    assert at[own].tolist() == list(range(1, 12)) and not is_resolved
+    own, is_alone = _is_own(series, replace(trial, slices=short), study_of(PROBED).plan)
+    assert at[own].tolist() == list(range(1, 12)) and not is_alone
+    blocks = study_of(replace(PROBED, schedule=Schedule.BLOCKS)).plan
+    assert _is_own(series, replace(trial, slices=short), blocks)[1]
 
 
 @given(
