@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,9 +15,10 @@ from typing import Literal
 
 import psycopg
 import pytest
+from psycopg.waiting import READY_R, WAIT_R
 
 from hostile_server import EndlessServer, Flood
-from pgdyno.server.connections import ReadLimitExceeded, connect
+from pgdyno.server.connections import ReadLimitExceeded, Waiting, _watched, connect
 
 MEMORY_MAX_KIB = 400 << 10
 """Memory limit of the pgdyno process. It needs 100 MiB. Without limits it took 3.6 GB until it was
@@ -71,6 +73,31 @@ def test_an_endless_response_is_rejected(flood: Flood, family: Literal["tcp", "u
         with pytest.raises(ReadLimitExceeded, match="more than 32 MiB in one result"):
             connection.execute("select 1")
         assert connection.closed
+
+
+@pytest.mark.parametrize("family", ["tcp", "unix"])
+def test_data_are_counted_if_libpq_then_closes_its_socket(family: Literal["tcp", "unix"]) -> None:
+    with ExitStack() as sockets:
+        if family == "unix":
+            sender, reader = socket.socketpair()
+        else:
+            listener = sockets.enter_context(socket.create_server(("127.0.0.1", 0)))
+            sender = socket.create_connection(listener.getsockname())
+            reader = listener.accept()[0]
+        sockets.enter_context(sender)
+        sockets.enter_context(reader)
+
+        def reads_and_closes() -> Waiting:
+            yield WAIT_R
+            reader.recv(20, socket.MSG_WAITALL)
+            reader.close()
+            raise psycopg.DatabaseError("lost synchronization with server")
+
+        watched = _watched(reads_and_closes(), lambda _: None, 10, reader.fileno())
+        next(watched)
+        sender.sendall(bytes(20))
+        with pytest.raises(ReadLimitExceeded):
+            watched.send(READY_R)
 
 
 @pytest.mark.parametrize("family", ["tcp", "unix"])

@@ -222,45 +222,54 @@ class _Received:
         self._taken_bytes = 0
         self._pending_bytes = 0
         self._before_bytes: int | None = None
+        self._socket: socket.socket | None = None
 
     def before(self, fileno: int) -> None:
         """Record the state of the socket before libpq reads from it."""
-        if (count := _tcp_received_bytes(fileno)) is None:
-            self._pending_bytes = _pending_bytes(fileno)
-        elif self._before_bytes is None or count < self._before_bytes:
-            self._before_bytes = count  # first call, or another socket with the same descriptor
+        try:
+            # libpq closes its own socket if the end of what it reads is malformed.
+            self._socket = socket.socket(fileno=os.dup(fileno))
+        except OSError:
+            self._socket = None
+            return
+        self._pending_bytes = _pending_bytes(self._socket)
+        count = _tcp_received_bytes(self._socket)
+        if count is not None and (self._before_bytes is None or count < self._before_bytes):
+            # first call, or another socket with the same descriptor
+            self._before_bytes = count - self._pending_bytes
 
-    def after(self, fileno: int) -> None:
+    def after(self) -> None:
         """Count what libpq has read. Raises ReadLimitExceeded."""
-        if self._before_bytes is not None and (count := _tcp_received_bytes(fileno)) is not None:
-            self._taken_bytes = count - self._before_bytes
-        elif self._pending_bytes:
-            left = _pending_bytes(fileno)
-            self._taken_bytes += max(
-                self._pending_bytes - left, min(self._pending_bytes, _UNIX_READ_BYTES_MIN)
-            )
-            self._pending_bytes = 0
+        if self._socket is None:
+            return
+        with self._socket as read:
+            if self._before_bytes is not None and (count := _tcp_received_bytes(read)) is not None:
+                self._taken_bytes = count - self._before_bytes
+            elif self._pending_bytes:
+                left = _pending_bytes(read)
+                self._taken_bytes += max(
+                    self._pending_bytes - left, min(self._pending_bytes, _UNIX_READ_BYTES_MIN)
+                )
         if self._taken_bytes > self._bytes_max:
             raise ReadLimitExceeded(
                 f"the server returned more than {self._bytes_max >> 20} MiB in one result: check the DSN"
             )
 
 
-def _pending_bytes(fileno: int) -> int:
+def _pending_bytes(read: socket.socket) -> int:
     """Return the number of unread bytes in the kernel; 0 if the socket is closed."""
     found = array.array("i", [0])
     with contextlib.suppress(OSError):
-        fcntl.ioctl(fileno, termios.FIONREAD, found)
+        fcntl.ioctl(read, termios.FIONREAD, found)
     return found[0]
 
 
-def _tcp_received_bytes(fileno: int) -> int | None:
+def _tcp_received_bytes(read: socket.socket) -> int | None:
     """Return the number of bytes received over TCP; None for a Unix socket or without kernel support."""
+    if read.family == socket.AF_UNIX:
+        return None
     try:
-        with socket.socket(fileno=os.dup(fileno)) as ours:
-            if ours.family == socket.AF_UNIX:
-                return None
-            info = ours.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+        info = read.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
     except OSError:
         return None
     if len(info) < _BYTES_RECEIVED_AT + _BYTES_RECEIVED.size:
@@ -463,6 +472,6 @@ def _watched(
             try:
                 wanted = gen.send(ready)
             finally:
-                received.after(read_from)
+                received.after()
     except StopIteration as ended:
         return ended.value
