@@ -41,6 +41,7 @@ from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.measure.study_runner import start_study
 from pgdyno.report.json_format import to_json
+from pgdyno.report.why_section import NAMED_SHARE_MIN
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import server_account
 from pgdyno.server.processes import PORT, SUPERUSER, Cluster, InitOptions
@@ -61,9 +62,6 @@ OWED = (
     "\\set bid random(1, :scale)\nSELECT count(*) FROM pgbench_accounts WHERE bid = :bid AND abalance > 0;\n"
 )
 INDEX = "pgbench_accounts (bid, abalance)"
-
-NAMED_SHARE_MIN = 0.05
-"""Smallest significant change that counts, as a share of the largest one: the report names no smaller one."""
 
 NO_CAUSES = (RUNNABLE, UNEXPLAINED, UNKNOWN, REMAINDER, OUTSIDE, OTHER_STATEMENTS)
 """Parts that are queueing or the remainder of others."""
@@ -174,16 +172,17 @@ def _part(of: Mapping[str, Any]) -> Part:
 def judge(kind: Kind, whole: Part, parts: Sequence[Part]) -> Judgement:
     """Judge the causes that a report names.
 
-    A change against the direction of the whole is no cause: it is counted if it comes first only.
+    A change against the direction of the whole is no cause: it is counted if it comes first only. A change
+    too small for the sentences is not counted.
     """
     causes = sorted((one for one in parts if one.key not in NO_CAUSES), key=lambda one: -abs(one.change_us))
-    certain = [one for one in causes if one.significant]
+    sizes_us = [abs(one.change_us) for one in (whole, *causes) if one.significant]
+    certain = [
+        one for one in causes if one.significant and abs(one.change_us) >= NAMED_SHARE_MIN * max(sizes_us)
+    ]
     onwards = [one for one in causes if one.change_us * whole.change_us > 0]
     first = (certain or onwards or causes)[0]
-    least_us = NAMED_SHARE_MIN * abs(first.change_us)
-    beside = [
-        one.key for one in certain if one in onwards and one is not first and abs(one.change_us) >= least_us
-    ]
+    beside = [one.key for one in certain if one in onwards and one is not first]
     wrong = [key for key in beside if key not in (*kind.right, *kind.follows)]
     if first.significant and first.key not in kind.right:
         wrong.insert(0, first.key)

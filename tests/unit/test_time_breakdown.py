@@ -294,6 +294,23 @@ def test_a_significant_but_small_part_is_not_named_in_sentences() -> None:
     assert "UPDATE" in sentences and "SELECT" not in sentences
 
 
+def test_a_part_below_a_twentieth_of_the_whole_is_not_named_though_it_alone_is_significant() -> None:
+    samples = [WaitSamples({"running": 1.0, "wal": wal}, 1000) for wal in (1.0, 0.2)]
+    times = [
+        ClientTime(on_cpu_us=us, runnable_us=100.0, wait_samples=one)
+        for us, one in zip((500.0, 480.0), samples, strict=True)
+    ]
+    found = explained([(1000.0, 1600.0)] * 8, [(times[0], times[1])] * 8)
+    parts = [
+        part if part.key == CPU else replace(part, difference=replace(part.difference, low=-1e6, high=1e6))
+        for part in found.by_resource.parts
+    ]
+    assert [part.key for part in parts if part.significant] == [CPU]
+    found = replace(found, by_resource=replace(found.by_resource, parts=parts))
+    _, largest = why_sentences(found, Verdict.FASTER)
+    assert largest.startswith("Largest resource without certainty: ") and "server CPU" not in largest
+
+
 def test_queueing_for_a_cpu_is_never_named_as_a_cause() -> None:
     """Without the WAL sync, processes wake up less often and queue less. The queue changes most."""
     rng = np.random.default_rng(21)

@@ -59,6 +59,13 @@ CPU, LOCK, WAL, IO = (
         pytest.param([LOCK, IO], "lock", True, ("io",), id="another resource is wrong"),
         pytest.param([LOCK, replace(IO, change_us=-7.0)], "lock", True, (), id="against the whole"),
         pytest.param([LOCK, replace(IO, change_us=3.9)], "lock", True, (), id="too small to be named"),
+        pytest.param(
+            [replace(LOCK, change_us=60.0), replace(IO, change_us=4.5)],
+            "lock",
+            True,
+            (),
+            id="too small beside the whole",
+        ),
         pytest.param([LOCK, replace(IO, significant=False)], "lock", True, (), id="not significant"),
         pytest.param(
             [LOCK, replace(IO, change_us=-90.0)], "io", False, ("io",), id="first, against the whole"

@@ -235,7 +235,7 @@ NAMED_MAX = 3
 """Maximum number of parts in a sentence, largest change first. The table has all."""
 
 NAMED_SHARE_MIN = 0.05
-"""Smallest change that a sentence names, as a share of the largest change."""
+"""Smallest change that a sentence names, as a share of the whole difference and of the largest change."""
 
 _PARTS = tomllib.loads(files(__package__).joinpath("time_parts.toml").read_text("utf-8"))
 
@@ -353,7 +353,9 @@ def _is_cause(part: TimePart) -> bool:
 def _named(waterfall: Waterfall) -> list[TimePart]:
     """Return the significant parts except NOT_CAUSES: causes, then rests, each by size of the change."""
     found = [part for part in waterfall.parts if part.significant and part.key not in NOT_CAUSES]
-    largest = max((abs(part.difference.value) for part in found), default=0.0)
+    largest = max(
+        (abs(part.difference.value) for part in (waterfall.total, *found) if part.significant), default=0.0
+    )
     shown = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
     return sorted(shown, key=lambda of: (not _is_cause(of), -abs(of.difference.value)))[:NAMED_MAX]
 
