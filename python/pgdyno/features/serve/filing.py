@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -72,11 +72,9 @@ def _unwritten(studies: Studies, path: Path) -> Iterator[None]:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    lock = WriterLock(path)
-    try:
+    with ExitStack() as stack:
+        stack.callback(WriterLock(path).release)
         yield
-    finally:
-        lock.release()
 
 
 def delete(path: Path) -> None:

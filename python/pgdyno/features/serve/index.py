@@ -204,6 +204,12 @@ class Index:
         with self._changed:
             return self._changed.wait_for(lambda: self._thread is None, timeout_s)
 
+    def close(self) -> None:
+        """Analyze no further file, and wait for the current one: C++ libraries abort if a thread is cut."""
+        with self._lock:
+            self._entries.clear()
+        self.wait(timeout_s=60)
+
     def _scan(self) -> None:
         found = set()
         for path in self._files():
@@ -214,8 +220,7 @@ class Index:
                 state = (*state, (0, 0))  # its writer has ended, even if the file did not change
             if entry is None or self._states[path] != state:
                 self._states[path] = state
-                entry = self._read(path, entry)
-                if entry is not None:
+                if (entry := self._read(path, entry)) is not None:
                     self._entries[path] = entry
         for path in self._entries.keys() - found:
             del self._entries[path]

@@ -70,9 +70,9 @@ def run(
     may_end: Callable[[Guard], bool] = lambda _: False,
 ) -> None:
     """Serve until a signal, at the lowest priority: a study on this machine goes first."""
-    pages = all_pages(Index(directory, expected))
+    index = Index(directory, expected)
+    guard = Guard(all_pages(index), token, listener.getsockname()[1])
     os.nice(19)  # after Studies has begun
-    guard = Guard(pages, token, listener.getsockname()[1])
     config = uvicorn.Config(
         guard,
         http="h11",
@@ -85,3 +85,4 @@ def run(
     )
     with suppress(KeyboardInterrupt):
         asyncio.run(Server(config, lambda: may_end(guard)).serve([listener]))
+    index.close()

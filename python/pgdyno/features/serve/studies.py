@@ -93,8 +93,7 @@ class Studies:
         parsed(words)
         with self._lock:
             written = (one.path for one in self._index.entries() if one.state == "running")
-            busy = {path, *self._started, *written}
-            for other in busy:
+            for other in {path, *self._started, *written}:
                 if self.pid_of(other) is not None:
                     raise PgdynoError(f"the study of {other.name} is running: wait for its end, or stop it")
             stop.forget(path)

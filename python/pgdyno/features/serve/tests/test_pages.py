@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
@@ -12,9 +13,11 @@ from starlette.testclient import TestClient
 from synthetic_study import CREATED_UNIX_S, Synthetic, write_study
 
 from pgdyno.cli.report import read_report
+from pgdyno.errors import EvidenceError
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index, identifier
 from pgdyno.features.serve.pages import application
+from pgdyno.report.document import FileReport
 from pgdyno.report.markdown_format import to_markdown
 
 TOKEN, PORT, HOST = "secret-token", 8123, "http://127.0.0.1:8123"
@@ -86,6 +89,34 @@ def test_the_list_has_verdicts_effects_and_escaped_names(client: TestClient) -> 
     assert "2 of 2 files." in page and "<img" not in page and "&lt;img src=x onerror=alert(1)&gt;" in page
     assert ">faster</span>" in page and ">slower</span>" in page and "+20" in page
     assert len(re.findall("<svg", page)) == 2
+
+
+def test_at_the_end_the_current_analysis_is_waited_for_and_no_other_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        write_study(tmp_path / f"{name}.sqlite", Synthetic(blocks=1))
+    begun, cleared, may_end = (threading.Event() for _ in range(3))
+    read = list[Path]()
+
+    def slowly(path: Path) -> FileReport:
+        read.append(path)
+        begun.set()
+        assert may_end.wait(60)
+        raise EvidenceError("read")
+
+    monkeypatch.setattr("pgdyno.features.serve.index.read_document", slowly)
+    index = Index(tmp_path)
+    index.entries()
+    assert begun.wait(60)
+    wait = index.wait
+    monkeypatch.setattr(index, "wait", lambda timeout_s: cleared.set() or wait(timeout_s))
+    closing = threading.Thread(target=index.close)
+    closing.start()
+    assert cleared.wait(60) and closing.is_alive()
+    may_end.set()
+    closing.join(60)
+    assert len(read) == 1 and not closing.is_alive()
 
 
 @pytest.mark.parametrize(
