@@ -311,6 +311,19 @@ def test_a_part_below_a_twentieth_of_the_whole_is_not_named_though_it_alone_is_s
     assert largest.startswith("Largest resource without certainty: ") and "server CPU" not in largest
 
 
+@pytest.mark.parametrize(
+    ("rates", "start"),
+    [
+        ((1000.0, 90.0), "18 needs 11.1 times as long per transaction as 17: +80,889 µs (95% CI [+80,"),
+        ((1000.0, 110.0), "18 needs 64,727 µs (809%) more per transaction than 17 (95% CI [64,"),
+    ],
+)
+def test_a_time_of_more_than_ten_times_is_given_as_a_factor(rates: tuple[float, float], start: str) -> None:
+    time = ClientTime(on_cpu_us=500.0, wait_samples=WaitSamples({"running": 1.0}, 1000))
+    found = explained([rates] * 8, [(time, time)] * 8)
+    assert why_sentences(found, Verdict.SLOWER)[0].replace("\u00a0", " ").startswith(start)
+
+
 def test_queueing_for_a_cpu_is_never_named_as_a_cause() -> None:
     """Without the WAL sync, processes wake up less often and queue less. The queue changes most."""
     rng = np.random.default_rng(21)

@@ -212,6 +212,8 @@ WITH_EVERY_FORM = ("verdict", "hosts")
 HEADLINES = {
     "faster": Synthetic(effects=(1, 1.1)),
     "slower": Synthetic(effects=(1, 0.9)),
+    "faster by a factor": Synthetic(effects=(1, 11)),
+    "slower by a factor": Synthetic(effects=(1, 0.04)),
     "equivalent": Synthetic(effects=(1, 1), noise=0.004),
     "slower within the margin": Synthetic(effects=(1, 0.993), noise=0.001, blocks=30, seed=4),
     "undecided": Synthetic(effects=(1, 1), noise=0.08, seed=2),

@@ -35,7 +35,7 @@ from pgdyno.report.document import (
     tables_section,
 )
 from pgdyno.report.result_tables import enumeration, in_a_head, level_or_bound, ms_text, with_interval
-from pgdyno.report.why_section import WhyReport
+from pgdyno.report.why_section import FACTOR_MIN, WhyReport
 from pgdyno.results.records import Counts, ServerFacts
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 from pgdyno.units import (
@@ -51,6 +51,7 @@ from pgdyno.units import (
     group_digits,
     share_text,
     signed,
+    significant,
     time_of_blocks,
     with_unit,
 )
@@ -251,10 +252,10 @@ def _claim(
         # "4.0% slower" has its sign in the word, so neither the number nor the interval has one.
         direction = "lower" if estimate.value < 0 else "higher"
         if is_capacity:
-            return f"The capacity of {b} is {_size(estimate)} {direction} than that of {a}{within}"
+            return f"The capacity of {b} is {_sized(estimate, f'{direction} than that of {a}')}{within}"
         if estimate.better is not Better.LESS:
-            return f"{b} is {_size(estimate)} {differs} than {a}{within}"
-        return f"{b} is {differs} than {a}{within}: its {metric.name} is {_size(estimate)} {direction}"
+            return f"{b} is {_sized(estimate, f'{differs} than {a}')}{within}"
+        return f"{b} is {differs} than {a}{within}: its {metric.name} is {_sized(estimate, direction)}"
     if verdict is Verdict.SAME:
         arms = f"The capacities of {b} and {a}" if is_capacity else f"{b} and {a}"
         return f"{arms} are equivalent within ±{given_percent(margin)}: {estimate.signed_text}"
@@ -268,13 +269,31 @@ def _interval(differs: Verdict | None, estimate: Estimate) -> str:
         return "no CI yet"
     interval = estimate.signed_interval_text
     if differs:
-        near, far = sorted(abs(end) for end in (estimate.low, estimate.high))
-        interval = bracketed(*(with_unit(group_digits(end, estimate.decimals), "%") for end in (near, far)))
+        near, far = sorted((estimate.low, estimate.high), key=abs)
+        interval = bracketed(_size(near, estimate), _size(far, estimate))
     return f"{ci_text(estimate.confidence)} {interval}"
 
 
-def _size(estimate: Estimate) -> str:
-    return with_unit(group_digits(abs(estimate.value), estimate.decimals), "%")
+def _has_factor(estimate: Estimate) -> bool:
+    return estimate.value > -100 and _factor(estimate.value) >= FACTOR_MIN and (estimate.low or 0) > -100
+
+
+def _factor(percent: float) -> float:
+    """Return the ratio of the larger to the smaller value."""
+    return max(1 + percent / 100, 1 / (1 + percent / 100))
+
+
+def _size(percent: float, estimate: Estimate) -> str:
+    """Return the size of an estimate or an end of its interval, without a sign."""
+    if _has_factor(estimate):
+        return significant(_factor(percent), 3)
+    return with_unit(group_digits(abs(percent), estimate.decimals), "%")
+
+
+def _sized(estimate: Estimate, direction: str) -> str:
+    """Return ``8.2% slower than 17``, or ``slower than 17 by a factor of 12.1``."""
+    size = _size(estimate.value, estimate)
+    return f"{direction} by a factor of {size}" if _has_factor(estimate) else f"{size} {direction}"
 
 
 def _why_held_back(comparison: Comparison, findings: Findings) -> str:
@@ -386,9 +405,9 @@ def _instructions(comparison: Comparison, findings: Findings) -> str:
         return ""
     if estimate.low <= 0 <= estimate.high:
         return ""
-    change = f"{_size(estimate)} {'fewer' if estimate.value < 0 else 'more'} {effect.name}"
+    change = _sized(estimate, f"{'fewer' if estimate.value < 0 else 'more'} {effect.name} than {a}")
     basis = f"{_interval(Verdict.SLOWER, estimate)}, {counted(estimate.n, 'block')}"
-    return f"{b} needs {change} than {a} ({basis})."
+    return f"{b} needs {change} ({basis})."
 
 
 def _shown_caveats(findings: Findings) -> list[ShownCaveat]:

@@ -234,6 +234,9 @@ TEXT_IN_SENTENCE_MAX = 40
 NAMED_MAX = 3
 """Maximum number of parts in a sentence, largest change first. The table has all."""
 
+FACTOR_MIN = 10.0
+"""Ratio of the arms from which sentences have a factor: 99.9% and 99.99% slower look alike."""
+
 NAMED_SHARE_MIN = 0.05
 """Smallest change that a sentence names, as a share of the whole difference and of the largest change."""
 
@@ -310,6 +313,10 @@ def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
         )
     if not whole.significant:
         return f"No significant difference in {what} between {b} and {a}: {change.signed_text} ({basis})."
+    times = whole.b_us / whole.a_us
+    if times >= FACTOR_MIN:
+        size, basis = f"{significant(times, 3)} times as long", _basis(whole, signed=True)
+        return f"{b} needs {size} per transaction as {a}: {change.signed_text} ({basis})."
     size = f"{_size(whole)} ({share_text(abs(change.value) / whole.a_us)}) {_more_or_less(whole)}"
     return f"{b} needs {size} per transaction than {a} ({basis})."
 
