@@ -281,6 +281,11 @@ def address_of(text: str) -> str:
     return re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
+def short_title(title: str) -> str:
+    """Return a title without units and conditions: they are long, and may change between studies."""
+    return re.split(r",| \(", title)[0]
+
+
 def placed(sections: Iterable[Section], further: Iterable[Section]) -> list[Section]:
     """Insert further sections where they say; at the end without such a section.
 

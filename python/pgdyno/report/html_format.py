@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined, Template
 from markupsafe import Markup, escape
 
 from pgdyno.errors import UsageError
-from pgdyno.report.document import Document, Place, address_of, shown_by_rank
+from pgdyno.report.document import Document, Place, address_of, short_title, shown_by_rank
 from pgdyno.report.documentation import html_of, passage, title_of
 from pgdyno.report.visible_text import visible
 
@@ -78,8 +78,7 @@ class Contents:
 
     def address(self, title: str, around: str, *, is_case: bool = False) -> str:
         """Return a new address; ``around`` is that of the case."""
-        # Without units and conditions: they are long, and may change between studies.
-        short = title if is_case else re.split(r",| \(", title)[0]
+        short = title if is_case else short_title(title)
         words = address_of(short)
         slug = f"{around}-{words}" if around else words
         self._taken[slug] += 1

@@ -15,8 +15,10 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.queries import CALLS_MIN, QueryChange, QueryChanges, QueryKind
 from pgdyno.analysis.steady_state import Drift
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, keyed, split_key
+from pgdyno.analysis.telemetry.trial_telemetry import resource_of
 from pgdyno.report.document import Table
 from pgdyno.report.result_tables import DIGITS_OF_LEVEL, enumeration, in_a_head, with_interval
+from pgdyno.report.why_section import NAMES
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
 from pgdyno.units import (
     ABSENT,
@@ -100,7 +102,8 @@ def groups(findings: Findings) -> list[Table]:
     found = []
     for title, probes in GROUPS:
         keys = [key for key in findings.telemetry.metrics if key.partition(".")[0] in probes]
-        rows = [row for key in keys for row in _rows(findings, key)]
+        keys.sort(key=lambda key: _ORDER.get(_resource(key), 0))
+        rows = [row for key in keys for row in _rows(findings, key, _resource(key))]
         if "trial" in probes:
             rows = _loads(findings) + rows
         zero = [findings.telemetry.metrics[key].name for key in keys if _is_zero(findings, key)]
@@ -142,14 +145,24 @@ def _change_head(findings: Findings) -> str:
     return f"change vs. {in_a_head(findings.arms[0].arm.name)}, %"
 
 
-def _rows(findings: Findings, key: str) -> list[list[str]]:
+_ORDER = {name: n for n, name in enumerate(NAMES.values())}
+"""Places of the resources, whose wait events stand together."""
+
+
+def _resource(key: str) -> str:
+    """Return the name of the resource of a wait event; ``wait`` of other metrics."""
+    name, part = split_key(key)
+    return NAMES.get(resource_of(part), "wait") if name == "wait.share" else "wait"
+
+
+def _rows(findings: Findings, key: str, of_wait: str = "wait") -> list[list[str]]:
     """Return the rows of a metric, one per arm; empty if all values are zero."""
     metric = findings.telemetry.metrics.get(key)
     if metric is None or _is_zero(findings, key):
         return []
     name, part = split_key(key)
     counted = metric.unit in metric.name.split()  # "dead tuples" needs no unit
-    label = f"wait: {part}, %" if name == "wait.share" else metric.name if counted else metric.label
+    label = f"{of_wait}: {part}, %" if name == "wait.share" else metric.name if counted else metric.label
     better = "" if metric.better is Better.NEITHER else str(metric.better)
     return [
         [

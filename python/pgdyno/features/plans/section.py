@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import zip_longest
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.features.plans.findings import PlanChange, PlanComparison, plans_of
-from pgdyno.report.document import Place, Section, Table, tables_section
+from pgdyno.report.document import Place, Section, Table, address_of, short_title, tables_section
 from pgdyno.report.json_format import Result
 from pgdyno.report.telemetry_tables import shortened
 from pgdyno.report.why_section import TEXT_IN_SENTENCE_MAX, short
@@ -32,6 +32,18 @@ def sections(findings: Findings) -> Iterator[Section]:
     found = tables_section("plan-tables", [*tables, *([left_out] if left_out.rows else [])])
     if found.tables:
         yield Section(found.id, tables=found.tables, after="results")
+
+
+def addresses(findings: Findings) -> Mapping[tuple[str, str], str]:
+    """Return the address of each table of plans within its case, by name of the arm and statement."""
+    found, taken = {}, Counter[str]()
+    for of in plans_of(findings):
+        for change in of.changes:
+            address = address_of(short_title(_title(change)))
+            taken[address] += 1
+            number = f"-{taken[address]}" if taken[address] > 1 else ""
+            found[of.arm.name, change.statement] = address + number
+    return found
 
 
 def _sentence(of: PlanComparison) -> str:
@@ -79,7 +91,7 @@ def _side_by_side(of: PlanComparison, change: PlanChange) -> Table:
         rows += [[_indented(left), _indented(right)] for left, right in pairs]
     names = (f"A: {of.baseline.name}", f"B: {of.arm.name}")
     return Table(
-        f"Plan of {shortened(change.statement)}",
+        _title(change),
         names,
         rows,
         f"Generic plans by EXPLAIN without execution, after the measured part, without costs and literals. "
@@ -87,6 +99,10 @@ def _side_by_side(of: PlanComparison, change: PlanChange) -> Table:
         f"{counted(change.blocks, 'block')}.",
         long=True,
     )
+
+
+def _title(change: PlanChange) -> str:
+    return f"Plan of {shortened(change.statement)}"
 
 
 def _indented(line: str) -> str:

@@ -1,4 +1,4 @@
-"""Waterfall charts of the time per transaction, from the baseline to an arm, in HTML."""
+"""Waterfall charts of the time per transaction in HTML: bars lead to wait events, statements and plans."""
 
 from __future__ import annotations
 
@@ -6,5 +6,6 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
+    requires=("plans",),
     case_sections=("section:sections",),
 )

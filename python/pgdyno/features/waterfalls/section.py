@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
 from markupsafe import Markup
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.time_breakdown import UNIT, TimePart, Waterfall
-from pgdyno.report.document import Place, Section
+from pgdyno.analysis.telemetry.trial_telemetry import resource_of
+from pgdyno.analysis.time_breakdown import STATEMENT, UNIT, TimePart, Waterfall
+from pgdyno.features.plans.section import addresses
+from pgdyno.report.document import Place, Section, address_of
 from pgdyno.report.plot import (
     NO_AXIS,
     ROW_LABEL_SCALE,
@@ -38,7 +40,7 @@ def sections(findings: Findings) -> Iterator[Section]:
         plots=partial(waterfalls, findings),
         plots_size="effects",
         plots_note="Each bar starts where the previous one ends. Pale bars are not significant. Lines "
-        "are the CIs of significant parts.",
+        "are the CIs of significant parts. A bar leads to its wait events, statement or plan.",
         place=Place.TOP,
         after="effect",
     )
@@ -60,8 +62,18 @@ def waterfalls(findings: Findings) -> list[Panel]:
         for by, waterfall in (("resource", why.by_resource), ("statement", why.by_statement)):
             if waterfall is not None:
                 title = f"Time per transaction, {a} to {b}, by {by}, µs"
-                found.append(Panel(title, _drawn(waterfall, a, b)))
+                found.append(Panel(title, _drawn(waterfall, a, b, details_of_parts(findings, b))))
     return found
+
+
+def details_of_parts(findings: Findings, arm: str) -> Mapping[str, str]:
+    """Return the address of the table with the details of a part, by its key."""
+    known, case = findings.telemetry, address_of(findings.study.case)
+    found = {resource_of(event): "telemetry-wait-events" for event in known.parts("wait.share")}
+    found |= {f"{STATEMENT}:{text}": "statements" for text in known.parts("statement.calls")}
+    of_plans = addresses(findings).items()
+    found |= {f"{STATEMENT}:{text}": plan for (name, text), plan in of_plans if name == arm}
+    return {key: f"#{case}-{address}" if case else f"#{address}" for key, address in found.items()}
 
 
 @dataclass(frozen=True)
@@ -75,13 +87,16 @@ class _Step:
     kind: str = ""  # class of the style sheet
     interval: str = ""
     interval_us: tuple[float, ...] = ()  # drawn of significant parts
+    details: str = ""  # address of a table
 
 
-def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
+def _drawn(waterfall: Waterfall, a: str, b: str, details: Mapping[str, str]) -> Markup:
     whole, (shown, left) = waterfall.total, _shown(waterfall)
     at_us, end_us = whole.a_us, whole.a_us + whole.difference.value
     steps = [_Step(a, with_unit(significant(at_us, 3), UNIT), at_us, at_us, "level")]
-    steps += [_step(part, at_us := at_us + part.difference.value) for part in shown]
+    for part in shown:
+        step = _step(part, at_us := at_us + part.difference.value)
+        steps.append(replace(step, details=details.get(part.key, "")))
     if left:
         change = signed(left, min(1, decimals_of(left, 2)), UNIT)
         steps.append(_Step("other parts, none significant", change, end_us - left, end_us))
@@ -93,8 +108,10 @@ def _drawn(waterfall: Waterfall, a: str, b: str) -> Markup:
             begin, end = sorted(ends[:2])
             place = {"x": begin, "y": y - BAR / 2, "width": round(max(2.0, end - begin), 1), "height": BAR}
             title = element("title", f"{step.name}  {step.change}{step.interval}")
-            yield from row_label(step.name, STEPS_LEFT - 8, y, "strong" if step.kind == "level" else "")
-            yield element("rect", title, **place, class_=f"step {step.kind}".strip())
+            label = row_label(step.name, STEPS_LEFT - 8, y, "strong" if step.kind == "level" else "")
+            bar = element("rect", title, **place, class_=f"step {step.kind}".strip())
+            row = Markup().join([*label, bar])
+            yield element("a", row, href=step.details) if step.details else row
             if step.interval_us:
                 yield line(ends[2], y, ends[3], y, class_="whisker")
             yield text(max(begin + 2, *ends) + 6, y + 4, step.change)

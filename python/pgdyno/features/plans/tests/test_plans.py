@@ -13,8 +13,9 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.features.plans.explain import budget_s_of, digest, node_name, plan_lines, statements_of_script
 from pgdyno.features.plans.findings import compare_plans
-from pgdyno.features.plans.section import sections
+from pgdyno.features.plans.section import addresses, sections
 from pgdyno.measure.telemetry_collection import ProbeError
+from pgdyno.report.html_format import Contents
 from pgdyno.results.reader import Evidence
 from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.defaults import Schedule
@@ -126,6 +127,16 @@ def test_a_changed_plan_is_a_sentence_and_a_table_with_both_plans(tmp_path: Path
     side_by_side, left_out = body.tables
     assert side_by_side.rows == [[a[0], b[0]], ["\u00a0" * 5 + "Filter: (a = $1)", ""]]
     assert left_out.rows == [["SELECT x", 'column "x" does not exist']]
+
+
+def test_the_address_of_a_plan_is_that_of_its_table_in_a_page(tmp_path: Path) -> None:
+    statements = ("SELECT a, b FROM t", "SELECT a, c FROM t", "SELECT d")
+    plans = {of: [row(text, [node]) for text in statements] for of, node in enumerate(("Seq Scan", "Sort"))}
+    findings = findings_of(tmp_path / "e.sqlite", plans, changed_in=3)
+    _, body = sections(findings)
+    contents = Contents()
+    in_page = [contents.address(table.title, "") for table in body.tables]
+    assert in_page == list(addresses(findings).values()) and len({*in_page}) == 3
 
 
 def test_equal_plans_say_nothing(tmp_path: Path) -> None:

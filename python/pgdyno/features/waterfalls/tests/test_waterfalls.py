@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 import pytest
 from report_forms import report_of
 from synthetic_study import Synthetic
+from synthetic_telemetry import SELECT, UPDATE
 
-from pgdyno.features.waterfalls.section import BAR, STEPS_WIDTH
+from pgdyno.features.waterfalls.section import BAR, STEPS_WIDTH, details_of_parts
+from pgdyno.report.document import address_of
 from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
 
@@ -47,3 +50,27 @@ def test_the_picture_and_the_table_have_the_same_numbers(built: StudyReport) -> 
     assert min(abs(x - last) for x in (bars[-1][0], bars[-1][0] + bars[-1][2])) <= 1.0
     (change,) = re.findall(r"<title>18  (.*?)\u00a0µs</title>", steps)
     assert change == changes["whole"]
+
+
+@pytest.mark.parametrize("levels", [({},), ({"clients": "1"}, {"clients": "8"})], ids=len)
+def test_bars_lead_to_wait_events_and_statements_of_their_case(levels: Sequence[Mapping[str, str]]) -> None:
+    cases = [
+        Synthetic(effects=(1.0, 1.25), blocks=6, probed=True, case=n, levels=of)
+        for n, of in enumerate(levels)
+    ]
+    report = report_of(*cases)
+    page = to_html(report)
+    details = [details_of_parts(of, "18") for of in report.findings.cases]
+    arounds = [f"#{address_of(of.case_name)}-".replace("#-", "#") for of in cases]
+    for case, around in zip(details, arounds, strict=True):
+        assert case == {
+            "running": f"{around}telemetry-wait-events",
+            "wal": f"{around}telemetry-wait-events",
+            f"statement:{UPDATE}": f"{around}statements",
+            f"statement:{SELECT}": f"{around}statements",
+            "statement:BEGIN": f"{around}statements",
+        }
+    assert {to[1:] for case in details for to in case.values()} <= set(re.findall(r'id="([^"]+)"', page))
+    charts = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
+    links = {found for chart in charts for found in re.findall(r'<a href="([^"]+)">', chart)}
+    assert links >= {f"{around}statements" for around in arounds}
