@@ -25,7 +25,14 @@ from pgdyno.report.document import Headline
 from pgdyno.report.study_report import StudyReport
 from pgdyno.report.telemetry_tables import probe_overhead
 from pgdyno.report.terminal_format import _table
-from pgdyno.report.why_section import NAMES, NO_PART, tables, why_sentences
+from pgdyno.report.why_section import (
+    NAMES,
+    NO_PART,
+    tables,
+    throughput_timelines,
+    timeline_note,
+    why_sentences,
+)
 
 PROBED = Synthetic(effects=(1.0, 1.1), blocks=6, probed=True)
 
@@ -269,3 +276,13 @@ def test_after_a_difference_the_largest_cause_is_named_even_if_it_is_uncertain(
     assert largest.startswith(f"Largest {by} without certainty: ")
     assert cause in largest  # "not sampled" and "outside statements" are no causes
     assert why_sentences(why, Verdict.SAME)[1:] == [NO_PART]
+
+
+@pytest.mark.parametrize(("most", "shown"), [(3, [1, 4, 7]), (7, list(range(1, 8)))])
+def test_a_page_has_charts_of_evenly_spaced_blocks_of_a_long_study(
+    monkeypatch: pytest.MonkeyPatch, most: int, shown: list[int]
+) -> None:
+    monkeypatch.setattr("pgdyno.report.why_section.PANELS_MAX", most)
+    findings = report_of(Synthetic(blocks=7, probed=True)).findings.first
+    assert [panel.title for panel in throughput_timelines(findings)] == [f"block {of}" for of in shown]
+    assert ("3 of 7 blocks are shown" in timeline_note(findings)) is (most < 7)

@@ -59,6 +59,9 @@ from pgdyno.units import (
 WINDOW_S_MIN = 30.0
 """Minimum window with a chart of the WAL rate: the table is enough for a shorter one."""
 
+PANELS_MAX = 120
+"""Maximum number of charts of blocks: a page of 720 blocks had 4 MB. ``pgdyno serve`` shows all of them."""
+
 TICK_DISTANCE_MIN = 2.0
 """Minimum distance of ticks in pixels; nearer ones are merged. Without merging, 200 hours with a checkpoint
 per second made a page of 84 MB."""
@@ -113,6 +116,9 @@ def timeline_note(findings: Findings) -> str:
         parts.append(
             "Ticks at the top mark checkpoint starts; one tick may stand for several and shows their number."
         )
+    blocks = {trial.block for trial in findings.trials if findings.series.get(trial.trial)}
+    if len(blocks) > PANELS_MAX:
+        parts.append(f"{PANELS_MAX} of {len(blocks)} blocks are shown; Explore of pgdyno serve has all.")
     parts += [of_feature.note for of_feature in TIMELINE_MARKS if of_feature.find(findings)]
     return " ".join(parts)
 
@@ -138,7 +144,10 @@ def panels(
     ticks: Mapping[int, Sequence[float]],
     marks: Mapping[int, Sequence[TimelineMark]],
 ) -> list[Panel]:
-    """Return a panel per block of values over time by trial, with ticks for checkpoints and with marks."""
+    """Return a panel per block of values over time by trial, with ticks for checkpoints and with marks.
+
+    Of more than PANELS_MAX blocks these are spread evenly, the first and the last included.
+    """
     by_block: dict[int, list[Trial]] = {}
     for trial in findings.trials:
         if points.get(trial.trial):
@@ -147,9 +156,11 @@ def panels(
     if top <= 0:
         return []
     names = {of.arm.arm: of.arm.name for of in findings.arms}
+    blocks = sorted(by_block)
+    shown = np.linspace(0, len(blocks) - 1, min(len(blocks), PANELS_MAX)).round().astype(int)
     return [
-        Panel(f"block {block + 1}", _picture(trials, names, points, top, unit, ticks, marks))
-        for block, trials in sorted(by_block.items())
+        Panel(f"block {block + 1}", _picture(by_block[block], names, points, top, unit, ticks, marks))
+        for block in (blocks[at] for at in shown)
     ]
 
 
