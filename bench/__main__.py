@@ -28,6 +28,7 @@ from bench import (
     linkbench,
     load,
     network_clients,
+    page,
     pairs,
     pgbench,
     ratios,
@@ -66,15 +67,16 @@ BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {
     "readings": readings.figures,
     "analysis": analysis.figures,
     "slices": slices.figures,
+    "page": page.figures,
     "pairs": pairs.figures,
     "driver-overhead": driver_overhead.figures,
     "real-clients": real_clients.figures,
     "pgbench-startup": pgbench.startup,
     "pgbench-init": pgbench.initialise,
 }
-LONG = ("pairs", "driver-overhead", "real-clients")
-"""Benchmarks that run only if they are named: the machine's noise in 20 minutes, what needs Ray, and programs
-that few machines have."""
+LONG = ("page", "pairs", "driver-overhead", "real-clients")
+"""Benchmarks that run only if they are named: a whole study, the machine's noise in 20 minutes, what needs Ray,
+and programs that few machines have."""
 
 
 OWN: Mapping[str, Callable[[Sequence[str]], int]] = {
