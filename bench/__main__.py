@@ -75,8 +75,8 @@ BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {
     "pgbench-init": pgbench.initialise,
 }
 LONG = ("page", "pairs", "driver-overhead", "real-clients")
-"""Benchmarks that run only if they are named: a whole study, the machine's noise in 20 minutes, what needs Ray,
-and programs that few machines have."""
+"""Benchmarks that run only if they are named: a study, the noise of the machine in 20 minutes, what needs
+Ray, and programs that few machines have."""
 
 
 OWN: Mapping[str, Callable[[Sequence[str]], int]] = {

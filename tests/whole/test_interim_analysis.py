@@ -14,6 +14,7 @@ from example_studies import make_study
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, student
+from pgdyno.analysis.steady_state import trending
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.caveats import Caveat
 from pgdyno.measure.progress import InterimVerdicts, Progress
@@ -58,6 +59,19 @@ def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason() -> N
         assert comparison.is_trending == comparison.is_held_back == is_trending
         assert (comparison.verdict is Verdict.UNDECIDED) == is_trending
         assert ("effect-trend" in {caveat.kind for caveat in found.caveats}) == is_trending
+
+
+@pytest.mark.parametrize(("effect", "is_trending"), [(50.0, False), (0.02, False), (1.5, True), (0.7, True)])
+def test_a_trend_that_cannot_reverse_an_effect_holds_back_no_verdict(
+    effect: float, is_trending: bool
+) -> None:
+    found = found_in(replace(STOPPING, effects=(1.0, effect), cold=(0.0, 0.15), noise=0.01)).first
+    (comparison,) = found.comparisons
+    trend = found.steady_states[1].effect_trend
+    assert trend is not None and trend.p_value is not None and trend.p_value < 1e-3
+    assert comparison.is_trending == trending([None, trend], 0.02)[1] == is_trending
+    decided = Verdict.FASTER if effect > 1 else Verdict.SLOWER
+    assert comparison.verdict is (Verdict.UNDECIDED if is_trending else decided)
 
 
 def test_blocks_before_the_longest_warm_up_do_not_count() -> None:

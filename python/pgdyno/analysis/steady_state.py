@@ -16,7 +16,7 @@ from typing import Annotated
 import numpy as np
 import numpy.typing as npt
 
-from pgdyno.analysis.finding_fields import ArmName, about
+from pgdyno.analysis.finding_fields import ArmName, Hidden, about
 from pgdyno.analysis.statistics.intervals import binomial_at_most, student
 from pgdyno.analysis.statistics.series import (
     SPAN_S_MIN,
@@ -176,6 +176,10 @@ Floats = npt.NDArray[np.float64]
 ALARM = 0.05
 ALARM_OF_TRENDS, ALARM_OF_STEPS, ALARM_OF_EFFECTS = 0.025, 0.01, 0.015
 
+BEYOND_TRENDS = 10.0
+"""Size of an effect, in changes over the window, from which a trend does not hold back the verdict. The rest
+of an exponential change with a time constant of ten windows is ten times what the window shows."""
+
 SUSPICION = 0.1
 """Level of the trend of an effect at which a study does not stop on its verdict. A false alarm costs a block
 or two. Without it, three in ten studies stopped too early if arms had time constants of 2 and 10 s."""
@@ -242,13 +246,14 @@ class Trend:
     """Mean change over the window in percent, over n trials. ``p_value`` is None for a single trial.
 
     ``truncation_s`` is the length of the beginning of the trials' mean that MSER excludes; None if it is half
-    or more.
+    or more. ``is_beyond``: an effect that no such change would reverse (BEYOND_TRENDS).
     """
 
     percent: Estimate
     p_value: float | None
     span_s: float
     truncation_s: Annotated[float | None, about("Length of the beginning that MSER excludes.")]
+    is_beyond: Hidden[bool] = False
 
 
 @dataclass(frozen=True)
@@ -311,7 +316,7 @@ def change(at_s: Floats, values: Floats, span_s: float) -> float:
 
 def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confidence: float) -> Trend | None:
     """Return the trend of the ratio to the baseline, over blocks with equal numbers of slices, or None."""
-    changes, spans = [], []
+    changes, effects, spans = [], [], []
     for mine, other in zip(arm, baseline, strict=True):
         if len(mine.per_s) != len(other.per_s) or len(mine.per_s) < SLICES_MIN:
             continue
@@ -320,11 +325,14 @@ def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confiden
         at = (mine.at_s + other.at_s) / 2 - (mine.at_s + other.at_s).mean() / 2
         ratios = np.log(mine.per_s / other.per_s)
         changes.append(float(at @ ratios / (at @ at) * mine.span_s))
+        effects.append(float(ratios.mean()))
         spans.append(mine.span_s)
     if not changes:
         return None
-    summary = student(changes, confidence)
-    return Trend(summary.percent(Better.NEITHER), summary.p_value, float(np.mean(spans)), None)
+    summary, effect = student(changes, confidence), student(effects, confidence)
+    largest, least = ([abs(end or 0.0) for end in (of.low, of.high)] for of in (summary, effect))
+    is_beyond = (effect.low or 0.0) * (effect.high or 0.0) > 0 and min(least) > BEYOND_TRENDS * max(largest)
+    return Trend(summary.percent(Better.NEITHER), summary.p_value, float(np.mean(spans)), None, is_beyond)
 
 
 def effect_trends(plan: Study, arms: Sequence[Arm], trials: Sequence[Trial]) -> list[Trend | None]:
@@ -353,12 +361,14 @@ def trending(
 ) -> list[bool]:
     """Return which effects of a case change significantly, by more than the margin over the window.
 
+    An effect far beyond its change is not among them: no longer warm-up would reverse it.
+
     ``alarm``: level for a study of that number of cases. At the default, effects that do not change are held
     back in 1.5% of the interim analyses, and at any of those of 10 blocks in at most 5% of studies.
     """
     flags = surely([None if of is None else of.p_value for of in trends], alarm / cases)
     return [
-        of is not None and flag and abs(of.percent.value) > 100 * margin
+        of is not None and flag and abs(of.percent.value) > 100 * margin and not of.is_beyond
         for of, flag in zip(trends, flags, strict=True)
     ]
 
