@@ -41,7 +41,7 @@ from pgdyno.errors import UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.measure.study_runner import start_study
 from pgdyno.report.json_format import to_json
-from pgdyno.report.why_section import NAMED_SHARE_MIN
+from pgdyno.report.why_section import LIKELY_P_MAX, NAMED_SHARE_MIN
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import server_account
 from pgdyno.server.processes import PORT, SUPERUSER, Cluster, InitOptions
@@ -88,8 +88,8 @@ class Kind:
 
 
 KINDS = (
-    # Locks of rows and of buffers are held while a commit waits.
-    Kind("synchronous_commit off", ("wal",), ("lock", "lwlock"), arms=("", ",synchronous_commit=off")),
+    # Locks of rows and of buffers are held while a commit waits. Its sync costs system calls and switches.
+    Kind("synchronous_commit off", ("wal",), (CPU, "lock", "lwlock"), arms=("", ",synchronous_commit=off")),
     Kind(
         "5% more CPU",
         (CPU,),
@@ -137,16 +137,18 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Part:
-    """Change of a resource in µs per transaction."""
+    """Change of a resource in µs per transaction. ``p_value``: None in older records."""
 
     key: str
     change_us: float
     significant: bool
+    p_value: float | None = None
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """``first``: the largest significant cause, or else the largest in the direction of the whole.
+    """``first``: the largest significant cause in the direction of the whole, or the largest one there, if it
+    would be significant alone, or if none is significant.
 
     ``wrong``: resources that are significant causes, but neither right nor a consequence.
     """
@@ -166,14 +168,13 @@ def parts_of(report: Mapping[str, Any]) -> tuple[Part, list[Part]]:
 
 
 def _part(of: Mapping[str, Any]) -> Part:
-    return Part(of["key"], of["difference"]["value"], of["significant"])
+    return Part(of["key"], of["difference"]["value"], of["significant"], of["p_value"])
 
 
 def judge(kind: Kind, whole: Part, parts: Sequence[Part]) -> Judgement:
     """Judge the causes that a report names.
 
-    A change against the direction of the whole is no cause: it is counted if it comes first only. A change
-    too small for the sentences is not counted.
+    A change against the direction of the whole, or too small for the sentences, is no cause.
     """
     causes = sorted((one for one in parts if one.key not in NO_CAUSES), key=lambda one: -abs(one.change_us))
     sizes_us = [abs(one.change_us) for one in (whole, *causes) if one.significant]
@@ -181,7 +182,8 @@ def judge(kind: Kind, whole: Part, parts: Sequence[Part]) -> Judgement:
         one for one in causes if one.significant and abs(one.change_us) >= NAMED_SHARE_MIN * max(sizes_us)
     ]
     onwards = [one for one in causes if one.change_us * whole.change_us > 0]
-    first = (certain or onwards or causes)[0]
+    likely = [one for one in onwards[:1] if one.p_value is not None and one.p_value <= LIKELY_P_MAX]
+    first = (likely or [one for one in certain if one in onwards] or onwards or causes)[0]
     beside = [one.key for one in certain if one in onwards and one is not first]
     wrong = [key for key in beside if key not in (*kind.right, *kind.follows)]
     if first.significant and first.key not in kind.right:

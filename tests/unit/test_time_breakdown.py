@@ -302,7 +302,7 @@ def test_a_part_below_a_twentieth_of_the_whole_is_not_named_though_it_alone_is_s
     ]
     found = explained([(1000.0, 1600.0)] * 8, [(times[0], times[1])] * 8)
     parts = [
-        part if part.key == CPU else replace(part, difference=replace(part.difference, low=-1e6, high=1e6))
+        part if part.key == CPU else replace(part, difference=unsure(part.difference))
         for part in found.by_resource.parts
     ]
     assert [part.key for part in parts if part.significant] == [CPU]
@@ -366,12 +366,42 @@ def of_waits(*arms: Mapping[str, float], blocks: int = 8, noisy: str = "") -> Ti
     return explained(rates, [(a, b) for a, b in times])
 
 
-def test_the_largest_cause_is_named_after_a_certain_one_against_the_whole() -> None:
+def test_the_largest_cause_is_named_before_a_certain_one_against_the_whole() -> None:
     """LWLock waits surely grow, although the arm is faster by what is uncertain."""
     arms = {"wal": 2000.0, "lwlock": 100.0}, {"wal": 1600.0, "lwlock": 130.0}
-    _, certain, largest, *_ = why_sentences(of_waits(*arms, noisy="wal"), Verdict.FASTER)
-    assert "more LWLock waits" in certain
+    _, largest, certain, *_ = why_sentences(of_waits(*arms, noisy="wal"), Verdict.FASTER)
     assert largest.startswith("Largest resource without certainty: ") and "less WAL write/sync" in largest
+    assert "more LWLock waits" in certain
+
+
+@pytest.mark.parametrize(("p_value", "is_first"), [(0.049, True), (0.051, False), (None, False)])
+def test_a_likely_largest_cause_is_named_before_a_certain_smaller_one(
+    p_value: float | None, is_first: bool
+) -> None:
+    arms = {"wal": 2000.0, "lock": 500.0}, {"wal": 1600.0, "lock": 300.0}
+    found = of_waits(*arms)
+    parts = [
+        part if part.key != "wal" else replace(part, p_value=p_value, difference=unsure(part.difference))
+        for part in found.by_resource.parts
+    ]
+    told = why_sentences(replace(found, by_resource=replace(found.by_resource, parts=parts)), Verdict.FASTER)
+    order = [one.partition(":")[0] for one in told[1:3]]
+    assert sorted(order) == ["By resource", "Largest resource without certainty"]
+    assert (order[1] == "By resource") is is_first
+
+
+def test_a_largest_cause_against_the_whole_is_not_first() -> None:
+    found = explained([(1000.0, 100.0)] * 8, [(time_on(400.0), time_on(200.0))] * 8)
+    *_, last = why_sentences(found, Verdict.SLOWER)
+    assert last.startswith("Largest resource: ") and "less server CPU time (in the opposite" in last
+
+
+def time_on(cpu_us: float) -> ClientTime:
+    return ClientTime(on_cpu_us=cpu_us, runnable_us=100.0)
+
+
+def unsure(change: Estimate) -> Estimate:
+    return replace(change, low=-1e6, high=1e6)
 
 
 def test_a_certain_cause_that_a_sentence_has_is_not_repeated() -> None:

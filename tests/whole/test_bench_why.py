@@ -67,14 +67,15 @@ CPU, LOCK, WAL, IO = (
             id="too small beside the whole",
         ),
         pytest.param([LOCK, replace(IO, significant=False)], "lock", True, (), id="not significant"),
-        pytest.param(
-            [LOCK, replace(IO, change_us=-90.0)], "io", False, ("io",), id="first, against the whole"
-        ),
+        pytest.param([LOCK, replace(IO, change_us=-90.0)], "lock", True, (), id="largest, against the whole"),
         pytest.param(
             [replace(LOCK, change_us=8.0), CPU], "cpu", False, ("cpu",), id="a consequence comes first"
         ),
         pytest.param(
             [replace(LOCK, significant=False), CPU], "cpu", False, ("cpu",), id="certain before large"
+        ),
+        pytest.param(
+            [replace(LOCK, significant=False, p_value=0.03), CPU], "lock", True, (), id="likely and larger"
         ),
         pytest.param([LOCK, Part("runnable", 90.0, significant=True)], "lock", True, (), id="queueing"),
         pytest.param([LOCK, Part("unexplained", 90.0, significant=True)], "lock", True, (), id="the rest"),

@@ -245,6 +245,9 @@ TEXT_IN_SENTENCE_MAX = 40
 NAMED_MAX = 3
 """Maximum number of parts in a sentence, largest change first. The table has all."""
 
+LIKELY_P_MAX = 0.05
+"""Largest p value, uncorrected for the other parts, of a largest cause that comes before certain ones."""
+
 FACTOR_MIN = 10.0
 """Ratio of the arms from which sentences have a factor: 99.9% and 99.99% slower look alike."""
 
@@ -336,19 +339,23 @@ def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> list[str]:
     parts = _named(waterfall)
     found = [f"By {by}: {_listed(parts)}."] if parts else []
     if is_told:
-        found += _largest(by, waterfall, parts)
+        largest = _largest_cause(waterfall)
+        said = _largest(by, largest, parts)
+        is_certain = any(_is_onward(part, waterfall) for part in parts)
+        is_first = any(_is_onward(one, waterfall) and (_is_likely(one) or not is_certain) for one in largest)
+        found = said + found if is_first else found + said
     for part in waterfall.parts:
         if part.key in NOT_CAUSES and part.significant:
             found.append(f"{_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}")
     return found
 
 
-def _largest(by: str, waterfall: Waterfall, named: Sequence[TimePart]) -> list[str]:
+def _largest(by: str, largest: Sequence[TimePart], named: Sequence[TimePart]) -> list[str]:
     """Return a sentence with the largest cause, unless it is named."""
     return [
         f"Largest {by}{'' if one.significant else ' without certainty'}: {_listed([one])} "
         f"({_basis(one, signed=True)})."
-        for one in _largest_cause(waterfall)
+        for one in largest
         if one not in named
     ]
 
@@ -357,10 +364,19 @@ def _largest_cause(waterfall: Waterfall) -> list[TimePart]:
     """Return the largest cause with the direction of the whole, or the largest of all; empty without one."""
 
     def rank(part: TimePart) -> tuple[bool, float]:
-        change = part.difference.value
-        return change * waterfall.total.difference.value > 0, abs(change)
+        return _is_onward(part, waterfall), abs(part.difference.value)
 
     return sorted(filter(_is_cause, waterfall.parts), key=rank)[-1:]
+
+
+def _is_onward(part: TimePart, waterfall: Waterfall) -> bool:
+    """Return whether a part changes in the direction of the whole."""
+    return part.difference.value * waterfall.total.difference.value > 0
+
+
+def _is_likely(part: TimePart) -> bool:
+    """Return whether a part would be significant if it were the only one."""
+    return part.p_value is not None and part.p_value <= LIKELY_P_MAX
 
 
 def _is_cause(part: TimePart) -> bool:
@@ -369,13 +385,17 @@ def _is_cause(part: TimePart) -> bool:
 
 
 def _named(waterfall: Waterfall) -> list[TimePart]:
-    """Return the significant parts except NOT_CAUSES: causes, then rests, each by size of the change."""
+    """Return the significant parts except NOT_CAUSES: causes, then rests, each by direction and size."""
     found = [part for part in waterfall.parts if part.significant and part.key not in NOT_CAUSES]
     largest = max(
         (abs(part.difference.value) for part in (waterfall.total, *found) if part.significant), default=0.0
     )
     shown = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
-    return sorted(shown, key=lambda of: (not _is_cause(of), -abs(of.difference.value)))[:NAMED_MAX]
+
+    def rank(part: TimePart) -> tuple[bool, bool, float]:
+        return not _is_cause(part), not _is_onward(part, waterfall), -abs(part.difference.value)
+
+    return sorted(shown, key=rank)[:NAMED_MAX]
 
 
 def _listed(parts: Sequence[TimePart]) -> str:
