@@ -76,11 +76,15 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
                 rates.append(fmean(rate or 0.0 for rate in event.rates))
                 if reader:
                     assert reader[0].poll() is None
-                    reader.pop().kill()
+                    _end(reader.pop())
                     begun_s, before_s = since.pop()
                     shares.append(100 * (_cpu_s(server) - before_s) / (monotonic() - begun_s))
 
-        yield watch
+        try:
+            yield watch
+        finally:
+            for one in reader:
+                _end(one)
 
     try:
         with Interruption() as interruption:
@@ -108,6 +112,11 @@ def _reading(address: str) -> subprocess.Popen[str]:
     with found.stdin as pipe:
         pipe.write(parse_qs(parts.query)["token"][0])
     return found
+
+
+def _end(reader: subprocess.Popen[str]) -> None:
+    reader.kill()
+    reader.wait()
 
 
 def _cpu_s(of: psutil.Process) -> float:

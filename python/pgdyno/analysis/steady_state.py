@@ -176,9 +176,10 @@ Floats = npt.NDArray[np.float64]
 ALARM = 0.05
 ALARM_OF_TRENDS, ALARM_OF_STEPS, ALARM_OF_EFFECTS = 0.025, 0.01, 0.015
 
-BEYOND_TRENDS = 10.0
-"""Size of an effect, in changes over the window, from which a trend does not hold back the verdict. The rest
-of an exponential change with a time constant of ten windows is ten times what the window shows."""
+BEYOND_TRENDS, BEYOND_RATIO = 10.0, 10.0
+"""Size of an effect, in changes over the window and as a ratio, from which a trend does not hold back the
+verdict. The rest of an exponential change with a time constant of ten windows is ten times what the window
+shows. Smaller effects than this ratio may end near the limit of a gate."""
 
 SUSPICION = 0.1
 """Level of the trend of an effect at which a study does not stop on its verdict. A false alarm costs a block
@@ -246,14 +247,14 @@ class Trend:
     """Mean change over the window in percent, over n trials. ``p_value`` is None for a single trial.
 
     ``truncation_s`` is the length of the beginning of the trials' mean that MSER excludes; None if it is half
-    or more. ``is_beyond``: an effect that no such change would reverse (BEYOND_TRENDS).
+    or more.
     """
 
     percent: Estimate
     p_value: float | None
     span_s: float
     truncation_s: Annotated[float | None, about("Length of the beginning that MSER excludes.")]
-    is_beyond: Hidden[bool] = False
+    is_beyond: Hidden[bool] = False  # an effect that no such change would reverse
 
 
 @dataclass(frozen=True)
@@ -331,7 +332,8 @@ def effect_trend(arm: Sequence[Observed], baseline: Sequence[Observed], confiden
         return None
     summary, effect = student(changes, confidence), student(effects, confidence)
     largest, least = ([abs(end or 0.0) for end in (of.low, of.high)] for of in (summary, effect))
-    is_beyond = (effect.low or 0.0) * (effect.high or 0.0) > 0 and min(least) > BEYOND_TRENDS * max(largest)
+    far = max(BEYOND_TRENDS * max(largest), math.log(BEYOND_RATIO))
+    is_beyond = (effect.low or 0.0) * (effect.high or 0.0) > 0 and min(least) > far
     return Trend(summary.percent(Better.NEITHER), summary.p_value, float(np.mean(spans)), None, is_beyond)
 
 

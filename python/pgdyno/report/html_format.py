@@ -47,6 +47,7 @@ def _template(name: str) -> Template:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["breakable"] = breakable
+    environment.filters["linked_within"] = linked_within
     return environment.from_string(_text(name))
 
 
@@ -57,6 +58,11 @@ def _text(name: str) -> str:
 def breakable(cell: str) -> Markup:
     """Return the text of a cell that a narrow page may break within names of settings and intervals."""
     return Markup("<wbr>").join(re.split(r"(?<=[_=])(?=[^ ])|(?<=,)(?=[^ \d])", cell))
+
+
+def linked_within(picture: Markup, around: str) -> Markup:
+    """Return a picture whose links lead to sections of a case. ``around``: its address, or empty."""
+    return Markup(str(picture).replace('href="#', f'href="#{around}-')) if around else picture
 
 
 def source_hash(script: str) -> str:

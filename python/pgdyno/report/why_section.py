@@ -116,11 +116,17 @@ def timeline_note(findings: Findings) -> str:
         parts.append(
             "Ticks at the top mark checkpoint starts; one tick may stand for several and shows their number."
         )
-    blocks = {trial.block for trial in findings.trials if findings.series.get(trial.trial)}
-    if len(blocks) > PANELS_MAX:
-        parts.append(f"{PANELS_MAX} of {len(blocks)} blocks are shown; Explore of pgdyno serve has all.")
+    parts.append(shown_blocks(findings))
     parts += [of_feature.note for of_feature in TIMELINE_MARKS if of_feature.find(findings)]
-    return " ".join(parts)
+    return " ".join(filter(None, parts))
+
+
+def shown_blocks(findings: Findings) -> str:
+    """Return a sentence on the blocks that charts over time omit; empty if they have all."""
+    blocks = {trial.block for trial in findings.trials if findings.series.get(trial.trial)}
+    if len(blocks) <= PANELS_MAX:
+        return ""
+    return f"{PANELS_MAX} of {len(blocks)} blocks are shown; Explore of pgdyno serve has all."
 
 
 def wal_rate(series: SampleSeries) -> list[ThroughputPoint]:
@@ -243,7 +249,7 @@ TEXT_IN_SENTENCE_MAX = 40
 """Maximum length of a statement in tables and charts, and in sentences; the JSON has the whole text."""
 
 NAMED_MAX = 3
-"""Maximum number of parts in a sentence, largest change first. The table has all."""
+"""Maximum number of parts in a sentence. The table has all."""
 
 LIKELY_P_MAX = 0.05
 """Largest p value, uncorrected for the other parts, of a largest cause that comes before certain ones."""
@@ -271,7 +277,7 @@ NOT_CAUSES = _texts("consequence")
 
 
 def why_sentences(why: TimeBreakdown, verdict: Verdict) -> list[str]:
-    """Return sentences on the whole and its parts, largest change first.
+    """Return sentences on the whole and its parts: causes first, by direction and size.
 
     After a difference they name a resource and a statement, if not as significant then as the largest. An
     undecided verdict gets one text, which the first screen omits.
@@ -327,10 +333,10 @@ def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
         )
     if not whole.significant:
         return f"No significant difference in {what} between {b} and {a}: {change.signed_text} ({basis})."
-    times = whole.b_us / whole.a_us
-    if times >= FACTOR_MIN:
-        size, basis = f"{significant(times, 3)} times as long", _basis(whole, signed=True)
-        return f"{b} needs {size} per transaction as {a}: {change.signed_text} ({basis})."
+    (less, fast), (more, slow) = sorted(((whole.a_us, a), (whole.b_us, b)))
+    if less > 0 and more / less >= FACTOR_MIN:
+        size, basis = f"{significant(more / less, 3)} times as long", _basis(whole, signed=True)
+        return f"{slow} needs {size} per transaction as {fast}: {change.signed_text} ({basis})."
     size = f"{_size(whole)} ({share_text(abs(change.value) / whole.a_us)}) {_more_or_less(whole)}"
     return f"{b} needs {size} per transaction than {a} ({basis})."
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import uvicorn
@@ -83,6 +83,5 @@ def run(
         server_header=False,
         timeout_graceful_shutdown=1,
     )
-    with suppress(KeyboardInterrupt):
+    with suppress(KeyboardInterrupt), closing(index):
         asyncio.run(Server(config, lambda: may_end(guard)).serve([listener]))
-    index.close()

@@ -9,10 +9,11 @@ from functools import partial
 from markupsafe import Markup
 
 from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.analysis.telemetry.trial_telemetry import resource_of
-from pgdyno.analysis.time_breakdown import STATEMENT, UNIT, TimePart, Waterfall
+from pgdyno.analysis.time_breakdown import EXECUTING, STATEMENT, UNIT, TimePart, Waterfall
 from pgdyno.features.plans.section import addresses
-from pgdyno.report.document import Place, Section, address_of
+from pgdyno.report.document import Place, Section
 from pgdyno.report.plot import (
     NO_AXIS,
     ROW_LABEL_SCALE,
@@ -67,13 +68,15 @@ def waterfalls(findings: Findings) -> list[Panel]:
 
 
 def details_of_parts(findings: Findings, arm: str) -> Mapping[str, str]:
-    """Return the address of the table with the details of a part, by its key."""
-    known, case = findings.telemetry, address_of(findings.study.case)
+    """Return the address of the table with the details of a part, by its key, within its case."""
+    known = findings.telemetry
     found = {resource_of(event): "telemetry-wait-events" for event in known.parts("wait.share")}
+    if RUNNING in found:
+        found[EXECUTING] = found.pop(RUNNING)
     found |= {f"{STATEMENT}:{text}": "statements" for text in known.parts("statement.calls")}
     of_plans = addresses(findings).items()
     found |= {f"{STATEMENT}:{text}": plan for (name, text), plan in of_plans if name == arm}
-    return {key: f"#{case}-{address}" if case else f"#{address}" for key, address in found.items()}
+    return {key: f"#{address}" for key, address in found.items()}
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pgdyno.analysis.queries import SeriesResult
 from pgdyno.analysis.telemetry.samples import POINTS_MAX, SERVER, ThroughputPoint
 from pgdyno.report.document import Section
 from pgdyno.report.plot import Panel
-from pgdyno.report.why_section import WINDOW_S_MIN, panels
+from pgdyno.report.why_section import WINDOW_S_MIN, panels, shown_blocks
 from pgdyno.results.records import SampleSeries
 from pgdyno.study.schedule import Role
 
@@ -60,7 +60,8 @@ def sections(findings: Findings) -> Iterator[Section]:
         plots_size="small",
         legend=[of.arm.name for of in findings.arms],
         plots_note="Age of datfrozenxid in transactions, and number of autovacuum workers of the server, "
-        "sampled every second. Only a VACUUM that freezes the oldest rows reduces the age.",
+        f"sampled every second. Only a VACUUM that freezes the oldest rows reduces the age. "
+        f"{shown_blocks(findings)}".strip(),
         after="wal",
         is_long=True,
     )

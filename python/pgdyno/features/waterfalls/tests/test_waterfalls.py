@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from report_forms import report_of
+from several_hosts import LARGER, SMALL, pooled_of
 from synthetic_study import Synthetic
 from synthetic_telemetry import SELECT, UPDATE
 
-from pgdyno.features.waterfalls.section import BAR, STEPS_WIDTH, details_of_parts
+from pgdyno.analysis.time_breakdown import CPU
+from pgdyno.features.hosts.sections import build_hosts
+from pgdyno.features.waterfalls.section import BAR, STEPS_WIDTH, details_of_parts, waterfalls
 from pgdyno.report.document import address_of
 from pgdyno.report.html_format import to_html
 from pgdyno.report.study_report import StudyReport
@@ -60,17 +64,32 @@ def test_bars_lead_to_wait_events_and_statements_of_their_case(levels: Sequence[
     ]
     report = report_of(*cases)
     page = to_html(report)
-    details = [details_of_parts(of, "18") for of in report.findings.cases]
-    arounds = [f"#{address_of(of.case_name)}-".replace("#-", "#") for of in cases]
-    for case, around in zip(details, arounds, strict=True):
-        assert case == {
-            "running": f"{around}telemetry-wait-events",
-            "wal": f"{around}telemetry-wait-events",
-            f"statement:{UPDATE}": f"{around}statements",
-            f"statement:{SELECT}": f"{around}statements",
-            "statement:BEGIN": f"{around}statements",
+    for of in report.findings.cases:
+        assert details_of_parts(of, "18") == {
+            "executing": "#telemetry-wait-events",
+            "wal": "#telemetry-wait-events",
+            f"statement:{UPDATE}": "#statements",
+            f"statement:{SELECT}": "#statements",
+            "statement:BEGIN": "#statements",
         }
-    assert {to[1:] for case in details for to in case.values()} <= set(re.findall(r'id="([^"]+)"', page))
     charts = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
-    links = {found for chart in charts for found in re.findall(r'<a href="([^"]+)">', chart)}
-    assert links >= {f"{around}statements" for around in arounds}
+    links = {found for chart in charts for found in re.findall(r'<a href="#([^"]+)">', chart)}
+    arounds = [f"{address_of(of.case_name)}-".removeprefix("-") for of in cases]
+    assert links == {f"{around}statements" for around in arounds}
+    assert links <= set(re.findall(r'id="([^"]+)"', page))
+
+
+def test_bars_of_a_fleet_lead_to_the_tables_of_their_host() -> None:
+    page = to_html(build_hosts(pooled_of(one=replace(SMALL, probed=True), two=replace(LARGER, probed=True))))
+    charts = re.findall(r'<svg[^>]*class="steps".*?</svg>', page, re.DOTALL)
+    links = {found for chart in charts for found in re.findall(r'<a href="#([^"]+)">', chart)}
+    assert len(links) == 2 and links <= set(re.findall(r'id="([^"]+)"', page))
+
+
+def test_a_bar_of_waits_leads_to_their_table(built: StudyReport) -> None:
+    findings = built.findings.first
+    (why,) = findings.time_breakdowns.values()
+    parts = [replace(part, key="wal" if part.key == CPU else part.key) for part in why.by_resource.parts]
+    changed = replace(why, by_resource=replace(why.by_resource, parts=parts))
+    resources, _ = waterfalls(replace(findings, time_breakdowns={1: changed}))
+    assert '<a href="#telemetry-wait-events">' in resources.picture
