@@ -78,6 +78,9 @@ class Commands(TyperGroup):
 # Program ``pgdyno``: its commands, and the conversion of errors to messages and exit statuses.
 # ----------------------------------------------------------------------
 
+SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"]}
+"""Settings of a context, which a command keeps from its first use."""
+
 app = typer.Typer(
     name="pgdyno",
     cls=Commands,
@@ -85,7 +88,7 @@ app = typer.Typer(
     invoke_without_command=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=SETTINGS,
 )
 
 DEFAULTS: Hooks[Callable[[Sequence[str]], AbstractContextManager[Mapping[str, Any]]]] = Hooks("defaults")

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from typer.exceptions import TyperException
 
-from pgdyno.cli.main import DEFAULTS, Loading
+from pgdyno.cli.main import DEFAULTS, SETTINGS, Loading
 from pgdyno.errors import PgdynoError, UsageError, plain_message
 from pgdyno.features.serve import stop
 from pgdyno.features.serve.index import Index, State, state_of, writer_of
@@ -47,7 +47,8 @@ def parsed(words: Sequence[str]) -> dict[str, Any]:
     try:
         with ExitStack() as stack:
             defaults = {k: v for of in DEFAULTS for k, v in stack.enter_context(of(words)).items()}
-            context = Loading()[name].make_context(name, rest, default_map=defaults.get(name))
+            settings = {**SETTINGS, "default_map": defaults.get(name)}
+            context = Loading()[name].make_context(name, rest, **settings)
     except TyperException as error:
         raise UsageError(plain_message(error.format_message())) from None
     return dict(context.params)

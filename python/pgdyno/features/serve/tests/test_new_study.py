@@ -12,11 +12,12 @@ from urllib.parse import urlencode
 import pytest
 from starlette.testclient import TestClient
 
+from pgdyno.cli.main import SETTINGS, Loading
 from pgdyno.features.serve import studies
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index
 from pgdyno.features.serve.server import all_pages
-from pgdyno.features.serve.studies import end_of_log
+from pgdyno.features.serve.studies import end_of_log, parsed
 
 HOST = "http://127.0.0.1:8123"
 FORM = {"arms": "17\nlow=18,work_mem=4MB", "workload": "pgbench", "minutes": "2", "clients": "3"}
@@ -131,3 +132,10 @@ def test_a_study_begins_and_its_page_waits_for_it(
     path.touch()
     again = client.post("/new", data={**FORM, "name": "e"})
     assert again.status_code == 422 and "exists" in again.text
+
+
+def test_a_parsed_command_line_leaves_the_help_of_its_command_as_it_is() -> None:
+    command = Loading()["compare"]
+    parsed(["compare", "17", "18"])
+    option = command.get_help_option(command.make_context("compare", ["17", "18"], **SETTINGS))
+    assert option is not None and {*option.opts} == {"-h", "--help"}
