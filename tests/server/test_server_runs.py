@@ -158,6 +158,46 @@ def test_a_server_that_initdb_ran_is_cleared_away_too(build: Build, run: Path, a
     assert still_there(segments) == set()
 
 
+def test_a_backend_that_is_still_dying_holds_its_shared_memory(
+    build: Build, run: Path, account: Account
+) -> None:
+    # Linux takes tens of milliseconds to free this much memory. Until then the segment is attached, but the
+    # process has no program any more.
+    server = Cluster(build, run / "data", account).start()
+    connection = server.connect()
+    backend = psutil.Process(connection.info.backend_pid)
+    connection.pgconn.send_query(b"select string_agg(repeat('x', 100000000), '') from generate_series(1, 9)")
+    until(lambda: backend.memory_info().rss > 900_000_000)
+    segments = of_postmaster(server.postmaster_pid)
+    backend.kill()
+    server.process.kill()
+    server.process.wait(END_S)
+    server.socket.remove()
+    connection.close()
+    clear_after_kill(run / "data", account)
+    assert still_there(segments) == set()
+
+
+def test_a_segment_whose_header_was_never_written_is_removed(
+    build: Build, run: Path, account: Account
+) -> None:
+    # As a postmaster leaves it that is killed while it syncs postmaster.pid, which then has the segment.
+    data_dir = run / "data"
+    key = data_dir.stat().st_ino & 0x7FFFFFFF
+    create = f"import ctypes; print(ctypes.CDLL(None).shmget({key}, 56, 0o3600))"
+    as_account = {"user": account.uid, "group": account.gid, "extra_groups": []} if account.switch else {}
+    with subprocess.Popen(
+        ["python3", "-c", create], stdout=subprocess.PIPE, text=True, cwd="/",
+        **as_account,  # type: ignore[call-overload]
+    ) as killed_start:  # fmt: skip
+        segment = int(killed_start.stdout.read())
+    assert still_there({segment}) == {segment}
+    (data_dir / "postmaster.pid").write_text(f"{killed_start.pid}\n")
+    note_program(data_dir, build.program("postgres"))
+    clear_after_kill(data_dir, account)
+    assert still_there({segment}) == set()
+
+
 def test_a_running_server_is_not_changed(build: Build, run: Path, account: Account) -> None:
     with Cluster(build, run / "data", account).start() as server, server.connect() as connection:
         clear_after_kill(run / "data", account)

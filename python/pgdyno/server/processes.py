@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import re
@@ -220,8 +221,10 @@ def clear_after_kill(data_dir: Path, account: Account) -> None:
         # Backends detect the end of the postmaster only when they wait.
         for other in psutil.pids():
             _end(other, data_dir, signal.SIGKILL)
-        lock.unlink()  # PostgreSQL does not start while a zombie process has that ID
-        _release_shared_memory(data_dir, account)
+        try:
+            _release_shared_memory(data_dir, account)
+        finally:
+            _remove_segments(abs(pid), account)
         forget_program(data_dir)
 
 
@@ -242,11 +245,13 @@ def _note(data_dir: Path) -> Path:
 
 
 def _is_on(pid: int, data_dir: Path) -> bool:
-    """Return whether that process is a server on that directory, which is then its working directory."""
+    """Return whether that process is a server on that directory, which is then its working directory.
+
+    So is a process that is being killed, which still holds memory and files but has no program (``exe``).
+    """
     try:
         process = Path("/proc", str(pid))
-        program = (process / "exe").readlink().name.removesuffix(" (deleted)")
-        return (process / "cwd").samefile(data_dir) and program == "postgres"
+        return (process / "cwd").samefile(data_dir) and (process / "comm").read_text() == "postgres\n"
     except OSError:
         return False  # it has ended, or belongs to another user
 
@@ -271,14 +276,34 @@ def _release_shared_memory(data_dir: Path, account: Account) -> None:
     """Run PostgreSQL in check mode, with which initdb tests settings.
 
     It removes the shared memory of the last start, creates its own and removes that, too. It runs no recovery
-    and reads no data.
+    and reads no data. Repeated once, in case it is killed itself.
     """
     note, options = _note(data_dir), data_dir / "postmaster.opts"
     program = note.read_bytes() if note.exists() else options.read_bytes().split(b' "', 1)[0].strip()
     major = int((data_dir / "PG_VERSION").read_text().split(".", 1)[0])
     check = ["--check"] if major >= FIRST_MAJOR_WITH_CHECK else ["--boot", "-x0"]
     small = ["-c", "shared_buffers=1MB", "-c", "huge_pages=off"]
-    run_tool([os.fsdecode(program), *check, "-D", str(data_dir), *small], account, RELEASE_TIMEOUT_S)
+    for _ in range(2):
+        # PostgreSQL does not start while a zombie process has that ID.
+        (data_dir / "postmaster.pid").unlink(missing_ok=True)
+        command = [os.fsdecode(program), *check, "-D", str(data_dir), *small]
+        if run_tool(command, account, RELEASE_TIMEOUT_S).returncode == 0:
+            break
+
+
+def _remove_segments(creator: int, account: Account) -> None:
+    """Remove the System V segments that this ended process created and no process has attached.
+
+    A server that is killed before it has written the header of its segment (it syncs postmaster.pid between
+    the two) leaves one that PostgreSQL takes for that of another program.
+    """
+    for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:]:
+        segment, _, _, creator_of, _, attached, owner = map(int, line.split()[1:8])
+        if (creator_of, attached, owner) == (creator, 0, account.uid):
+            ctypes.CDLL(None).shmctl(segment, IPC_RMID, None)
+
+
+IPC_RMID = 0
 
 
 # ----------------------------------------------------------------------
