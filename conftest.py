@@ -267,8 +267,8 @@ def new_server(
     return start
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def running_server(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
-    """A server for the whole session. Tests create their own databases in it."""
+    """A server for one file, so that two files may name their databases alike. Tests create their own."""
     with new_server() as server:
         yield server
