@@ -107,6 +107,21 @@ def test_without_a_terminal_it_is_a_line_a_block(
     ]
 
 
+def test_a_terminal_keeps_the_last_message_of_each_arm_and_a_log_has_all(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = [Noted("cut 1: 5 lost", "17"), Noted("cut 1: 0 lost", "18"), Noted("cut 2: 7 lost", "17")]
+    without_a_terminal(monkeypatch)
+    log = LiveView((), heading="crash test")
+    on_a_terminal(monkeypatch, 80)
+    terminal = LiveView((), heading="crash test")
+    for message in messages:
+        log(message)
+        terminal(message)
+    assert drawn(terminal).splitlines()[-2:] == ["cut 2: 7 lost", "cut 1: 0 lost"]
+    assert capsys.readouterr().err.splitlines() == [message.text for message in messages]
+
+
 class Clock:
     """Clock of ``time.monotonic`` that a test sets."""
 

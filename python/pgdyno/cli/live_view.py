@@ -84,6 +84,7 @@ class LiveView:
         self._results_of: dict[str, list[list[float]]] = {}  # by case
         self._standings: dict[str, list[str]] = {}  # texts by case
         self._loaded: set[tuple[str, str]] = set()
+        self._last: dict[str, str] = {}  # messages of which the last remains
         # Last, as the constructor of rich draws once.
         live = Live(console=err, get_renderable=self._draw, refresh_per_second=4, transient=True)
         self._live = live if err.is_terminal and not quiet else None
@@ -136,6 +137,8 @@ class LiveView:
                 self._standings[self._block.case if self._block else ""] = lines
             case Warned(text):
                 say(f"! {text}", wrap=True)
+            case Noted(text, of) if of and self._live:
+                self._last[of] = text
             case Noted(text) if not self._quiet:
                 say(text, wrap=True)
         if not self._live and not self._quiet:
@@ -215,6 +218,8 @@ class LiveView:
         rows.add_row(Text(self._activity(), style="dim"))
         if load:
             rows.add_row(ProgressBar(total=1.0, completed=load.share, width=width - 2))
+        for text in self._last.values():
+            rows.add_row(Text(text))
         if block:
             rows.add_row(self._draw_arms(width))
             for standing in self._standings.get(block.case, ()):

@@ -119,9 +119,11 @@ class Warned:
 
 @dataclass(frozen=True)
 class Noted:
-    """A message that is no warning."""
+    """A message that is no warning. ``of``: a view that is redrawn shows only the last message of it, for
+    example of an arm."""
 
     text: str
+    of: str = ""
 
 
 Progress = (

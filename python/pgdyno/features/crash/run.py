@@ -532,7 +532,7 @@ def run_crash_test(
                     interruption.check()
                 writer.add_crash(crash)
                 crashes.forget()
-                watch(Noted(progress_line(crash, arm.name, plan)))
+                watch(Noted(progress_line(crash, arm.name, plan), arm.name))
         writer.finish_test(time.time())
 
 
