@@ -20,6 +20,7 @@ from pgdyno.caveats import Caveat
 from pgdyno.measure.progress import InterimVerdicts, Progress
 from pgdyno.measure.study_runner import Budget, interim_analysis_of
 from pgdyno.measure.trial import Lab
+from pgdyno.report.answer import case_report
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
 
@@ -59,6 +60,9 @@ def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason() -> N
         assert comparison.is_trending == comparison.is_held_back == is_trending
         assert (comparison.verdict is Verdict.UNDECIDED) == is_trending
         assert ("effect-trend" in {caveat.kind for caveat in found.caveats}) == is_trending
+        # The window of 4 s is too short, and so is the budget for eight blocks of 60 s.
+        remedy = "Longer windows may decide: --window 60s --minutes 20."
+        assert (remedy in case_report(found).headlines[0].more) == is_trending
 
 
 @pytest.mark.parametrize(("effect", "is_trending"), [(50.0, False), (0.02, False), (1.5, True), (0.7, True)])

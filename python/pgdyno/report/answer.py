@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -37,7 +38,7 @@ from pgdyno.report.document import (
 from pgdyno.report.result_tables import enumeration, in_a_head, level_or_bound, ms_text, with_interval
 from pgdyno.report.why_section import FACTOR_MIN, WhyReport
 from pgdyno.results.records import Counts, ServerFacts
-from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN
+from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import (
     ABSENT,
     Better,
@@ -319,7 +320,24 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
         f"{group_digits(of.target, 0)} {of.unit}, too low in {of.below} of {counted(of.blocks, 'block')})"
         for of in comparison.missed_rates
     ]
-    return f"No verdict: {result_tables.enumeration(reasons)}."
+    remedy = _longer_windows(plan) if comparison.is_trending else ""
+    return f"No verdict: {result_tables.enumeration(reasons)}.{remedy}"
+
+
+LONG_WINDOW_S, LONG_WINDOW_FACTOR = 60.0, 3
+"""Window in which a warm-up of the usual length is small: at least this, and this times the present one."""
+LONG_WINDOW_BLOCKS, LONG_WINDOW_OVERHEAD = 8, 1.25
+"""Blocks that decide about an effect of several percent, and their time as a multiple of the windows."""
+
+
+def _longer_windows(plan: Study) -> str:
+    """Return the options with which the effect depends less on the warm-up, as a sentence."""
+    if plan.window_s is None:
+        return ""
+    window_s = max(LONG_WINDOW_S, LONG_WINDOW_FACTOR * plan.window_s)
+    study_s = LONG_WINDOW_BLOCKS * len(plan.arms) * LONG_WINDOW_OVERHEAD * window_s
+    minutes = math.ceil(max(plan.budget_s, study_s) / 60)
+    return f" Longer windows may decide: --window {window_s:g}s --minutes {minutes}."
 
 
 def _more(comparison: Comparison, findings: Findings) -> str:
@@ -542,7 +560,7 @@ def effect_table(findings: Findings) -> Table:
         drawn = bar_of(estimate, margin, reach) if estimate else ""
         known = [verdict] if has_verdicts else []
         more = [texts[i] for texts in further.values()]
-        rows.append([of.arm.name, level_or_bound(of, metric.key), interval, *known, *more, drawn])
+        rows.append([of.arm.name, _level(of, metric.key), interval, *known, *more, drawn])
     return Table(
         title="",
         columns=("arm", metric.label, change, *(["verdict"] if has_verdicts else []), *further, bar),
@@ -553,6 +571,13 @@ def effect_table(findings: Findings) -> Table:
         breaks_first=True,
         plots=partial(result_tables.effect_bars, findings, reach),
     )
+
+
+def _level(of: ArmFindings, key: str) -> str:
+    """Return the level of an arm; a capacity, which answers a question of its own, with its interval."""
+    text, level = level_or_bound(of, key), of.levels[key]
+    has_interval = level is not None and level.low is not None and level.n >= INTERVAL_BLOCKS_MIN
+    return f"{text} {level.interval_text}" if level and has_interval and key == CAPACITY.key else text
 
 
 def further_columns(arms: Sequence[ArmFindings]) -> dict[str, list[str]]:
