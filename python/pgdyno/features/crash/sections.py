@@ -172,11 +172,11 @@ def corruption_sentences(test: CrashTest) -> list[str]:
             )
         for check in of.unchecked:
             unchecked.setdefault(check, []).append(name)
-    missing = [f"{check} ({enumeration(names)})" for check, names in unchecked.items()]
-    return [
-        *sentences,
-        *([f"Not checked after at least one crash: {', '.join(missing)}."] if missing else []),
-    ]
+    if unchecked:
+        missing = ", ".join(f"{check} ({enumeration(names)})" for check, names in unchecked.items())
+        why = "the server has no program or extension for it, or is remote"
+        sentences.append(f"Not checked after at least one crash, because {why}: {missing}.")
+    return sentences
 
 
 def title_of(test: CrashTest) -> str:

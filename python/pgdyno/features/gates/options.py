@@ -129,7 +129,7 @@ def _status(found: Gate | None, quiet: bool) -> int:
     is_not_evaluable = found.outcome is GateOutcome.NOT_EVALUABLE
     if found.outcome is not GateOutcome.PASSED or not quiet:
         for sentence in reasons(found) if is_not_evaluable else [*reasons(found), outcome(found)]:
-            say(f"pgdyno: {sentence}")
+            say(f"pgdyno: {sentence}", wrap=True)
     if is_not_evaluable:
         raise PgdynoError(outcome(found))
     return EXIT_STATUSES[found.outcome]

@@ -104,7 +104,7 @@ def history(
     if gate is None:
         return 0
     for sentence in [*gate.met, *gate.awaiting]:
-        say(f"pgdyno: {sentence}")
+        say(f"pgdyno: {sentence}", wrap=True)
     if gate.outcome is GateOutcome.NOT_EVALUABLE:
         raise PgdynoError(f"--fail-if {', '.join(asked)} cannot be evaluated: {' '.join(gate.not_evaluable)}")
     return EXIT_STATUSES[gate.outcome]
