@@ -19,7 +19,7 @@ from bench.noise import Floats
 from bench.stopping import SEED, table
 from pgdyno.analysis.comparison import Verdict, compare_arms
 from pgdyno.analysis.measurement_noise import InterimResult
-from pgdyno.analysis.statistics.intervals import percent_of
+from pgdyno.analysis.statistics.intervals import method_of, percent_of
 from pgdyno.analysis.telemetry.metrics import TPS
 from pgdyno.measure.study_runner import Budget, times_of_warm_up
 from pgdyno.measure.warm_up import Rates, WarmUp, interval_s_of, with_longer_warm_up
@@ -130,7 +130,7 @@ def simulate_study(rng: np.random.Generator, case: Case, minutes: float = MINUTE
         trials += _block(rng, case, plan, len(trials) // 2, times, earlier)
         budget.spend(OVERHEAD_S + (trials[-1].ended_unix_s or 0.0))
         counted = without_superseded(trials)
-        found = InterimResult(compare_arms(arms, counted, study, [TPS]))
+        found = InterimResult(compare_arms(arms, counted, study, [TPS]), method_of(study, counted))
         if found.is_decided or not budget.allows_another():
             (comparison,) = found.comparisons
             effect = comparison.primary.summary.mean if comparison.primary else math.nan

@@ -28,6 +28,7 @@ from pgdyno.analysis.statistics.intervals import (
     binomial_interval,
     chi2_quantile,
     f_below,
+    method_of,
     percent_of,
     summarize,
 )
@@ -357,9 +358,10 @@ def floor_of_average(noises: Sequence[Noise], blocks: int, confidence: float) ->
 
 @dataclass(frozen=True)
 class InterimResult:
-    """Result for one case, with one comparison for each arm after the first."""
+    """Result for one case, with one comparison for each arm after the first, and the method of intervals."""
 
     comparisons: Sequence[Comparison]
+    method: Method
 
     @property
     def is_decided(self) -> bool:
@@ -397,4 +399,4 @@ def interim_result(evidence: Evidence, case: int) -> InterimResult:
     comparisons = compare_arms(arms, trials, plan, chosen[:1], len(evidence.cases()))
     comparisons = without_unconfirmed(comparisons, missed)
     noise = noise.of_today(comparisons)
-    return InterimResult([with_noise(found, noise) for found in comparisons])
+    return InterimResult([with_noise(found, noise) for found in comparisons], method_of(plan, trials))

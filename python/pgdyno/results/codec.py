@@ -256,31 +256,41 @@ def select(
 
 
 def _select(
-    connection: Connection, kind: type, table: Table, where: str, of: Sequence[object], order: str = ""
-) -> Iterator[tuple[Row, Any]]:
-    """Yield each row with its record."""
+    connection: Connection,
+    kind: type,
+    table: Table,
+    where: str,
+    of: Sequence[object],
+    order: str = "",
+    wanted: Sequence[str] = (),
+) -> Iterator[tuple[tuple[Any, ...], Any]]:
+    """Yield the wanted columns of each row with its record. A study has hundreds of thousands of rows."""
     shape = shape_of(kind, table)
     children = [(child, _by_parent(connection, child, table, where, of)) for child in shape.children]
-    given = [field for field in shape.fields if field.is_given]
-    computed = [field for field in shape.fields if not field.is_given]
     order = order or table.order or table.key or "rowid"
     rows = connection.execute(f"SELECT * FROM {table.name} WHERE {where} ORDER BY {order}", of)
-    columns = [name for name, *_ in rows.description]
+    place = {name: at for at, (name, *_) in enumerate(rows.description)}
+    given = [(field.name, place[field.column], field.decode) for field in shape.fields if field.is_given]
+    computed = [(field.name, place[field.column]) for field in shape.fields if not field.is_given]
+    keys = [(child, by_parent, [place[column] for column in child.key]) for child, by_parent in children]
+    ats = [place[column] for column in wanted]
+    is_packed = any(field.is_packed for field in shape.fields)
     for values in rows:
-        row = dict(zip(columns, values, strict=True))
+        row = dict(zip(place, values, strict=True)) if is_packed else {}
         found = {
-            field.name: value if field.decode is None or value is None else field.decode(value, row)
-            for field in given
-            for value in (row[field.column],)
+            name: value if decode is None or value is None else decode(value, row)
+            for name, at, decode in given
+            for value in (values[at],)
         }
-        for child, by_parent in children:
-            key = tuple([row[column] for column in child.key])
-            found[child.name] = by_parent.get(key) or ({} if child.is_named else [])
+        for child, by_parent, key in keys:
+            found[child.name] = by_parent.get(tuple([values[at] for at in key])) or (
+                {} if child.is_named else []
+            )
         record = kind(**found)
-        for field in computed:
-            if getattr(record, field.name) != row[field.column]:
-                raise ValueError(f"{table.name}.{field.column} does not agree with its row")
-        yield row, record
+        for name, at in computed:
+            if getattr(record, name) != values[at]:
+                raise ValueError(f"{table.name}.{name} does not agree with its row")
+        yield tuple([values[at] for at in ats]), record
 
 
 def _by_parent(
@@ -288,19 +298,22 @@ def _by_parent(
 ) -> dict[tuple[Any, ...], Any]:
     """Return the records of a field of all rows of a table that meet the condition, by their common key."""
     found: dict[tuple[Any, ...], Any] = {}
-    first, last = child.key[0], child.table.owner_names[-1]
+    first, wanted = child.key[0], [*child.key, child.table.owner_names[-1]]
     belongs = f"{first} IN (SELECT {first} FROM {parents.name} WHERE {where})"
-    for row, record in _select(connection, child.kind, child.table, belongs, of):
-        key = tuple([row[column] for column in child.key])
+    for (*key_of, last), record in _select(connection, child.kind, child.table, belongs, of, wanted=wanted):
+        key = tuple(key_of)
         if child.is_named:
-            found.setdefault(key, {})[row[last]] = record
+            found.setdefault(key, {})[last] = record
         else:
             found.setdefault(key, []).append(record)
     return found
 
 
 class _Field(NamedTuple):
-    """A field that is a column. ``encode`` and ``decode`` get a value that is not null; None: as it is."""
+    """A field that is a column. ``encode`` and ``decode`` get a value that is not null; None: as it is.
+
+    ``decode`` gets the row, too, which is empty unless a field of the table ``is_packed``.
+    """
 
     name: str
     column: str
@@ -309,6 +322,7 @@ class _Field(NamedTuple):
     is_nullable: bool
     encode: Callable[[Any], Any]
     decode: Callable[[Any, Row], Any] | None
+    is_packed: bool
 
     def encoded(self, value: object) -> Any:
         return None if value is None and self.is_nullable else self.encode(value)
@@ -388,7 +402,7 @@ def _field(column: Column, field: Field[Any], hint: Any) -> _Field:
     null = "" if is_nullable else "NOT NULL"
     check = f"CHECK ({name} IN ({', '.join(map(repr, values))}))" if values else ""
     sql = " ".join(filter(None, (name, of, null, column.sql, check)))
-    return _Field(field.name, name, sql, field.init, is_nullable, encode, decode)
+    return _Field(field.name, name, sql, field.init, is_nullable, encode, decode, column.packing is not None)
 
 
 def _json_conversions(base: Any) -> tuple[Callable[[Any], str], Callable[[str, Row], Any]]:

@@ -42,7 +42,14 @@ from pgdyno.features.bisect.search import (
 from pgdyno.features.builds.source import git_commit, run_git
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import PreparationStep, Progress, Watch
-from pgdyno.measure.study_runner import InterimAnalysis, interim_analysis_of, resume_study, start_study
+from pgdyno.measure.study_runner import (
+    Budget,
+    InterimAnalysis,
+    interim_analysis_of,
+    resume_study,
+    start_study,
+)
+from pgdyno.measure.trial import Lab
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
 from pgdyno.server.cache_directory import Cache
@@ -329,7 +336,12 @@ class Measurement:
 
         def analysis_of(of: Path) -> InterimAnalysis:
             analyze = interim_analysis_of(of)
-            return lambda lab, budget: RuledResult(analyze(lab, budget).comparisons, rule)
+
+            def ruled(lab: Lab, budget: Budget) -> RuledResult:
+                found = analyze(lab, budget)
+                return RuledResult(found.comparisons, found.method, rule)
+
+            return ruled
 
         if path.exists():
             found = _found(path, rule)

@@ -19,7 +19,7 @@ from typing import Any
 
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.measurement_noise import interim_result
-from pgdyno.analysis.statistics.intervals import Method, method_of, percent_of, summarize
+from pgdyno.analysis.statistics.intervals import Method, percent_of, summarize
 from pgdyno.errors import EvidenceError
 from pgdyno.features.serve.index import is_being_written, state_of
 from pgdyno.features.serve.stop import request_of
@@ -223,8 +223,8 @@ class Follower:
             for case, study in self._studies.items():
                 if not evidence.blocks(case):
                     continue
-                method = method_of(study.plan, evidence.trials(case))
-                for of in interim_result(evidence, case).comparisons:
+                found = interim_result(evidence, case)
+                for of in found.comparisons:
                     yield Standing(
                         study.case,
                         of.arm.name,
@@ -232,7 +232,7 @@ class Follower:
                         str(of.verdict),
                         change_with_ci(of.primary.percent) if of.primary else "no valid block yet",
                         of.primary.summary.n if of.primary else 0,
-                        list(_narrowing(of, study.plan.confidence, method)),
+                        list(_narrowing(of, study.plan.confidence, found.method)),
                     )
 
     def _shown_caveats(self, case: int) -> list[str]:
