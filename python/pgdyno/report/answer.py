@@ -576,7 +576,7 @@ def effect_table(findings: Findings) -> Table:
 def _level(of: ArmFindings, key: str) -> str:
     """Return the level of an arm; a capacity, which answers a question of its own, with its interval."""
     text, level = level_or_bound(of, key), of.levels[key]
-    has_interval = level is not None and level.low is not None and level.n >= INTERVAL_BLOCKS_MIN
+    has_interval = level is not None and level.low is not None and level.n >= VERDICT_BLOCKS_MIN
     return f"{text} {level.interval_text}" if level and has_interval and key == CAPACITY.key else text
 
 
