@@ -8,6 +8,7 @@ import fcntl
 import os
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -184,12 +185,13 @@ def test_a_segment_whose_header_was_never_written_is_removed(
     # As a postmaster leaves it that is killed while it syncs postmaster.pid, which then has the segment.
     data_dir = run / "data"
     key = data_dir.stat().st_ino & 0x7FFFFFFF
-    create = f"import ctypes; print(ctypes.CDLL(None).shmget({key}, 56, 0o3600))"
-    as_account = {"user": account.uid, "group": account.gid, "extra_groups": []} if account.switch else {}
-    with subprocess.Popen(
-        ["python3", "-c", create], stdout=subprocess.PIPE, text=True, cwd="/",
-        **as_account,  # type: ignore[call-overload]
-    ) as killed_start:  # fmt: skip
+    # The interpreter may be out of reach of that user, so it starts as this one.
+    create = (
+        f"import ctypes, os; of = ctypes.CDLL(None); os.setgid({account.gid}); os.setuid({account.uid}); "
+        f"print(of.shmget({key}, 56, 0o3600))"
+    )
+    with subprocess.Popen([sys.executable, "-c", create], stdout=subprocess.PIPE, text=True) as killed_start:
+        assert killed_start.stdout is not None
         segment = int(killed_start.stdout.read())
     assert still_there({segment}) == {segment}
     (data_dir / "postmaster.pid").write_text(f"{killed_start.pid}\n")

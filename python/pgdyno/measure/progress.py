@@ -119,8 +119,10 @@ class Warned:
 
 @dataclass(frozen=True)
 class Noted:
-    """A message that is no warning. ``of``: a view that is redrawn shows only the last message of it, for
-    example of an arm."""
+    """A message that is no warning.
+
+    ``of``: a view that is redrawn shows only the last message of the same, for example of an arm.
+    """
 
     text: str
     of: str = ""

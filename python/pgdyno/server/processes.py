@@ -304,6 +304,7 @@ def _remove_segments(creator: int, account: Account) -> None:
 
 
 IPC_RMID = 0
+"""Command of shmctl(2) that removes a segment, from sys/ipc.h."""
 
 
 # ----------------------------------------------------------------------
