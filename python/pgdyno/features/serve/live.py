@@ -34,6 +34,9 @@ from pgdyno.results.results_file import open_for_reading, translated
 PERIOD_S = 1.0
 """Time between two readings."""
 
+CPU_SHARE_MAX = 0.003
+"""Maximum CPU time of the comparisons, as a share of a core: a page has them less often after many blocks."""
+
 TRIALS_MAX = 40
 """Maximum number of earlier trials with which a page begins."""
 
@@ -119,6 +122,7 @@ class Follower:
     _epochs: dict[int, float] = field(default_factory=dict)
     _studies: dict[int, StudyRecord] = field(default_factory=dict)
     _done: int = -1
+    _due_s: float = 0.0  # monotonic time of the next comparisons
     _caveats: tuple[int, int] | None = None  # case and number in the file
 
     def update(self) -> Update | None:
@@ -149,9 +153,11 @@ class Follower:
         done = sum(n for _, is_own, n, *_ in blocks if is_own)
         study = self._study(case)
         standings = caveats = None
-        if done != self._done:
-            standings = list(self._standings())
+        if done != self._done and (end or not doing or time.monotonic() >= self._due_s):
+            before_s = time.thread_time()
+            standings = list(self._standings()) if done else []
             self._done = done
+            self._due_s = time.monotonic() + (time.thread_time() - before_s) / CPU_SHARE_MAX
         if (case, n_caveats) != self._caveats:
             caveats = self._shown_caveats(case)
             self._caveats = case, n_caveats

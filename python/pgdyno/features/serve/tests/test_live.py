@@ -37,7 +37,10 @@ def updated(follower: Follower) -> Update:
     return found
 
 
-def test_a_study_is_followed_from_before_its_begin_to_its_end(tmp_path: Path) -> None:
+def test_a_study_is_followed_from_before_its_begin_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgdyno.features.serve.live.CPU_SHARE_MAX", np.inf)
     path, rng = tmp_path / "e.sqlite", np.random.default_rng(1)
     follower = Follower(path)
     assert updated(follower).state == "waiting" and follower.update() is None
@@ -69,6 +72,23 @@ def test_a_study_is_followed_from_before_its_begin_to_its_end(tmp_path: Path) ->
     (verdict,) = read_report(path).findings.verdicts_on()
     assert verdict.percent is not None and standing.verdict == verdict.verdict
     assert standing.history[-1][1:] == (verdict.percent.value, verdict.percent.low, verdict.percent.high)
+
+
+def test_comparisons_that_take_long_wait_but_not_after_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pgdyno.features.serve.live.CPU_SHARE_MAX", 1e-9)
+    path, rng = tmp_path / "e.sqlite", np.random.default_rng(1)
+    follower = Follower(path)
+    with QuickWriter.create(path, study_of(WANTED), arms_of(WANTED)) as writer:
+        write_block(writer, WANTED, 0, rng)
+        assert updated(follower).standings
+        write_block(writer, WANTED, 1, rng)
+        waiting = updated(follower)
+        assert waiting.blocks_done == 2 and waiting.standings is None
+        writer.finish_study(StudyEnd.BUDGET, CREATED_UNIX_S)
+        (standing,) = updated(follower).standings or ()
+        assert standing.blocks == 2
 
 
 def test_a_late_page_begins_with_the_last_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
