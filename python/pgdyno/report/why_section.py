@@ -343,13 +343,13 @@ def _of_whole(why: TimeBreakdown, whole: TimePart) -> str:
 
 def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> list[str]:
     parts = _named(waterfall)
-    found = [f"By {by}: {_listed(parts)}."] if parts else []
-    if is_told:
-        largest = _largest_cause(waterfall)
-        said = _largest(by, largest, parts)
-        is_certain = any(_is_onward(part, waterfall) for part in parts)
-        is_first = any(_is_onward(one, waterfall) and (_is_likely(one) or not is_certain) for one in largest)
-        found = said + found if is_first else found + said
+    largest = _largest_cause(waterfall) if is_told else []
+    said = _largest(by, largest, parts)
+    is_certain = any(_is_onward(part, waterfall) for part in parts)
+    is_first = any(_is_onward(one, waterfall) and (_is_likely(one) or not is_certain) for one in largest)
+    is_unsure = is_first and any(not one.significant for one in largest)
+    found = [f"{'Significant' if is_unsure else f'By {by}'}: {_listed(parts)}."] if parts else []
+    found = said + found if is_first else found + said
     for part in waterfall.parts:
         if part.key in NOT_CAUSES and part.significant:
             found.append(f"{_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}")
