@@ -74,6 +74,7 @@ FEATURES = (
     "side_by_side",
     "statement_parameters",
     "statements",
+    "study_form",
     "sysbench",
     "unpacked",
     "user_defaults",

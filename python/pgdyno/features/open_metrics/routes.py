@@ -19,6 +19,7 @@ from pgdyno.analysis.comparison import Verdict
 from pgdyno.errors import EvidenceError
 from pgdyno.features.serve.index import Index
 from pgdyno.features.serve.live import Follower, Standing, Update, query
+from pgdyno.features.serve.studies import Studies
 from pgdyno.report.visible_text import visible
 from pgdyno.results.results_file import open_for_reading, translated
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
@@ -154,6 +155,6 @@ class Metrics:
             return Response(text_of(list(self._studies.values())), headers={"content-type": TYPE})
 
 
-def metrics(index: Index) -> Route:
+def metrics(index: Index, _: Studies) -> list[Route]:
     """Return the route of the metrics."""
-    return Route("/metrics", Metrics(index).page, methods=["GET"])
+    return [Route("/metrics", Metrics(index).page, methods=["GET"])]

@@ -6,7 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("history", "planning", "python_api", "side_by_side"),
+    requires=("history", "python_api", "side_by_side"),
     options=("options:WebOptions",),
     before_drive=("stop:before_drive",),
     repetitions=("stop:after_block",),

@@ -20,9 +20,8 @@ from pgdyno.features.serve import stop
 from pgdyno.features.serve.forms import Form, sent, shown, then
 from pgdyno.features.serve.index import Index
 from pgdyno.features.serve.live import PERIOD_S, Follower, state_after
-from pgdyno.features.serve.new_study import PROGRAMS
 from pgdyno.features.serve.pages import NotFoundError, path_of, rendered
-from pgdyno.features.serve.studies import Studies, end_of_log
+from pgdyno.features.serve.studies import PROGRAMS, Studies, end_of_log
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyRecord
 from pgdyno.study.arm_spec import OF_ARM

@@ -5,7 +5,7 @@ from __future__ import annotations
 import mimetypes
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.resources import files
 from pathlib import Path
@@ -26,6 +26,7 @@ from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.errors import PgdynoError
 from pgdyno.features.serve.chart import effect_panels, effect_svg
 from pgdyno.features.serve.index import Entry, Index
+from pgdyno.features.serve.studies import Studies
 from pgdyno.features.serve.tags import tags_of
 from pgdyno.features.side_by_side.report import read_files
 from pgdyno.hooks import Hooks
@@ -61,21 +62,23 @@ Page = Callable[[Index, Request], Response]
 
 @dataclass(frozen=True)
 class FurtherPages:
-    """Pages of a feature about a results file. Its folders ``templates`` and ``static`` are used, too.
+    """Pages of a feature. Its folders ``templates`` and ``static`` are used, too.
 
-    ``name``: of the button in the page of a run. ``pages``: by address below ``/PATH/ID``; one is empty.
+    ``pages``: about a results file, by address below ``/PATH/ID``; one is empty. ``name``: of the button in
+    the page of a run or, with ``in_navigation``, of a link to ``/PATH`` in each page.
     """
 
     package: str
     name: str
     path: str
-    pages: Mapping[str, Page]
+    pages: Mapping[str, Page] = field(default_factory=dict)
     static: Sequence[str] = ()
+    in_navigation: bool = False
 
 
 PAGES = Hooks[FurtherPages]("pages")
 
-ROUTES = Hooks[Callable[[Index], Route]]("routes")
+ROUTES = Hooks[Callable[[Index, Studies], Sequence[Route]]]("routes")
 """Other addresses of features."""
 
 
@@ -93,7 +96,6 @@ def application(index: Index, more: Sequence[Route] = ()) -> Starlette:
             route("/run/{id}/rest", rest_page),
             route("/run/{id}/report.{form}", download),
             *(route(f"/{of.path}/{{id}}{end}", page) for of in PAGES for end, page in of.pages.items()),
-            *(of(index) for of in ROUTES),
             Route("/static/{name}", static, methods=["GET"]),
             *more,
         ],

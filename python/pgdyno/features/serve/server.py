@@ -13,10 +13,10 @@ import uvicorn
 from starlette.applications import Starlette
 
 from pgdyno.errors import UsageError
-from pgdyno.features.serve import control, filing, new_study
+from pgdyno.features.serve import control, filing
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index
-from pgdyno.features.serve.pages import application
+from pgdyno.features.serve.pages import ROUTES, application
 from pgdyno.features.serve.studies import Studies
 
 TICK_S = 1.0
@@ -45,7 +45,7 @@ def all_pages(index: Index) -> Starlette:
     """Return the application with its forms."""
     studies = Studies(index)
     return application(
-        index, [one for of in (control, filing, new_study) for one in of.routes(index, studies)]
+        index, [one for of in (control.routes, filing.routes, *ROUTES) for one in of(index, studies)]
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -21,6 +22,9 @@ from pgdyno.features.serve import stop
 from pgdyno.features.serve.index import Index, State, state_of, writer_of
 
 PROGRAM = (sys.executable, "-P", "-c", "from pgdyno.cli.main import main; main()")
+
+PROGRAMS = re.compile(r".*_(command|librar(y|ies)|director(y|ies)|path|provider|conninfo)")
+"""Settings that name programs, libraries and places, whatever their value."""
 
 LOG_LINES_MAX, LOG_BYTES_MAX = 12, 4096
 """The end of a log that a page shows."""

@@ -17,7 +17,7 @@ from pgdyno.features.open_metrics.routes import TYPE
 from pgdyno.features.serve import stop
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.index import Index
-from pgdyno.features.serve.pages import application
+from pgdyno.features.serve.server import all_pages
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
 
@@ -30,7 +30,7 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     monkeypatch.setattr("pgdyno.features.serve.index.SCAN_S", 0.0)
-    guard = Guard(application(Index(tmp_path)), TOKEN, 8123)
+    guard = Guard(all_pages(Index(tmp_path)), TOKEN, 8123)
     return TestClient(guard, base_url="http://127.0.0.1:8123")
 
 

@@ -33,8 +33,8 @@ from pgdyno.features.planning.cost import costs_of, disk_bytes, driven_s, load_s
 from pgdyno.features.serve.filing import new_path
 from pgdyno.features.serve.forms import Form, sent, shown, then
 from pgdyno.features.serve.index import Index
-from pgdyno.features.serve.pages import rendered
-from pgdyno.features.serve.studies import Studies, parsed
+from pgdyno.features.serve.pages import FurtherPages, rendered
+from pgdyno.features.serve.studies import PROGRAMS, Studies, parsed
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import free_bytes
 from pgdyno.server.settings import PROFILES, refuse_reserved
@@ -67,8 +67,7 @@ WORDS: Mapping[str, Sequence[str]] = {
 }
 """Further values of settings."""
 
-PROGRAMS = re.compile(r".*_(command|librar(y|ies)|director(y|ies)|path|provider|conninfo)")
-"""Settings that name programs, libraries and places, whatever their value."""
+PAGES = FurtherPages(__package__, "New study", "new", in_navigation=True)
 
 
 def routes(index: Index, studies: Studies) -> list[Route]:
