@@ -12,7 +12,13 @@ import pytest
 from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
-from pgdyno.analysis.telemetry.samples import BACKGROUND, WORKER, WORKER_ON_CPU, WORKER_TIMES
+from pgdyno.analysis.telemetry.samples import (
+    BACKGROUND,
+    OF_STATEMENT,
+    WORKER,
+    WORKER_ON_CPU,
+    WORKER_TIMES,
+)
 from pgdyno.measure import server_probes as probe_server
 from pgdyno.measure.host_counters import scheduled
 from pgdyno.measure.sampler import COUNTERS, GAUGES, SERIES, WorkerTimes, sample, sample_waits
@@ -424,6 +430,28 @@ def test_a_backend_that_waits_for_a_lock_is_sampled(
     assert of_clients(sample_waits(probe)) == {}
 
 
+def test_states_are_sampled_by_statement(probe: Connection, work: Connection, major: int) -> None:
+    if major >= 14:
+        work.execute("set compute_query_id = on")
+
+    def sleep() -> None:
+        with suppress(psycopg.errors.QueryCanceled):
+            work.execute("select pg_sleep(600)")
+
+    sleeping = threading.Thread(target=sleep)
+    sleeping.start()
+    try:
+        until(lambda: sample_waits(probe).get("Timeout/PgSleep", 0), 1)
+        seen = sample_waits(probe)
+        query = "select query_id::text from pg_stat_activity where pid = %s"
+        ids = probe.execute(query, [work.info.backend_pid]).fetchall() if major >= 14 else []
+    finally:
+        work.cancel()
+        sleeping.join()
+    found = {name: n for name, n in seen.items() if name.startswith(OF_STATEMENT)}
+    assert found == {f"{OF_STATEMENT}{of} Timeout/PgSleep": 1 for (of,) in ids}
+
+
 RUNS_MAX = 50
 """Maximum number of runs of a query until its workers are seen in the wanted state."""
 
@@ -503,7 +531,7 @@ def test_errors_of_a_prepared_sample_are_those_of_psycopg(
 
 
 def of_clients(seen: Mapping[str, float]) -> dict[str, float]:
-    return {wait: n for wait, n in seen.items() if not wait.startswith(BACKGROUND)}
+    return {wait: n for wait, n in seen.items() if not wait.startswith((BACKGROUND, OF_STATEMENT))}
 
 
 def test_reading_uses_no_transaction_id(probe: Connection, work: Connection) -> None:

@@ -21,6 +21,7 @@ from pgdyno.measure.host_counters import ServerCpu
 from pgdyno.measure.sampler import (
     CHUNK_S,
     POINTS_MAX,
+    STATEMENTS_MAX,
     WAITS_PER_TICK,
     Chunk,
     Cost,
@@ -106,6 +107,20 @@ def test_a_sample_is_taken_each_second_and_never_drifts() -> None:
     assert column(chunk, "late_s") == [0] * 6
     (chunk,) = of(run(Time(2.5), Target(0, connect, counting()), zero_s=99.75), "server")
     assert column(chunk, "at_s") == [1, 2]  # the whole seconds since zero
+
+
+def test_only_the_first_statements_of_a_run_have_columns() -> None:
+    looks = itertools.count()
+
+    def ad_hoc(_: Connection) -> Mapping[str, float]:
+        n = next(looks)
+        return {"running": 2.0, f"statement {n} running": 1.0, f"statement {n} IO/WALSync": 1.0}
+
+    chunks = of(run(Time(120.5), Target(0, connect, None, ad_hoc)), "waits")
+    assert next(looks) > 2 * STATEMENTS_MAX
+    found = {name for chunk in chunks for name in chunk.columns if name.startswith("statement")}
+    assert len(found) == 2 * STATEMENTS_MAX
+    assert sum(sum(column(chunk, "running")) for chunk in chunks) == 2 * (next(looks) - 1)
 
 
 def test_the_cpu_time_of_a_server_does_not_decrease_when_a_process_ends(

@@ -73,6 +73,7 @@ FEATURES = (
     "settings_catalogue",
     "side_by_side",
     "statement_parameters",
+    "statement_waits",
     "statements",
     "study_form",
     "sysbench",

@@ -22,7 +22,15 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from pgdyno.analysis.telemetry.samples import HOST, SAMPLES, SERVER, WAITS, WORKER, WORKER_TIMES
+from pgdyno.analysis.telemetry.samples import (
+    HOST,
+    OF_STATEMENT,
+    SAMPLES,
+    SERVER,
+    WAITS,
+    WORKER,
+    WORKER_TIMES,
+)
 from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.measure.host_counters import lifetime, process_cpu_s, server_cpu
 from pgdyno.measure.server_probes import fetch_prepared, prepare_probe_session
@@ -149,6 +157,7 @@ def backends_by_wait(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
     """Return the sums of these rows of ``sample_waits.sql`` by wait event.
 
     A backend that waits for its parallel workers is counted in their states (``worker …``), in equal parts.
+    Others are counted by statement, too.
     """
     found, workers, waiting = defaultdict[str, float](float), Counter[Any](), Counter[Any]()
     for row in rows:
@@ -162,6 +171,8 @@ def backends_by_wait(rows: Sequence[Mapping[str, Any]]) -> Mapping[str, float]:
             found[WORKER + row["wait"]] += waiting[leader] / workers[leader]
         elif "wait" in row and "pid" not in row and not workers[leader]:
             found[row["wait"]] += row["backends"]
+            if "query_id" in row:
+                found[f"{OF_STATEMENT}{row['query_id']} {row['wait']}"] += row["backends"]
     return found
 
 
@@ -183,6 +194,9 @@ class WorkerTimes:
                 grown[column] += now_s - before_s
         return grown
 
+
+STATEMENTS_MAX = 40
+"""Maximum number of statements whose waits are stored: each adds a column per wait to every sample."""
 
 Sample = Callable[[Connection], Mapping[str, float]]
 Now = Callable[[], float]
@@ -220,6 +234,7 @@ class SampledServer:
         self._waits = Gathering(target.number, WAITS, absent=0.0)
         self._host = Gathering(target.number, HOST)
         self._wait_samples: Counter[str] = Counter()
+        self._statements: set[str] = set()  # IDs with columns
         asked = [(self._counters, target.sample), (self._waits, target.sample_waits)]
         self._asked = [gathering for gathering, sample in asked if sample is not None]
 
@@ -259,11 +274,21 @@ class SampledServer:
         if self.target.sample_waits is not None and self._connection is not None:
             found, ended = self._ask(self.target.sample_waits, self._waits)
             if found is not None:
-                self._wait_samples.update({SAMPLES: 1, **found})
+                self._wait_samples.update({SAMPLES: 1, **dict(filter(self._has_column, found.items()))})
                 if self.target.each_look:
                     self._store_wait_samples(due_s)
             yield from ended
         self._note_cpu()
+
+    def _has_column(self, of: tuple[str, float]) -> bool:
+        """Return whether a column is stored. Only the first statements of a run have any."""
+        name, _ = of
+        if not name.startswith(OF_STATEMENT):
+            return True
+        statement = name.removeprefix(OF_STATEMENT).partition(" ")[0]
+        if len(self._statements) < STATEMENTS_MAX:
+            self._statements.add(statement)
+        return statement in self._statements
 
     def take(self) -> Iterator[Chunk]:
         """Yield the samples since the last call."""

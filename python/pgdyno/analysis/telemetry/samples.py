@@ -42,6 +42,10 @@ SAMPLES = "samples"
 BACKGROUND = "background "
 """Start of the columns of the waits with processes that have no client, by resource."""
 
+OF_STATEMENT = "statement "
+"""Start of the columns with states of client backends by statement: ``statement ID STATE``. Columns of states
+include them."""
+
 RUNNING = "running"
 """State of a backend that does not wait."""
 
@@ -138,7 +142,8 @@ def waits(series: SampleSeries, spans: Sequence[Span]) -> Waits | None:
 def client_waits(series: SampleSeries) -> list[str]:
     """Return the columns with states of client backends, and of their parallel workers."""
     others = (SAMPLES, *WORKER_TIMES)
-    return [name for name in series.columns[2:] if name not in others and not name.startswith(BACKGROUND)]
+    starts = (BACKGROUND, OF_STATEMENT)
+    return [name for name in series.columns[2:] if name not in others and not name.startswith(starts)]
 
 
 def cpu(series: SampleSeries, spans: Sequence[Span]) -> dict[str, float]:

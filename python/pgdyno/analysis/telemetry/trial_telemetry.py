@@ -43,10 +43,12 @@ from pgdyno.analysis.telemetry.metrics import (
     OF_TRIALS,
     Metric,
     keyed,
+    newest_name,
     split_key,
 )
 from pgdyno.analysis.telemetry.samples import (
     GAUGES,
+    OF_STATEMENT,
     RUNNING,
     SAMPLES,
     STEPS_RESOLVED,
@@ -247,11 +249,13 @@ class WaitSamples:
     """Wait-event samples. ``backends``: mean number by resource, RUNNING, WORKER_CPU and WORKER_RUNNABLE.
 
     ``n``: number of samples. ``events``: by wait event in lower case, and by BACKGROUND and a resource.
+    ``statements``: by ID of the statement and wait event or RUNNING.
     """
 
     backends: Mapping[str, float]
     n: float
     events: Mapping[str, float] = field(default_factory=dict)
+    statements: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def active(self) -> float:
@@ -362,6 +366,12 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
         return None
     known = [name for name in series.columns[2:] if name != SAMPLES]
     events = {name: float(np.nansum(weight * series.column(name))) / n for name in known}
+    by_statement = {
+        (of, newest_name(state)): events.pop(name)
+        for name in known
+        if name.startswith(OF_STATEMENT)
+        for of, _, state in [name.removeprefix(OF_STATEMENT).partition(" ")]
+    }
     seen: dict[str, float] = {}
     for name in client_waits(series):
         if not name.startswith(WORKER):
@@ -369,7 +379,8 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
     for of, number in _of_workers(events).items():
         seen[of] = seen.get(of, 0.0) + number
     of_resources = {resource: backends for resource, backends in seen.items() if backends > 0}
-    return WaitSamples(of_resources, n, {name.lower(): backends for name, backends in events.items()})
+    by_event = {name.lower(): backends for name, backends in events.items()}
+    return WaitSamples(of_resources, n, by_event, by_statement)
 
 
 def _of_workers(events: Mapping[str, float]) -> dict[str, float]:
@@ -477,7 +488,8 @@ class TrialTelemetry:
     ``statements``, ``relations`` and ``waits`` are names, the one with the most time or bytes first.
     ``missing`` has the reasons by probe. ``elapsed_s`` is from the first reading to the last. ``machine`` has
     the differences of the machine's counters in that time. ``time`` is the breakdown of a transaction's time.
-    ``after`` has the last rows of the probes in OF_FEATURES.
+    ``after`` has the last rows of the probes in OF_FEATURES. ``statement_waits``: mean number of backends by
+    text of the statement and wait event.
     """
 
     values: Mapping[str, float]
@@ -490,6 +502,7 @@ class TrialTelemetry:
     profile: CpuProfile | None = None
     time: ClientTime = field(default_factory=ClientTime)
     after: Mapping[str, Sequence[Row]] = field(default_factory=dict)
+    statement_waits: Mapping[tuple[str, str], float] = field(default_factory=dict)
 
     @property
     def reset(self) -> list[str]:
@@ -536,7 +549,20 @@ def telemetry_of_trial(
         profile_of(w.last.get(PROFILE, ()), trial.transactions),
         time,
         {name: w.last[name] for name in OF_FEATURES if name in w.last},
+        _statement_waits(time.wait_samples, w),
     )
+
+
+def _statement_waits(samples: WaitSamples | None, w: Window) -> dict[tuple[str, str], float]:
+    """Return the mean number of backends by text of the statement and wait event."""
+    rows = (row.end for row in w.growths.get("statements", ()))
+    texts = {row["queryid"]: str(row["query"]) for row in rows if row.get("queryid") and row.get("query")}
+    found: dict[tuple[str, str], float] = {}
+    for (of, event), backends in (samples.statements if samples else {}).items():
+        if backends and of in texts:
+            key = texts[of], event
+            found[key] = found.get(key, 0.0) + backends
+    return found
 
 
 def _machine(w: Window) -> dict[str, float]:

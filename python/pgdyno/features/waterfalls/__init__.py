@@ -6,6 +6,6 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    requires=("plans",),
+    requires=("plans", "statement_waits"),
     case_sections=("section:sections",),
 )

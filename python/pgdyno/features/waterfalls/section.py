@@ -11,9 +11,10 @@ from markupsafe import Markup
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.analysis.telemetry.trial_telemetry import resource_of
-from pgdyno.analysis.time_breakdown import EXECUTING, STATEMENT, UNIT, TimePart, Waterfall
+from pgdyno.analysis.time_breakdown import CPU, EXECUTING, STATEMENT, UNIT, TimePart, Waterfall
 from pgdyno.features.plans.section import addresses
-from pgdyno.report.document import Place, Section
+from pgdyno.features.statement_waits.section import TITLE, shown, statement_waits
+from pgdyno.report.document import Place, Section, address_of
 from pgdyno.report.plot import (
     NO_AXIS,
     ROW_LABEL_SCALE,
@@ -71,6 +72,10 @@ def details_of_parts(findings: Findings, arm: str) -> Mapping[str, str]:
     """Return the address of the table with the details of a part, by its key, within its case."""
     known = findings.telemetry
     found = {resource_of(event): "telemetry-wait-events" for event in known.parts("wait.share")}
+    by_statement = {resource_of(event) for event in shown(statement_waits(findings))}
+    found |= dict.fromkeys(by_statement, address_of(TITLE))
+    if RUNNING in by_statement:
+        found[CPU] = found[RUNNING]
     if RUNNING in found:
         found[EXECUTING] = found.pop(RUNNING)
     found |= {f"{STATEMENT}:{text}": "statements" for text in known.parts("statement.calls")}

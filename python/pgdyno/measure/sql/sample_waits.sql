@@ -2,7 +2,7 @@
 -- for a process have their team: workers with the same 'leader' may be what they wait for. Up to 12, workers belong to the
 -- backends with their query. Each worker has a row, with its 'pid'. 'background': up to 17 also the processes without a client
 -- that write or sync WAL, and up to 15 those that read or write data files: the server adds their I/O times to those of client
--- backends.
+-- backends. From 14 on, the rows of client backends are divided by the ID of their statement.
 SELECT /* pgdyno probe */
     CASE WHEN is_here AND (is_client OR is_worker) THEN coalesce(type || '/' || wait_event, 'running') END AS wait,
     CASE  -- to 17
@@ -12,6 +12,7 @@ SELECT /* pgdyno probe */
     NULL AS background,  -- from 18
     CASE WHEN is_here AND (is_worker OR is_client AND type = 'IPC') THEN leader END AS leader,
     CASE WHEN is_here AND is_worker THEN pid END::float8 AS pid,
+    CASE WHEN is_here AND is_client THEN query_id END::text AS query_id,  -- from 14
     count(*)::float8 AS backends
 FROM (
     SELECT
@@ -24,6 +25,7 @@ FROM (
         datid = (SELECT oid FROM pg_database WHERE datname = current_database()) AS is_here,
         wait_event_type AS type,
         wait_event,
+        query_id,  -- from 14
         lower(wait_event) AS event
     FROM pg_stat_get_activity(NULL)
     WHERE (backend_type <> 'client backend' OR state = 'active')
@@ -33,8 +35,10 @@ FROM (
 WHERE is_here AND (is_client OR is_worker)
    OR event IN ('walwrite', 'walsync')  -- 14 to 17
    OR is_here AND event IN ('datafileread', 'datafilewrite')  -- to 15
-GROUP BY 1, 2, 3, 4
+GROUP BY 1, 2, 3, 4, 5  -- from 14
+GROUP BY 1, 2, 3, 4  -- to 13
 UNION ALL  -- 14 to 17
-SELECT NULL, 'background wal', NULL, NULL, 0  -- 14 to 17
+SELECT NULL, 'background wal', NULL, NULL, NULL, 0  -- 14 to 17
 UNION ALL  -- to 15
-SELECT NULL, 'background io', NULL, NULL, 0  -- to 15
+SELECT NULL, 'background io', NULL, NULL, NULL, 0  -- 14 to 15
+SELECT NULL, 'background io', NULL, NULL, 0  -- to 13
