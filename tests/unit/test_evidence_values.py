@@ -233,7 +233,8 @@ def test_a_caveat_takes_the_parameters_of_its_sentence_and_no_others(parameters:
 
 
 def test_counts_add_up_without_retries() -> None:
-    total = Counts(1, 2, 3, 4, 5) + Counts(10, 20, 30, 40, 50)
+    assert Counts.total([]) == Counts()
+    total = Counts.total([Counts(1, 2, 3, 4, 5), Counts(10, 20, 30, 40, 50)])
     assert total == Counts(11, 22, 33, 44, 55)
     assert (total.all, total.executed) == (110, 33)
 

@@ -386,12 +386,12 @@ def _bound(metric: Metric, trials: Sequence[Trial]) -> float | None:
 
 
 def _counts(trials: Sequence[Trial]) -> dict[str, Counts]:
-    found: dict[str, Counts] = {}
+    found: dict[str, list[Counts]] = {}
     for trial in trials:
         for piece in trial.measured:
             for kind, counts in piece.kinds.items():
-                found[kind] = found.get(kind, Counts()) + counts
-    return found
+                found.setdefault(kind, []).append(counts)
+    return {kind: Counts.total(of) for kind, of in found.items()}
 
 
 def _kinds(trials: Sequence[Trial], plan: Study) -> list[str]:

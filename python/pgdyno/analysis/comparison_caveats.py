@@ -278,20 +278,14 @@ def _slice_caveats(
     return found
 
 
-def _counts(trials: Sequence[Trial]) -> Counts:
-    """Return the transactions of all kinds in the measured slices."""
-    kinds = (of for trial in trials for piece in trial.measured for of in piece.kinds.values())
-    return sum(kinds, Counts())
-
-
 def skips_arrivals(trials: Sequence[Trial]) -> bool:
     """Return True if more than a few arrivals of the trials of an arm were skipped."""
-    counts = _counts(trials)
+    counts = Counts.total(trial.counts for trial in trials)
     return counts.skipped > SKIPPED_SHARE_MAX * counts.all
 
 
 def _count_caveats(arm: Arm, trials: Sequence[Trial]) -> list[Caveat]:
-    counts = _counts(trials)
+    counts = Counts.total(trial.counts for trial in trials)
     if not counts.all:
         return []
     shares = (

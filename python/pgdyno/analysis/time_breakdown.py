@@ -70,7 +70,7 @@ class Timed:
     @property
     def per_backend_us(self) -> float:
         """Time per transaction for an average of one backend: Little's law."""
-        return US_PER_S * counted_s(self.trial) / executed(self.trial)
+        return US_PER_S * counted_s(self.trial) / self.trial.counts.executed
 
 
 Parts = dict[str, float]
@@ -207,13 +207,8 @@ def _subtract_driver(found: Split, every: Sequence[Timed]) -> None:
             parts[CLIENT] -= own[trial]
 
 
-def executed(trial: Trial) -> int:
-    """Return the number of transactions that ended in the counted parts of the measured slices."""
-    return sum(counts.executed for piece in trial.measured for counts in piece.kinds.values())
-
-
 def counted_s(trial: Trial) -> float:
-    """Return the total length of these parts."""
+    """Return the total length of the counted parts of the measured slices."""
     return sum(piece.counted_s for piece in trial.measured)
 
 
@@ -309,7 +304,7 @@ def break_down_time(
     timed: dict[tuple[int, int], Timed] = {}
     clients = {arm.arm: arm.clients for arm in arms}
     for trial in trials:
-        if trial.status is TrialStatus.OK and trial.trial in times and executed(trial):
+        if trial.status is TrialStatus.OK and trial.trial in times and trial.counts.executed:
             found = _timed(trial, times[trial.trial], clients[trial.arm], latency)
             if found is not None:
                 timed[trial.block, trial.arm] = found
@@ -324,7 +319,7 @@ def break_down_time(
 
 def _timed(trial: Trial, time: ClientTime, clients: int, latency: Latency | None) -> Timed | None:
     if latency is None:
-        whole_us = clients * US_PER_S * counted_s(trial) / executed(trial)
+        whole_us = clients * US_PER_S * counted_s(trial) / trial.counts.executed
         return Timed(trial, clients, whole_us, None, time)
     known = latency.get(trial.trial)
     return None if known is None else Timed(trial, clients, known[0], known[1], time)

@@ -704,10 +704,7 @@ def attempts_without_success(findings: Findings) -> dict[str, int]:
     """Return the number of attempts of each arm without a successful transaction."""
     attempts = {}
     for of in findings.arms:
-        trials = [trial for trial in findings.trials if trial.arm == of.arm.arm]
-        counts = sum(
-            (n for one in trials for piece in one.measured for n in piece.kinds.values()), start=Counts()
-        )
+        counts = Counts.total(trial.counts for trial in findings.trials if trial.arm == of.arm.arm)
         if not counts.executed:
             attempts[of.arm.name] = counts.failed + counts.retried
     return attempts

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache, cached_property
@@ -514,15 +514,11 @@ class Counts:
     skipped: int = 0
     retried: int = 0
 
-    def __add__(self, other: Counts) -> Counts:
-        """Return the sum of both."""
-        return Counts(
-            self.ok + other.ok,
-            self.rolled_back + other.rolled_back,
-            self.failed + other.failed,
-            self.skipped + other.skipped,
-            self.retried + other.retried,
-        )
+    @classmethod
+    def total(cls, every: Iterable[Counts]) -> Counts:
+        """Return the sums, in one step: a study has hundreds of thousands of counts."""
+        rows = ((of.ok, of.rolled_back, of.failed, of.skipped, of.retried) for of in every)
+        return cls(*map(sum, zip(*rows, strict=True)))
 
     @property
     def all(self) -> int:
@@ -803,6 +799,11 @@ class Trial(TrialResults):
     def measured(self) -> Sequence[Slice]:
         """The measured slices, in order."""
         return [piece for piece in self.slices if piece.role is Role.MEASURE]
+
+    @cached_property
+    def counts(self) -> Counts:
+        """The transactions of all kinds in the measured slices."""
+        return Counts.total(of for piece in self.measured for of in piece.kinds.values())
 
     @property
     def driver_cpu_s(self) -> float:

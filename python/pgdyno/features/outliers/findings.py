@@ -24,7 +24,7 @@ from pgdyno.analysis.statistics.intervals import percent_of, robust_sd, summariz
 from pgdyno.analysis.statistics.series import VALUES_MIN
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
-from pgdyno.results.records import Arm, Counts, Trial, TrialStatus
+from pgdyno.results.records import Arm, Trial, TrialStatus
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import PERCENT, Better, Estimate
 
@@ -105,7 +105,7 @@ def covariates(
 
 
 def _own(trial: Trial) -> dict[str, float | None]:
-    counts = sum((of for piece in trial.measured for of in piece.kinds.values()), start=Counts())
+    counts = trial.counts
     late_ns = trial.driver.wake_late_ns.p99 if trial.driver.wake_late_ns else None
     cpu_s = trial.server_cpu_s
     return {

@@ -12,7 +12,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.analysis.telemetry.trial_telemetry import resource_of
-from pgdyno.analysis.time_breakdown import EXECUTING, counted_s, executed
+from pgdyno.analysis.time_breakdown import EXECUTING, counted_s
 from pgdyno.report.document import Section, Table, tables_section
 from pgdyno.report.json_format import Result
 from pgdyno.report.telemetry_tables import shortened
@@ -47,11 +47,11 @@ def statement_waits(findings: Findings) -> list[StatementWait]:
         trials = [trial for trial in findings.trials if trial.arm == of.arm.arm and trial.trial in every]
         by_trial = [
             {
-                key: US_PER_S * counted_s(trial) / executed(trial) * backends
+                key: US_PER_S * counted_s(trial) / trial.counts.executed * backends
                 for key, backends in every[trial.trial].statement_waits.items()
             }
             for trial in trials
-            if every[trial.trial].time.wait_samples and executed(trial)
+            if every[trial.trial].time.wait_samples and trial.counts.executed
         ]
         for key in {key for times in by_trial for key in times}:
             found.setdefault(key, {})[of.arm.arm] = fmean(times.get(key, 0.0) for times in by_trial)

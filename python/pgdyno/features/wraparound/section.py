@@ -45,10 +45,14 @@ AGES = SeriesResult("wraparound", ages_of)
 
 def _means(of: SampleSeries, column: str) -> list[ThroughputPoint]:
     step = -(-len(of.points) // POINTS_MAX)
-    at_s, values = of.points[:, 0], of.column(column)
-    starts = range(0, len(values), step)
-    means = [(float(at_s[i : i + step].mean()), float(values[i : i + step].mean())) for i in starts]
-    return [ThroughputPoint(at, mean, Role.MEASURE) for at, mean in means if np.isfinite(mean)]
+    starts = np.arange(0, len(of.points), step)
+    n = np.diff(np.append(starts, len(of.points)))
+    at_s, values = (np.add.reduceat(sums, starts) / n for sums in (of.points[:, 0], of.column(column)))
+    return [
+        ThroughputPoint(at, mean, Role.MEASURE)
+        for at, mean in zip(at_s.tolist(), values.tolist(), strict=True)
+        if np.isfinite(mean)
+    ]
 
 
 def sections(findings: Findings) -> Iterator[Section]:

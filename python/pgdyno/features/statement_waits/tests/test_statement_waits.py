@@ -14,7 +14,7 @@ from synthetic_telemetry import SELECT, UPDATE, readings, series, statement, tri
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.telemetry.samples import client_waits
 from pgdyno.analysis.telemetry.trial_telemetry import WaitSamples, telemetry_of_trial
-from pgdyno.analysis.time_breakdown import CPU, counted_s, executed
+from pgdyno.analysis.time_breakdown import CPU, counted_s
 from pgdyno.features.statement_waits.section import EVENTS_MAX, STATEMENTS_MAX, shown, statement_waits, table
 from pgdyno.features.waterfalls.section import details_of_parts
 from pgdyno.measure.sampler import backends_by_wait
@@ -76,7 +76,7 @@ def test_times_are_means_per_transaction_over_the_trials_of_an_arm() -> None:
     wal, running = statement_waits(findings)
     assert (wal.event, wal.statement, running.event, running.statement) == (WAL, UPDATE, "running", SELECT)
     each_us = [
-        np.mean([1e6 * counted_s(one) / executed(one) for one in findings.trials if one.arm == arm])
+        np.mean([1e6 * counted_s(one) / one.counts.executed for one in findings.trials if one.arm == arm])
         for arm in (0, 1)
     ]
     assert wal.us == pytest.approx({0: 2.0 * each_us[0], 1: 0.5 * each_us[1]})
