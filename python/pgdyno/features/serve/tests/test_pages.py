@@ -13,8 +13,9 @@ from starlette.testclient import TestClient
 from synthetic_study import CREATED_UNIX_S, Synthetic, write_study
 
 from pgdyno.cli.report import read_report
-from pgdyno.errors import EvidenceError
+from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.serve.access import Guard
+from pgdyno.features.serve.command import kept_token
 from pgdyno.features.serve.index import Index, identifier
 from pgdyno.features.serve.pages import application
 from pgdyno.report.document import FileReport
@@ -203,3 +204,19 @@ def test_a_large_report_is_loaded_in_two_parts(
     assert f'hx-get="{run}/rest"' in first and len(first) < len(whole)
     in_first, in_rest, in_whole = (re.findall(r"<h2 [^>]*>([^<]*)", page) for page in (first, rest, whole))
     assert [*(of for of in in_first if of != "Documentation"), *in_rest] == in_whole
+
+
+def test_a_token_is_kept_in_a_file_of_its_owner(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    token = kept_token(path)
+    assert kept_token(path) == token and path.read_text() == f"{token}\n"
+    assert path.stat().st_mode & 0o777 == 0o600
+    for mode in (0o604, 0o602, 0o620):
+        path.chmod(mode)
+        with pytest.raises(UsageError, match="others know or can change it"):
+            kept_token(path)
+    path.chmod(0o640)
+    for wrong in ("", "short", f"{token} {token}", "é" * 20, "a" * 1025):
+        path.write_text(wrong)
+        with pytest.raises(UsageError, match="16 letters"):
+            kept_token(path)
