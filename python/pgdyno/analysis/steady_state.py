@@ -516,7 +516,7 @@ def _moments_of(pieces: Sequence[Slice], constants_s: Floats) -> Floats:
 
 
 def _rate_of(piece: Slice) -> float:
-    return sum(counts.executed for counts in piece.kinds.values()) / piece.counted_s
+    return piece.executed / piece.counted_s
 
 
 def _load_s(pieces: Sequence[Slice]) -> float:

@@ -332,7 +332,7 @@ def _latency_s(lab: Lab) -> float:
     """
     found = []
     for arm, slices in lab.measured.items():
-        executed = sum(counts.executed for piece in slices for counts in piece.kinds.values())
+        executed = sum(piece.executed for piece in slices)
         if executed:
             # A closed loop: by Little's law, clients / rate is the mean latency.
             counted_s = sum(piece.counted_s for piece in slices)

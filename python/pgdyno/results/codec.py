@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, fields, is_dataclass
 from enum import EnumType
 from functools import cache
+from operator import itemgetter
 from sqlite3 import Connection
 from types import NoneType, UnionType
 from typing import (
@@ -275,6 +276,12 @@ def _select(
     keys = [(child, by_parent, [place[column] for column in child.key]) for child, by_parent in children]
     ats = [place[column] for column in wanted]
     is_packed = any(field.is_packed for field in shape.fields)
+    if shape.is_plain:
+        own_at = {name: at for name, at, _ in given}
+        own_values = itemgetter(*[own_at[field.name] for field in fields(kind)])
+        for values in rows:
+            yield tuple([values[at] for at in ats]), kind(*own_values(values))
+        return
     for values in rows:
         row = dict(zip(place, values, strict=True)) if is_packed else {}
         found = {
@@ -344,6 +351,12 @@ class Shape(NamedTuple):
     owner: list[str]
     fields: list[_Field]
     children: list[_Child]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a record has just the values of its columns."""
+        own = self.fields
+        return len(own) > 1 and not self.children and all(of.is_given and of.decode is None for of in own)
 
 
 @cache

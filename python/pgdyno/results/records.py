@@ -554,6 +554,11 @@ class Slice:
     """Transactions that ended in the counted part of a slice, by kind. Every transaction is exactly one of
     ok, rolled_back (as designed), failed, skipped; retried counts attempts."""
 
+    @cached_property
+    def executed(self) -> int:
+        """The number of transactions of all kinds that ended as designed."""
+        return sum([of.executed for of in self.kinds.values()])
+
     @property
     def counted_s(self) -> float:
         """The time in which counted transactions ended; 0 if the slice was stopped before it counted."""
