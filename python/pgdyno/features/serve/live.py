@@ -7,7 +7,9 @@ of this process, in any way, has no effect on it.
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -35,7 +37,7 @@ PERIOD_S = 1.0
 """Time between two readings."""
 
 CPU_SHARE_MAX = 0.003
-"""Maximum CPU time of the comparisons, as a share of a core: a page has them less often after many blocks."""
+"""Maximum CPU time of the comparisons of a study, as a share of a core: after many blocks they are rarer."""
 
 TRIALS_MAX = 40
 """Maximum number of earlier trials with which a page begins."""
@@ -105,6 +107,29 @@ def _shown(value: Any) -> Any:
     return value
 
 
+@dataclass
+class _Shared:
+    """The comparisons of a study after this number of ``blocks``, for all its pages."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    blocks: int = 0
+    standings: Sequence[Standing] = ()
+    due_s: float = 0.0  # monotonic time of the next comparisons
+
+    def update(self, blocks: int, compare: Callable[[], Iterator[Standing]], *, is_last: bool) -> None:
+        """Compare again after further blocks, if it is the last time or CPU_SHARE_MAX permits it."""
+        is_due = is_last or blocks < self.blocks or time.monotonic() >= self.due_s  # fewer: another study
+        if blocks != self.blocks and is_due:
+            before_s = time.thread_time()
+            self.blocks, self.standings = blocks, list(compare())
+            self.due_s = time.monotonic() + (time.thread_time() - before_s) / CPU_SHARE_MAX
+
+
+@cache
+def _shared(_path: str, _inode: int) -> _Shared:
+    return _Shared()
+
+
 def state_after(end: StudyEnd | None) -> str:
     """Return the state of a study that no process runs."""
     return "stopped" if end in (None, StudyEnd.INTERRUPTED) else "ended"
@@ -121,18 +146,18 @@ class Follower:
     _first: int | None = None  # trials before it are complete
     _epochs: dict[int, float] = field(default_factory=dict)
     _studies: dict[int, StudyRecord] = field(default_factory=dict)
-    _done: int = -1
-    _due_s: float = 0.0  # monotonic time of the next comparisons
+    _compared: int = 0  # blocks in the comparisons of the last update
+    _again_s: float = math.inf  # monotonic time when later blocks are compared
     _caveats: tuple[int, int] | None = None  # case and number in the file
 
     def update(self) -> Update | None:
-        """Return what is new; None if the file has not changed."""
+        """Return what is new; None if nothing has changed."""
         log, is_beginning = end_of_log(self.path), self.is_beginning(self.path)
         doing = "beginning" if is_beginning else "running" if is_being_written(self.path) else ""
         if doing and request_of(self.path).exists():
             doing = "stopping"
         state = state_of(self.path), doing, log
-        if state == self._state:
+        if state == self._state and time.monotonic() < self._again_s:
             return None
         self._state = state
         with suppress(EvidenceError, OSError):  # not complete yet, or removed
@@ -153,11 +178,12 @@ class Follower:
         done = sum(n for _, is_own, n, *_ in blocks if is_own)
         study = self._study(case)
         standings = caveats = None
-        if done != self._done and (end or not doing or time.monotonic() >= self._due_s):
-            before_s = time.thread_time()
-            standings = list(self._standings()) if done else []
-            self._done = done
-            self._due_s = time.monotonic() + (time.thread_time() - before_s) / CPU_SHARE_MAX
+        shared = _shared(str(self.path), self.path.stat().st_ino)
+        with shared.lock:
+            shared.update(done, self._standings, is_last=bool(end or not doing))
+            if shared.blocks != self._compared:
+                self._compared, standings = shared.blocks, shared.standings
+            self._again_s = shared.due_s if shared.blocks != done else math.inf
         if (case, n_caveats) != self._caveats:
             caveats = self._shown_caveats(case)
             self._caveats = case, n_caveats

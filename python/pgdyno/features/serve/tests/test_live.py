@@ -20,7 +20,7 @@ from pgdyno.caveats import Caveat
 from pgdyno.cli.report import read_report
 from pgdyno.features.serve.control import events_of
 from pgdyno.features.serve.index import Index, identifier
-from pgdyno.features.serve.live import Follower, Update
+from pgdyno.features.serve.live import Follower, Update, _shared
 from pgdyno.features.serve.options import WebOptions
 from pgdyno.features.serve.pages import NotFoundError, path_of
 from pgdyno.features.serve.process import _started
@@ -86,9 +86,16 @@ def test_comparisons_that_take_long_wait_but_not_after_the_end(
         write_block(writer, WANTED, 1, rng)
         waiting = updated(follower)
         assert waiting.blocks_done == 2 and waiting.standings is None
+        assert follower.update() is None
+        _shared(str(path), path.stat().st_ino).due_s = 0.0
+        follower._again_s = 0.0
+        assert (later := updated(follower).standings) and later[0].blocks == 2
+        write_block(writer, WANTED, 2, rng)
+        another_page = updated(Follower(path))
+        assert another_page.standings and another_page.standings[0].blocks == 2
         writer.finish_study(StudyEnd.BUDGET, CREATED_UNIX_S)
         (standing,) = updated(follower).standings or ()
-        assert standing.blocks == 2
+        assert standing.blocks == 3
 
 
 def test_a_late_page_begins_with_the_last_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
