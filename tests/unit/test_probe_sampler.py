@@ -20,8 +20,8 @@ from pgdyno.errors import ConnectError
 from pgdyno.measure.host_counters import ServerCpu
 from pgdyno.measure.sampler import (
     CHUNK_S,
+    OF_STATEMENTS_MAX,
     POINTS_MAX,
-    STATEMENTS_MAX,
     WAITS_PER_TICK,
     Chunk,
     Cost,
@@ -109,7 +109,7 @@ def test_a_sample_is_taken_each_second_and_never_drifts() -> None:
     assert column(chunk, "at_s") == [1, 2]  # the whole seconds since zero
 
 
-def test_only_the_first_statements_of_a_run_have_columns() -> None:
+def test_only_the_first_states_of_statements_have_columns() -> None:
     looks = itertools.count()
 
     def ad_hoc(_: Connection) -> Mapping[str, float]:
@@ -117,9 +117,9 @@ def test_only_the_first_statements_of_a_run_have_columns() -> None:
         return {"running": 2.0, f"statement {n} running": 1.0, f"statement {n} IO/WALSync": 1.0}
 
     chunks = of(run(Time(120.5), Target(0, connect, None, ad_hoc)), "waits")
-    assert next(looks) > 2 * STATEMENTS_MAX
+    assert next(looks) > OF_STATEMENTS_MAX
     found = {name for chunk in chunks for name in chunk.columns if name.startswith("statement")}
-    assert len(found) == 2 * STATEMENTS_MAX
+    assert len(found) == OF_STATEMENTS_MAX
     assert sum(sum(column(chunk, "running")) for chunk in chunks) == 2 * (next(looks) - 1)
 
 

@@ -195,8 +195,8 @@ class WorkerTimes:
         return grown
 
 
-STATEMENTS_MAX = 40
-"""Maximum number of statements whose waits are stored: each adds a column per wait to every sample."""
+OF_STATEMENTS_MAX = 100
+"""Maximum number of columns of statements: one for each with each wait."""
 
 Sample = Callable[[Connection], Mapping[str, float]]
 Now = Callable[[], float]
@@ -234,7 +234,7 @@ class SampledServer:
         self._waits = Gathering(target.number, WAITS, absent=0.0)
         self._host = Gathering(target.number, HOST)
         self._wait_samples: Counter[str] = Counter()
-        self._statements: set[str] = set()  # IDs with columns
+        self._of_statements: set[str] = set()  # columns
         asked = [(self._counters, target.sample), (self._waits, target.sample_waits)]
         self._asked = [gathering for gathering, sample in asked if sample is not None]
 
@@ -281,14 +281,11 @@ class SampledServer:
         self._note_cpu()
 
     def _has_column(self, of: tuple[str, float]) -> bool:
-        """Return whether a column is stored. Only the first statements of a run have any."""
+        """Return whether a column is stored: the first ones of statements, and all others."""
         name, _ = of
-        if not name.startswith(OF_STATEMENT):
-            return True
-        statement = name.removeprefix(OF_STATEMENT).partition(" ")[0]
-        if len(self._statements) < STATEMENTS_MAX:
-            self._statements.add(statement)
-        return statement in self._statements
+        if name.startswith(OF_STATEMENT) and len(self._of_statements) < OF_STATEMENTS_MAX:
+            self._of_statements.add(name)
+        return not name.startswith(OF_STATEMENT) or name in self._of_statements
 
     def take(self) -> Iterator[Chunk]:
         """Yield the samples since the last call."""
@@ -407,7 +404,7 @@ def _error_text(error: Exception) -> str:
 
 STEP_S = 1.0
 POINTS_MAX = 21_600
-"""Maximum samples of a series: six hours of seconds. A hundred columns have 17 MB per trial before
+"""Maximum samples of a series: six hours of seconds. Two hundred columns have 35 MB per trial before
 compression, and no chart shows more."""
 
 WAITS_PER_TICK, WAITS_PER_TICK_MIN, WAITS_PER_TICK_MAX = 5, 2, 10
@@ -423,7 +420,7 @@ minute would need 1.6 times the space, for column names and partly filled pages.
 """
 
 CHUNKS_MAX = 1000
-"""Maximum number of chunks that wait to be drained: a day of two servers, 200 MB. Then the sampler ends."""
+"""Maximum number of chunks that wait to be drained: a day of two servers, 500 MB. Then the sampler ends."""
 
 GRACE_S = 2.0
 """Time for a running sample after ``stop``, before its connection is closed."""

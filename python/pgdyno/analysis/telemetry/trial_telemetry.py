@@ -249,13 +249,13 @@ class WaitSamples:
     """Wait-event samples. ``backends``: mean number by resource, RUNNING, WORKER_CPU and WORKER_RUNNABLE.
 
     ``n``: number of samples. ``events``: by wait event in lower case, and by BACKGROUND and a resource.
-    ``statements``: by ID of the statement and wait event or RUNNING.
+    ``statements``: by ID of the statement and wait event or RUNNING; None: others, or without an ID.
     """
 
     backends: Mapping[str, float]
     n: float
     events: Mapping[str, float] = field(default_factory=dict)
-    statements: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    statements: Mapping[tuple[str | None, str], float] = field(default_factory=dict)
 
     @property
     def active(self) -> float:
@@ -366,12 +366,16 @@ def wait_samples(series: SampleSeries, slices: Sequence[Slice]) -> WaitSamples |
         return None
     known = [name for name in series.columns[2:] if name != SAMPLES]
     events = {name: float(np.nansum(weight * series.column(name))) / n for name in known}
-    by_statement = {
-        (of, newest_name(state)): events.pop(name)
-        for name in known
-        if name.startswith(OF_STATEMENT)
-        for of, _, state in [name.removeprefix(OF_STATEMENT).partition(" ")]
-    }
+    by_statement: dict[tuple[str | None, str], float] = {}
+    for name in known:
+        if name.startswith(OF_STATEMENT):
+            statement, _, state = name.removeprefix(OF_STATEMENT).partition(" ")
+            by_statement[statement, newest_name(state)] = events.pop(name)
+    for name in client_waits(series) if by_statement else ():
+        if not name.startswith(WORKER):
+            event = newest_name(name)
+            others = events[name] - sum(n for (_, state), n in by_statement.items() if state == event)
+            by_statement[None, event] = max(0.0, others)
     seen: dict[str, float] = {}
     for name in client_waits(series):
         if not name.startswith(WORKER):
@@ -489,7 +493,7 @@ class TrialTelemetry:
     ``missing`` has the reasons by probe. ``elapsed_s`` is from the first reading to the last. ``machine`` has
     the differences of the machine's counters in that time. ``time`` is the breakdown of a transaction's time.
     ``after`` has the last rows of the probes in OF_FEATURES. ``statement_waits``: mean number of backends by
-    text of the statement and wait event.
+    text of the statement and wait event; None: of others, and without a known text.
     """
 
     values: Mapping[str, float]
@@ -502,7 +506,7 @@ class TrialTelemetry:
     profile: CpuProfile | None = None
     time: ClientTime = field(default_factory=ClientTime)
     after: Mapping[str, Sequence[Row]] = field(default_factory=dict)
-    statement_waits: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    statement_waits: Mapping[tuple[str | None, str], float] = field(default_factory=dict)
 
     @property
     def reset(self) -> list[str]:
@@ -553,15 +557,13 @@ def telemetry_of_trial(
     )
 
 
-def _statement_waits(samples: WaitSamples | None, w: Window) -> dict[tuple[str, str], float]:
-    """Return the mean number of backends by text of the statement and wait event."""
+def _statement_waits(samples: WaitSamples | None, w: Window) -> dict[tuple[str | None, str], float]:
     rows = (row.end for row in w.growths.get("statements", ()))
-    texts = {row["queryid"]: str(row["query"]) for row in rows if row.get("queryid") and row.get("query")}
-    found: dict[tuple[str, str], float] = {}
-    for (of, event), backends in (samples.statements if samples else {}).items():
-        if backends and of in texts:
-            key = texts[of], event
-            found[key] = found.get(key, 0.0) + backends
+    texts = {row.get("queryid"): str(row["query"]) for row in rows if row.get("query")}
+    found: dict[tuple[str | None, str], float] = {}
+    for (statement, event), backends in (samples.statements if samples else {}).items():
+        key = texts.get(statement), event
+        found[key] = found.get(key, 0.0) + backends
     return found
 
 

@@ -21,7 +21,7 @@ from pgdyno.measure.sampler import backends_by_wait
 from pgdyno.results.records import SampleSeries
 
 WAL = "LWLock/WALWrite"
-Waits = Mapping[tuple[str, str], float]
+Waits = Mapping[tuple[str | None, str], float]
 
 
 def findings_with(*of_arms: Waits) -> Findings:
@@ -64,8 +64,10 @@ def test_samples_of_statements_have_their_texts_and_change_no_other_number() -> 
         telemetry_of_trial(trial(1), readings(0, 1000, 14.0), {one.probe: one for one in [*others, of]})
         for of in (waits, more)
     )
-    # 5 samples per row; a statement whose text is unknown is not named
-    assert found.statement_waits == pytest.approx({(UPDATE, WAL): 0.2, (SELECT, "running"): 0.8})
+    # Per row, 5 samples found 6 running and 2 waiting backends. One statement has no known text.
+    assert found.statement_waits == pytest.approx(
+        {(UPDATE, WAL): 0.2, (None, WAL): 0.2, (SELECT, "running"): 0.8, (None, "running"): 0.4}
+    )
     assert found.values == plain.values and not plain.statement_waits
     assert found.time.wait_samples and plain.time.wait_samples
     assert found.time.wait_samples.events == plain.time.wait_samples.events
@@ -90,13 +92,33 @@ def test_times_are_means_per_transaction_over_the_trials_of_an_arm() -> None:
     assert found.rows[1][3] == "0"
 
 
-def test_only_the_largest_are_in_the_table() -> None:
-    waits = {(f"SELECT {n}", f"IO/E{event}"): 100.0 - event - n for event in range(12) for n in range(5)}
-    found = shown(statement_waits(findings_with({**waits, ("rare", "IO/E0"): 1.0}, {})))
-    assert list(found) == [f"IO/E{event}" for event in range(EVENTS_MAX)]
-    assert {len(of) for of in found.values()} == {STATEMENTS_MAX}
-    few = {("a", "IO/E0"): 100.0, ("b", "IO/E0"): 0.9}
+def test_the_largest_events_have_their_largest_statements_and_the_sum_of_the_others() -> None:
+    waits: Waits = {
+        (f"SELECT {n}", f"IO/E{event}"): 100.0 - event - n for event in range(12) for n in range(5)
+    }
+    spread: Waits = {(f"SELECT {n}", "IO/Spread"): 10.0 for n in range(60)}
+    every = statement_waits(findings_with({**waits, **spread, (None, "IO/E0"): 7.0}, {}))
+    found = shown(every)
+    assert list(found) == ["IO/Spread", *(f"IO/E{event}" for event in range(EVENTS_MAX - 1))]
+    for event, of in found.items():
+        # Each of those that spread over 60 statements is too short for a row.
+        assert len(of) == (1 if event == "IO/Spread" else STATEMENTS_MAX + 1) and of[-1].statement is None
+        whole = sum(one.us[0] for one in every if one.event == event)
+        assert sum(one.us[0] for one in of) == pytest.approx(whole)
+    few: Waits = {("a", "IO/E0"): 100.0, ("b", "IO/E0"): 0.9}
     assert [one.statement for one in shown(statement_waits(findings_with(few, few)))["IO/E0"]] == ["a"]
+
+
+def test_an_arm_or_trial_without_ids_of_statements_is_unknown_and_not_zero() -> None:
+    waits: Waits = {(UPDATE, WAL): 2.0}
+    findings = findings_with(waits, {})
+    assert [row[3] for row in table(findings).rows] == ["–"]
+    both = findings_with(waits, waits)
+    (known,) = statement_waits(both)
+    first = both.trials[0].trial
+    by_trial = {**both.telemetry.by_trial, first: findings.telemetry.by_trial[both.trials[1].trial]}
+    (some,) = statement_waits(replace(both, telemetry=replace(both.telemetry, by_trial=by_trial)))
+    assert some.us == pytest.approx(known.us, rel=0.05)
 
 
 def test_a_bar_leads_to_the_statements_in_its_wait_events() -> None:
