@@ -28,6 +28,7 @@ from pgdyno.report.terminal_format import _table
 from pgdyno.report.why_section import (
     NAMES,
     NO_PART,
+    PANELS_MIN,
     tables,
     throughput_timelines,
     timeline_note,
@@ -278,11 +279,20 @@ def test_after_a_difference_the_largest_cause_is_named_even_if_it_is_uncertain(
     assert why_sentences(why, Verdict.SAME)[1:] == [NO_PART]
 
 
-@pytest.mark.parametrize(("most", "shown"), [(3, [1, 4, 7]), (7, list(range(1, 8)))])
+@pytest.mark.parametrize(("most", "shown"), [(4, [1, 3, 5, 7]), (7, list(range(1, 8)))])
 def test_a_page_has_charts_of_evenly_spaced_blocks_of_a_long_study(
     monkeypatch: pytest.MonkeyPatch, most: int, shown: list[int]
 ) -> None:
     monkeypatch.setattr("pgdyno.report.why_section.PANELS_MAX", most)
     findings = report_of(Synthetic(blocks=7, probed=True)).findings.first
     assert [panel.title for panel in throughput_timelines(findings)] == [f"block {of}" for of in shown]
-    assert ("3 of 7 blocks are shown" in timeline_note(findings)) is (most < 7)
+    assert ("4 of 7 blocks are shown" in timeline_note(findings)) is (most < 7)
+
+
+def test_cases_share_the_charts_of_blocks_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pgdyno.report.why_section.PANELS_MAX", 10)
+    levels = [{"clients": "1"}, {"clients": "8"}, {"clients": "16"}]
+    cases = [Synthetic(blocks=7, probed=True, case=n, levels=of) for n, of in enumerate(levels)]
+    for of, shown in ((cases[:1], 7), (cases[:2], 5), (cases, PANELS_MIN)):
+        found = report_of(*of).findings.cases
+        assert [len(throughput_timelines(case)) for case in found] == [shown] * len(of)

@@ -134,6 +134,7 @@ class Findings:
         Sequence[QueryChanges], about("By arm, of scripts and of statements, if there are several.")
     ]
     steady_states: Annotated[Sequence[SteadyState], about("One per arm.")]
+    cases: Hidden[int] = 1  # of the study
     feature_findings: Hidden[Mapping[str, Any]] = field(default_factory=dict)
     """Results of features by name."""
 
@@ -273,6 +274,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         time_breakdowns=_time_breakdowns(evidence, comparisons, trials, telemetry, study.plan),
         queries=find_query_changes(evidence, study.plan, trials, comparisons, telemetry.by_trial),
         steady_states=steady,
+        cases=cases,
     )
     return replace(found, feature_findings={key.name: key.find(found, cases) for key in CASE_RESULTS})
 

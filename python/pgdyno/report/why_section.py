@@ -59,8 +59,9 @@ from pgdyno.units import (
 WINDOW_S_MIN = 30.0
 """Minimum window with a chart of the WAL rate: the table is enough for a shorter one."""
 
-PANELS_MAX = 120
-"""Maximum number of charts of blocks: a page of 720 blocks had 4 MB. ``pgdyno serve`` shows all of them."""
+PANELS_MAX, PANELS_MIN = 120, 4
+"""Number of charts of blocks: at most over all cases, at least of each. A page of 720 blocks had 4 MB.
+``pgdyno serve`` shows all of them."""
 
 TICK_DISTANCE_MIN = 2.0
 """Minimum distance of ticks in pixels; nearer ones are merged. Without merging, 200 hours with a checkpoint
@@ -124,9 +125,13 @@ def timeline_note(findings: Findings) -> str:
 def shown_blocks(findings: Findings) -> str:
     """Return a sentence on the blocks that charts over time omit; empty if they have all."""
     blocks = {trial.block for trial in findings.trials if findings.series.get(trial.trial)}
-    if len(blocks) <= PANELS_MAX:
+    if len(blocks) <= _panels_max(findings):
         return ""
-    return f"{PANELS_MAX} of {len(blocks)} blocks are shown; Explore of pgdyno serve has all."
+    return f"{_panels_max(findings)} of {len(blocks)} blocks are shown; Explore of pgdyno serve has all."
+
+
+def _panels_max(findings: Findings) -> int:
+    return max(PANELS_MIN, PANELS_MAX // findings.cases)
 
 
 def wal_rate(series: SampleSeries) -> list[ThroughputPoint]:
@@ -152,7 +157,7 @@ def panels(
 ) -> list[Panel]:
     """Return a panel per block of values over time by trial, with ticks for checkpoints and with marks.
 
-    Of more than PANELS_MAX blocks these are spread evenly, the first and the last included.
+    Of too many blocks, those shown are spread evenly, the first and the last included.
     """
     by_block: dict[int, list[Trial]] = {}
     for trial in findings.trials:
@@ -163,7 +168,7 @@ def panels(
         return []
     names = {of.arm.arm: of.arm.name for of in findings.arms}
     blocks = sorted(by_block)
-    shown = np.linspace(0, len(blocks) - 1, min(len(blocks), PANELS_MAX)).round().astype(int)
+    shown = np.linspace(0, len(blocks) - 1, min(len(blocks), _panels_max(findings))).round().astype(int)
     return [
         Panel(f"block {block + 1}", _picture(by_block[block], names, points, top, unit, ticks, marks))
         for block in (blocks[at] for at in shown)
