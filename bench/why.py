@@ -31,9 +31,8 @@ from pgdyno.analysis.time_breakdown import (
     OTHER_STATEMENTS,
     OUTSIDE,
     REMAINDER,
-    RUNNABLE,
-    UNEXPLAINED,
     UNKNOWN,
+    consequences,
 )
 from pgdyno.cli.options import machine_size
 from pgdyno.cli.report import read_report
@@ -63,8 +62,8 @@ OWED = (
 )
 INDEX = "pgbench_accounts (bid, abalance)"
 
-NO_CAUSES = (RUNNABLE, UNEXPLAINED, UNKNOWN, REMAINDER, OUTSIDE, OTHER_STATEMENTS)
-"""Parts that are queueing or the remainder of others."""
+NO_CAUSES = (UNKNOWN, REMAINDER, OUTSIDE, OTHER_STATEMENTS)
+"""Parts that are the remainder of others."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,8 @@ def judge(kind: Kind, whole: Part, parts: Sequence[Part]) -> Judgement:
 
     A change against the direction of the whole, or too small for the sentences, is no cause.
     """
-    causes = sorted((one for one in parts if one.key not in NO_CAUSES), key=lambda one: -abs(one.change_us))
+    no_causes = {*NO_CAUSES, *consequences({one.key: one.change_us for one in parts}, driver_is_local=True)}
+    causes = sorted((one for one in parts if one.key not in no_causes), key=lambda one: -abs(one.change_us))
     sizes_us = [abs(one.change_us) for one in (whole, *causes) if one.significant]
     certain = [
         one for one in causes if one.significant and abs(one.change_us) >= NAMED_SHARE_MIN * max(sizes_us)

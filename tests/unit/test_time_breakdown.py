@@ -19,6 +19,7 @@ from pgdyno.analysis.telemetry.counters import Growth, Window
 from pgdyno.analysis.telemetry.metrics import NEWEST, newest_name
 from pgdyno.analysis.telemetry.samples import WORKER_TIMES
 from pgdyno.analysis.telemetry.trial_telemetry import (
+    CLIENT,
     WORKER_CPU,
     WORKER_RUNNABLE,
     ClientTime,
@@ -39,6 +40,7 @@ from pgdyno.analysis.time_breakdown import (
     TimeBreakdown,
     Waterfall,
     break_down_time,
+    consequences,
 )
 from pgdyno.report.why_section import share_of_difference, why_sentences
 from pgdyno.results.records import SampleSeries, Slice
@@ -338,9 +340,39 @@ def test_queueing_for_a_cpu_is_never_named_as_a_cause() -> None:
         times.append((of[0], of[1]))
     found = explained(rates, times)
     assert RUNNABLE in {part.key for part in found.by_resource.parts if part.significant}
-    _, named, consequence = why_sentences(found, Verdict.FASTER)
+    _, named, consequence, client = why_sentences(found, Verdict.FASTER)
     assert "WAL" in named and "runnable" not in named and "CPU" not in named
+    assert client.endswith("may be queueing of the load generator for CPU.")
     assert "runnable" in consequence and "consequence" in consequence
+
+
+@pytest.mark.parametrize(
+    ("client_us", "is_local", "is_cause"),
+    [(1500.0, True, False), (-1500.0, True, True), (2500.0, True, True), (1500.0, False, True)],
+)
+def test_the_client_is_no_cause_if_a_local_load_generator_may_queue_as_much(
+    client_us: float, is_local: bool, is_cause: bool
+) -> None:
+    changes = {CPU: 300.0, RUNNABLE: 2000.0, CLIENT: client_us}
+    assert (CLIENT not in consequences(changes, driver_is_local=is_local)) is is_cause
+
+
+def test_a_client_that_may_queue_is_told_last_and_not_as_a_cause() -> None:
+    rates, times = [], []
+    for _ in range(8):
+        of = [
+            ClientTime(on_cpu_us=us, runnable_us=queue, wait_samples=WaitSamples({"running": 0.5}, 1000))
+            for us, queue in ((500.0, 1000.0), (400.0, 400.0))
+        ]
+        rates.append((1000.0, 1150.0))
+        times.append((of[0], of[1]))
+    found = explained(rates, times)
+    assert found.by_resource
+    changes = {part.key: part.difference.value for part in found.by_resource.parts}
+    assert changes[RUNNABLE] < changes[CLIENT] < changes[CPU] < 0
+    _, named, *consequences_of = why_sentences(found, Verdict.FASTER)
+    assert "server CPU time" in named and "client" not in named
+    assert consequences_of[-1].endswith("may be queueing of the load generator for CPU.")
 
 
 def of_waits(*arms: Mapping[str, float], blocks: int = 8, noisy: str = "") -> TimeBreakdown:

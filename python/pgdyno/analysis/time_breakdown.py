@@ -255,6 +255,7 @@ class Waterfall:
 
     total: TimePart
     parts: Sequence[TimePart]
+    consequences: Annotated[Sequence[str], about("Keys of parts that are no causes, such as queueing.")]
 
 
 @dataclass(frozen=True)
@@ -373,7 +374,21 @@ def _waterfall(pairs: Pairs, split: Split, confidence: float, method: Method) ->
         parts = [
             replace(part, share=share_of(part, total, method)) if part.significant else part for part in parts
         ]
-    return Waterfall(total, parts)
+    is_local = not any(one.trial.driver.nodes for pair in pairs.values() for one in pair)
+    changes = {part.key: part.difference.value for part in parts}
+    return Waterfall(total, parts, consequences(changes, driver_is_local=is_local))
+
+
+def consequences(changes: Mapping[str, float], *, driver_is_local: bool) -> list[str]:
+    """Return the parts that are no causes. ``changes``: by part.
+
+    If the server's processes queue for CPU, a load generator on the same machine does so, too. Its queueing
+    is in the time of the client, which therefore must change more than theirs.
+    """
+    found = [key for key in (RUNNABLE, LAG, UNEXPLAINED) if key in changes]
+    client, queueing = changes.get(CLIENT, 0.0), changes.get(RUNNABLE, 0.0)
+    is_queueing = driver_is_local and client * queueing > 0 and abs(client) <= abs(queueing)
+    return [*found, *([CLIENT] if is_queueing else [])]
 
 
 def share_of(part: TimePart, total: TimePart, method: Method) -> Estimate:

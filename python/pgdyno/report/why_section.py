@@ -356,7 +356,7 @@ def _of_parts(by: str, waterfall: Waterfall, *, is_told: bool) -> list[str]:
     found = [f"{'Significant' if is_unsure else f'By {by}'}: {_listed(parts)}."] if parts else []
     found = said + found if is_first else found + said
     for part in waterfall.parts:
-        if part.key in NOT_CAUSES and part.significant:
+        if part.key in waterfall.consequences and part.significant:
             found.append(f"{_size(part)} {_more_or_less(part)} {NOT_CAUSES[part.key]}")
     return found
 
@@ -377,7 +377,7 @@ def _largest_cause(waterfall: Waterfall) -> list[TimePart]:
     def rank(part: TimePart) -> tuple[bool, float]:
         return _is_onward(part, waterfall), abs(part.difference.value)
 
-    return sorted(filter(_is_cause, waterfall.parts), key=rank)[-1:]
+    return sorted((part for part in waterfall.parts if _is_cause(part, waterfall)), key=rank)[-1:]
 
 
 def _is_onward(part: TimePart, waterfall: Waterfall) -> bool:
@@ -390,21 +390,21 @@ def _is_likely(part: TimePart) -> bool:
     return part.p_value is not None and part.p_value <= LIKELY_P_MAX
 
 
-def _is_cause(part: TimePart) -> bool:
+def _is_cause(part: TimePart, waterfall: Waterfall) -> bool:
     """Return whether a part is a resource or a statement, and neither queueing nor the rest of a whole."""
-    return part.key not in NOT_CAUSES and part.key not in _texts("rest")
+    return part.key not in waterfall.consequences and part.key not in _texts("rest")
 
 
 def _named(waterfall: Waterfall) -> list[TimePart]:
-    """Return the significant parts except NOT_CAUSES: causes, then rests, each by direction and size."""
-    found = [part for part in waterfall.parts if part.significant and part.key not in NOT_CAUSES]
+    """Return the significant parts except consequences: causes, then rests, each by direction and size."""
+    found = [part for part in waterfall.parts if part.significant and part.key not in waterfall.consequences]
     largest = max(
         (abs(part.difference.value) for part in (waterfall.total, *found) if part.significant), default=0.0
     )
     shown = [part for part in found if abs(part.difference.value) >= NAMED_SHARE_MIN * largest]
 
     def rank(part: TimePart) -> tuple[bool, bool, float]:
-        return not _is_cause(part), not _is_onward(part, waterfall), -abs(part.difference.value)
+        return not _is_cause(part, waterfall), not _is_onward(part, waterfall), -abs(part.difference.value)
 
     return sorted(shown, key=rank)[:NAMED_MAX]
 
