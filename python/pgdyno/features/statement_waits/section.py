@@ -40,7 +40,7 @@ class StatementWait:
 
 
 def statement_waits(findings: Findings) -> list[StatementWait]:
-    """Return the times, the largest first. Arms without IDs of statements, as before 14, have none."""
+    """Return the times, the largest first. An arm or a trial without known statements has none."""
     found: dict[tuple[str | None, str], dict[int, float]] = {}
     for of in findings.arms:
         by_trial = [
@@ -51,7 +51,7 @@ def statement_waits(findings: Findings) -> list[StatementWait]:
             for trial in findings.trials
             if trial.arm == of.arm.arm and trial.counts.executed
             for telemetry in [findings.telemetry.by_trial.get(trial.trial)]
-            if telemetry is not None and telemetry.statement_waits
+            if telemetry is not None and any(text for text, _ in telemetry.statement_waits)
         ]
         for key in {key for times in by_trial for key in times}:
             found.setdefault(key, {})[of.arm.arm] = fmean(times.get(key, 0.0) for times in by_trial)

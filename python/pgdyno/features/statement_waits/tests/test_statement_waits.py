@@ -129,6 +129,6 @@ def test_a_bar_leads_to_the_statements_in_its_wait_events() -> None:
 
 
 def test_without_ids_of_statements_there_is_no_table() -> None:
-    findings = findings_with({}, {})
+    findings = findings_with({}, {(None, WAL): 2.0})
     assert not table(findings).rows
     assert set(details_of_parts(findings, "18").values()) == {"#telemetry-wait-events", "#statements"}
