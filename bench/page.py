@@ -1,7 +1,8 @@
 """Cost of the page of a running study: blocks with the page open and blocks with it closed, in turn.
 
 A study of identical arms runs with its server of pages, as with ``--web``. In one block of each pair, the
-first or the second by chance, a process reads the events of the page as a browser does.
+first or the second by chance, a process reads the events of the page as a browser does, until the next block
+begins. The CPU time until its first event is that of an opening.
 """
 
 from __future__ import annotations
@@ -33,13 +34,16 @@ SHARE_MAX = 0.01
 CPU_SHARE_MAX = 0.005
 """Maximum CPU time of the server of pages, as a share of a core."""
 
+OPENING_MS_MAX = 250.0
+
 PAIRS_PER_PAIR = 4  # a block has 10 s of each arm
 
 READER = (
     "import sys, urllib.request as of; "
     "request = of.Request(sys.argv[1], headers={'Authorization': 'Bearer ' + sys.stdin.readline()}); "
-    "[None for _ in of.urlopen(request)]"
+    "[print(flush=True) for line in of.urlopen(request) if line.startswith(b'data')]"
 )
+"""Prints an empty line for each event."""
 
 
 def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
@@ -56,6 +60,7 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
     )
     rates: list[float] = []
     shares: list[float] = []
+    openings_ms: list[float] = []
     address = process.start(path)
     server = psutil.Process(process._started[-1].pid)
 
@@ -65,26 +70,30 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
         since: list[tuple[float, float]] = []
         is_counted = False
 
+        def close() -> None:
+            if reader:
+                assert reader[0].poll() is None
+                _end(reader.pop())
+                begun_s, before_s = since.pop()
+                shares.append(100 * (_cpu_s(server) - before_s) / (monotonic() - begun_s))
+
         def watch(event: Progress) -> None:
             nonlocal is_counted
             if isinstance(event, BlockStarted):
+                close()
                 is_counted = not event.case  # hidden A/A blocks have another name
                 if is_counted and opened[event.block]:
+                    before_s = _cpu_s(server)
                     reader.append(_reading(address))
                     since.append((monotonic(), _cpu_s(server)))
+                    openings_ms.append(1e3 * (since[0][1] - before_s))
             elif isinstance(event, BlockEnded) and is_counted:
                 rates.append(fmean(rate or 0.0 for rate in event.rates))
-                if reader:
-                    assert reader[0].poll() is None
-                    _end(reader.pop())
-                    begun_s, before_s = since.pop()
-                    shares.append(100 * (_cpu_s(server) - before_s) / (monotonic() - begun_s))
 
         try:
             yield watch
         finally:
-            for one in reader:
-                _end(one)
+            close()
 
     try:
         with Interruption() as interruption:
@@ -102,21 +111,25 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
         sense="at least",
     )
     yield limited("page of a running study: CPU of its server", "% of a core", shares, 100 * CPU_SHARE_MAX)
+    yield limited("page of a running study: CPU of an opening", "ms", openings_ms, OPENING_MS_MAX)
 
 
 def _reading(address: str) -> subprocess.Popen[str]:
     parts = urlsplit(address)
     events = f"http://{parts.netloc}{parts.path}/events"
-    found = subprocess.Popen([sys.executable, "-c", READER, events], stdin=subprocess.PIPE, text=True)
-    assert found.stdin
+    found = subprocess.Popen(
+        [sys.executable, "-c", READER, events], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert found.stdin and found.stdout
     with found.stdin as pipe:
         pipe.write(parse_qs(parts.query)["token"][0])
+    assert found.stdout.readline() == "\n"  # the first event
     return found
 
 
 def _end(reader: subprocess.Popen[str]) -> None:
-    reader.kill()
-    reader.wait()
+    with reader:
+        reader.kill()
 
 
 def _cpu_s(of: psutil.Process) -> float:

@@ -13,6 +13,7 @@ import sqlite3
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from hashlib import blake2b
 from importlib.resources import files
 from pathlib import Path
@@ -484,10 +485,14 @@ def _check_identity(connection: sqlite3.Connection, path: Path) -> None:
             f"{SCHEMA_VERSION}): read it with {f'pgdyno {reader}' if reader else 'the pgdyno that wrote it'}"
         )
     there = {name for (name,) in connection.execute("SELECT name FROM sqlite_schema")}
-    for table in re.findall(r"CREATE TABLE (\w+)", _schema()):
-        if table not in there:
-            # Check it here: an error while a block is written would lose that block.
-            raise EvidenceError(f"{path} is damaged (the table {table} is missing): restore it from a copy")
+    if missing := sorted(_table_names() - there):
+        # Check it here: an error while a block is written would lose that block.
+        raise EvidenceError(f"{path} is damaged (the table {missing[0]} is missing): restore it from a copy")
+
+
+@cache
+def _table_names() -> frozenset[str]:
+    return frozenset(re.findall(r"CREATE TABLE (\w+)", _schema()))
 
 
 def _check_integrity(connection: sqlite3.Connection, path: Path, mode: str) -> None:
