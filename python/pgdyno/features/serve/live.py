@@ -36,7 +36,7 @@ from pgdyno.results.results_file import open_for_reading, translated
 PERIOD_S = 1.0
 """Time between two readings."""
 
-CPU_SHARE_MAX = 0.002
+CPU_SHARE_MAX = 0.001
 """Maximum CPU time of the comparisons of a study, as a share of a core: after many blocks they are rarer."""
 
 TRIALS_MAX = 20
