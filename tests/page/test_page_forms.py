@@ -88,7 +88,10 @@ def test_a_running_study_is_asked_to_stop(page: Page, served: Served, directory:
     path, wanted = directory / "running.sqlite", Synthetic(ended=None)
     with QuickWriter.create(path, study_of(wanted), arms_of(wanted)):
         page.goto(served.origin)
-        expect(page.get_by_text("running.sqlite", exact=True)).to_be_visible()
+        listed = page.get_by_text("running.sqlite", exact=True)
+        while not listed.count():  # a new file is found within SCAN_S
+            page.reload()
+        expect(listed).to_be_visible()
         page.goto(address(served, "running.sqlite", "live/{}"))
         page.get_by_role("button", name="Stop after this block").click()
         expect(page.get_by_text("The study stops as after Ctrl-C")).to_be_visible()
