@@ -7,7 +7,7 @@ TESTS := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 ENGINE_SOURCES := $(shell find crates -name '*.rs' -o -name '*.sql' -o -name '*.lua' -o -name '*.txt' -o -name Cargo.toml) Cargo.toml Cargo.lock
 
 .DEFAULT_GOAL := help
-.PHONY: help setup requirements installed demo fleet-demo test core-test crash-test long-test page-test release-check build-test check wheel wheel-demo bench docs golden lock clean
+.PHONY: help setup requirements installed demo fleet-demo test core-test crash-test long-test page-test release-check build-test check wheel portable-wheel wheel-demo bench docs golden lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 20
@@ -93,6 +93,10 @@ wheel: .venv/installed ## build the wheel of this platform, engine included, int
 	@rm -rf target/wheel
 	@echo "Compiling the engine with link-time optimization: this takes longer than make setup"
 	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-build-isolation --no-deps --wheel-dir target/wheel .
+
+portable-wheel: .venv/installed ## build the wheel for glibc 2.28 or newer with zig, on any glibc; for ARM see CONTRIBUTING.md
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check ziglang==0.17.1 cargo-zigbuild==0.24.1
+	PATH="$(CURDIR)/$(BIN):$$PATH" PGDYNO_ZIG_TARGET=$(or $(TARGET),x86_64-unknown-linux-gnu.2.28) $(MAKE) --no-print-directory wheel
 
 wheel-demo: wheel ## install the wheel in a bare environment and run its demo there, with cargo off the PATH
 	@rm -rf target/bare

@@ -15,8 +15,16 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-FORMAT = "--message-format=json-render-diagnostics"
-CARGO_BUILD = ("cargo", "build", "--profile", "dist", "--locked", "--bins", FORMAT)
+OPTIONS = ("--profile", "dist", "--locked", "--bins", "--message-format=json-render-diagnostics")
+
+
+OF_LUAJIT = {"TARGET_LIBS": "-lunwind", "TARGET_STRIP": "true"}
+"""For its build with zig: a library that other linkers imply, and no strip of this machine."""
+
+
+def cargo_build(zig_target: str) -> tuple[str, ...]:
+    """Return the command that compiles the engine, with zig as the linker if it has a target."""
+    return ("cargo", *(("zigbuild", "--target", zig_target) if zig_target else ("build",)), *OPTIONS)
 
 
 class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
@@ -67,9 +75,14 @@ class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
                 "pgdyno needs Rust (cargo 1.85 or newer) to build its engine; install it with rustup "
                 "or your distribution's package, or install a wheel that was built elsewhere"
             )
-        done = subprocess.run(CARGO_BUILD, cwd=self.root, stdout=subprocess.PIPE, text=True, check=False)
+        zig_target = os.environ.get("PGDYNO_ZIG_TARGET", "")
+        command = cargo_build(zig_target)
+        environment = {**os.environ, **(OF_LUAJIT if zig_target else {})}
+        done = subprocess.run(
+            command, cwd=self.root, stdout=subprocess.PIPE, text=True, check=False, env=environment
+        )
         if done.returncode != 0:
-            raise SystemExit(f"{' '.join(CARGO_BUILD)} failed with status {done.returncode}: see above")
+            raise SystemExit(f"{' '.join(command)} failed with status {done.returncode}: see above")
         built = [json.loads(line).get("executable") for line in done.stdout.splitlines()]
         return [Path(path) for path in built if path]
 

@@ -246,8 +246,8 @@ def test_the_page_names_every_document_and_every_command_without_a_schema() -> N
 
 def test_the_readme_names_commands_that_exist() -> None:
     readme = (ROOT / "README.md").read_text()
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert {"demo", "test"} <= set(re.findall(r"\bmake ([a-z]+)", readme)) <= set(targets)
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test"} <= set(re.findall(r"\bmake ([a-z-]+)", readme)) <= set(targets)
     commands = set(re.findall(r"## pgdyno (\w+)\n", (DOCS / "reference" / "cli.md").read_text()))
     assert {"compare"} <= set(re.findall(r"(?:\$ |bin/)pgdyno ([a-z]+)", readme)) <= commands
 

@@ -11,7 +11,8 @@ import pytest
 from pgdyno.server.engine import PGBENCH, PROGRAM, SYSBENCH, find_engine
 from required_tag import required_tag
 
-platform_tag = runpy.run_path(str(Path(__file__).parents[2] / "hatch_build.py"))["platform_tag"]
+BUILD = runpy.run_path(str(Path(__file__).parents[2] / "hatch_build.py"))
+platform_tag = BUILD["platform_tag"]
 
 
 def test_the_tag_has_the_highest_version_of_the_c_library_that_a_program_requires() -> None:
@@ -43,3 +44,12 @@ def test_programs_without_a_common_machine_and_library_are_for_this_machine(
 ) -> None:
     programs = zip(machines, names, strict=True)
     assert platform_tag([elf(tmp_path / str(n), *one) for n, one in enumerate(programs)]) == tag
+
+
+@pytest.mark.parametrize(
+    ("target", "command"),
+    [("", ["build", "--profile"]), ("aarch64-unknown-linux-gnu.2.28", ["zigbuild", "--target"])],
+)
+def test_zig_links_for_the_target_that_is_asked_for(target: str, command: list[str]) -> None:
+    found = BUILD["cargo_build"](target)
+    assert list(found[:3]) == ["cargo", *command] and (not target or found[3] == target)
