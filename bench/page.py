@@ -35,6 +35,7 @@ CPU_SHARE_MAX = 0.005
 """Maximum CPU time of the server of pages, as a share of a core."""
 
 OPENING_MS_MAX = 250.0
+"""Maximum CPU time of the server for the first event of a page."""
 
 PAIRS_PER_PAIR = 4  # a block has 10 s of each arm
 

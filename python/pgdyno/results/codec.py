@@ -354,7 +354,7 @@ class Shape(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """Whether a record consists of the values of its columns, without further rows or conversion."""
+        """True if every field is a column, and its value needs no conversion."""
         own = self.fields
         return len(own) > 1 and not self.children and all(of.is_given and of.decode is None for of in own)
 

@@ -180,11 +180,7 @@ def _note_rate(per_s: dict[int, float], event: Event) -> None:
     """Store the throughput of a measured slice, with one transaction for none, as an upper bound."""
     if event["event"] == "slice" and event["role"] == Role.MEASURE:
         piece = slice_from(event)
-        per_s[event["target"]] = max(1, _executed(piece)) / piece.counted_s
-
-
-def _executed(piece: Driven) -> int:
-    return sum(counts.executed for counts in piece.kinds.values())
+        per_s[event["target"]] = max(1, piece.executed) / piece.counted_s
 
 
 def _closed_loop(drive: Callable[..., EngineRun], order: Sequence[int]) -> tuple[list[float], EngineRun]:
@@ -201,7 +197,7 @@ def _closed_loop(drive: Callable[..., EngineRun], order: Sequence[int]) -> tuple
     rates = []
     for pieces in driven:
         counted_s = sum(piece.counted_s for piece in pieces)
-        executed = sum(map(_executed, pieces))
+        executed = sum(piece.executed for piece in pieces)
         rates.append(max(1.0, executed / counted_s) if counted_s else 1.0)
     return rates, run
 
