@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from bench.environment import installed_build
 from bench.stopping import table
@@ -247,7 +249,8 @@ def run(kind: Kind, number: int, minutes: float, build: Build) -> StudyRun:
         )
         directory.chmod(0o755)
         servers = [str(build.bin_dir)] * 2
-        if any(kind.devices):
+        if any(kind.devices):  # programs in a new directory have data of their own, which nothing uses again
+            stack.enter_context(patch.dict(os.environ, {"PGDYNO_CACHE": str(directory / "cache")}))
             servers = [
                 _on_device(build, directory / name, of) for name, of in zip("ab", kind.devices, strict=True)
             ]
