@@ -2,12 +2,15 @@
 
 The cells are one family. The procedure of Benjamini and Hochberg ("Controlling the false discovery rate",
 1995) selects those that differ. Of the selected cells, a share of at most 1 − confidence is false on average.
-It is proven for positively dependent tests. Cells of a row share the baseline, and a simulation with this
-dependence stays below the limit (``tests/oracle/test_oracle_matrix.py``). The interval of each cell has the
-level at which its test was decided, so it excludes 0 exactly if the cell is selected. Then the expected share
-of selected cells whose interval misses the true effect has the same limit (Benjamini and Yekutieli, "False
-discovery rate-adjusted multiple confidence intervals", 2005). Those of the other cells have no such limit. A
-correction for any false cell (Holm) would leave most of a large page undecided.
+It is proven for positively dependent tests. Here cells of a row share the baseline, and a study may stop at
+any time: simulations with both stay below the limit (``tests/test_matrix.py``). The interval of each cell has
+the level at which its test was decided, so it excludes 0 exactly if the cell is selected. Then the expected
+share of selected cells whose interval misses the true effect has the same limit (Benjamini and Yekutieli,
+"False discovery rate-adjusted multiple confidence intervals", 2005). Those of the other cells have no such
+limit. A correction for any false cell (Holm) would leave most of a large page undecided.
+
+A cell differs only if the report of its workload finds a difference, too: it also examines warm-ups and A/A
+blocks.
 """
 
 from __future__ import annotations
@@ -25,15 +28,25 @@ from markupsafe import Markup
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Comparison, detectable_log_ratio
 from pgdyno.analysis.finding_fields import about
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, critical_value, percent_of, with_error
+from pgdyno.analysis.statistics.intervals import critical_value, percent_of, with_error
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import SERVER_CPU
 from pgdyno.report.document import Place, Section, Table, address_of
 from pgdyno.report.json_format import Result
 from pgdyno.report.plot import Panel, drawing, element, label_width, text
-from pgdyno.study.plan import Study
+from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.units import ABSENT, Better, Estimate, bracketed, counted, given_percent, share_text, signed
+from pgdyno.units import (
+    ABSENT,
+    Better,
+    Estimate,
+    bracketed,
+    confidence_percent,
+    counted,
+    given_percent,
+    share_text,
+    signed,
+)
 
 FACTOR = "workload"
 
@@ -44,17 +57,14 @@ COSTS = {
 }
 """Metrics of the cost of a transaction, with short names."""
 
-CHANGE_MIN = 0.01
-"""Least relative change of a cost that is shown."""
-
 
 @dataclass(frozen=True)
 class Cell:
     """One workload on one server, compared with the baseline.
 
     ``change`` is that of the primary metric, its interval for the whole page. ``differs``: it is selected.
-    ``resolves``: smallest detectable effect in percent. ``held_back``: the reason for which the cell is left
-    out of the family; its change is biased.
+    ``resolves``: smallest detectable effect in percent. ``held_back``: the reason for which the cell has no
+    interval and cannot differ.
     """
 
     change: Estimate | None
@@ -73,6 +83,7 @@ class Matrix:
     metrics: Annotated[Sequence[str], about("Primary metric by workload.")]
     cells: Annotated[Sequence[Sequence[Cell]], about("By workload and server.")]
     confidence: Annotated[float, about("One minus the limit of the share of false cells.")]
+    interval_confidence: Annotated[float, about("Confidence of the intervals of the cells.")]
 
     @property
     def every(self) -> list[Cell]:
@@ -87,7 +98,8 @@ def matrix_in(findings: StudyFindings) -> Matrix | None:
         return None
     comparisons = [of.comparisons for of in cases]
     confidence = findings.confidence
-    cells = iter(cells_of([one for row in comparisons for one in row], confidence))
+    level, every = cells_of([one for row in comparisons for one in row], confidence)
+    cells = iter(every)
     return Matrix(
         baseline=cases[0].arms[0].arm.name,
         servers=[one.arm.name for one in comparisons[0]],
@@ -95,21 +107,19 @@ def matrix_in(findings: StudyFindings) -> Matrix | None:
         metrics=[of.primary.label for of in cases],
         cells=[[next(cells) for _ in row] for row in comparisons],
         confidence=confidence,
+        interval_confidence=1 - level,
     )
 
 
-def cells_of(comparisons: Sequence[Comparison], confidence: float) -> list[Cell]:
-    """Return the cells of a page."""
+def cells_of(comparisons: Sequence[Comparison], confidence: float) -> tuple[float, list[Cell]]:
+    """Return the level of the tests of a page, and its cells."""
     reasons = [_held_back(one) for one in comparisons]
-    summaries = [
-        one.primary.summary if one.primary and not reason else None
+    p_values = [
+        one.primary.summary.p_value if one.primary and not reason else None
         for one, reason in zip(comparisons, reasons, strict=True)
     ]
-    level = level_of_page([of.p_value if of else None for of in summaries], 1 - confidence)
-    return [
-        _cell(one, of, reason, 1 - level)
-        for one, of, reason in zip(comparisons, summaries, reasons, strict=True)
-    ]
+    level = level_of_page(p_values, 1 - confidence)
+    return level, [_cell(one, reason, 1 - level) for one, reason in zip(comparisons, reasons, strict=True)]
 
 
 def level_of_page(p_values: Sequence[float | None], q: float) -> float:
@@ -123,28 +133,40 @@ def level_of_page(p_values: Sequence[float | None], q: float) -> float:
 
 
 def _held_back(one: Comparison) -> str:
-    if one.primary is None:
-        return "no valid block"
+    if one.censored:
+        return "overloaded"
     if one.lost_by_an_arm:
         return "an arm failed"
+    if one.primary is None:
+        return "no valid block"
     if one.missed_rates:
         return "rate missed"
-    return "not steady" if one.is_held_back else ""
+    if one.unconfirmed:
+        return "limit missed"
+    if one.is_held_back:
+        return "not steady"
+    return "too few blocks" if one.primary.summary.n < VERDICT_BLOCKS_MIN else ""
 
 
-def _cell(one: Comparison, summary: LogRatioSummary | None, reason: str, confidence: float) -> Cell:
-    if summary is None:
-        known = one.primary.percent.value if one.primary else None
-        change = None if known is None else Estimate(known, "%", len(one.blocks), Better.MORE)
+def _cell(one: Comparison, reason: str, confidence: float) -> Cell:
+    if one.primary is None:
+        return Cell(None, differs=False, resolves=None, held_back=reason)
+    of, percent = one.primary.summary, one.primary.percent
+    for_page = with_error(of.mean, of.sd, of.n, confidence, of.method)
+    change = for_page.percent(percent.better)
+    differs = _excludes_zero(change)
+    if not reason and differs and (one.decision is None or one.decision.difference is None):
+        reason = "undecided in its report"
+    if reason:
+        change = Estimate(percent.value, "%", of.n, percent.better)
         return Cell(change, differs=False, resolves=None, held_back=reason)
-    for_page = with_error(summary.mean, summary.sd, summary.n, confidence, summary.method)
-    change = for_page.percent(one.primary.percent.better if one.primary else Better.MORE)
-    differs = change.low is not None and change.high is not None and (change.low > 0 or change.high < 0)
-    is_known = summary.sd is not None and critical_value(summary.n, confidence, summary.method) < float("inf")
-    least = (
-        detectable_log_ratio(summary.sd or 0.0, summary.n, confidence, summary.method) if is_known else None
-    )
+    is_known = of.sd is not None and critical_value(of.n, confidence, of.method) < float("inf")
+    least = detectable_log_ratio(of.sd or 0.0, of.n, confidence, of.method) if is_known else None
     return Cell(change, differs, None if least is None else percent_of(least))
+
+
+def _excludes_zero(change: Estimate) -> bool:
+    return change.low is not None and change.high is not None and (change.low > 0 or change.high < 0)
 
 
 # Sentences and tables.
@@ -162,9 +184,9 @@ def sections(findings: StudyFindings) -> Iterator[Section]:
             [table for table in tables if table.rows],
             plots=partial(heat_map, found),
             plots_size="effects",
-            plots_note="Green is better than the baseline, red worse. Pale cells are within noise. "
+            plots_note="Green is better than the baseline, red worse. Pale: no difference is established. "
             "A cell leads to its workload.",
-            brief=sentences[:2],
+            brief=sentences,
             place=Place.TOP,
             order=10,
         )
@@ -186,12 +208,12 @@ def sentences_of(found: Matrix) -> list[str]:
     if resolved:
         low, mid, high = (share_text(one / 100) for one in (min(resolved), median(resolved), max(resolved)))
         said.append(f"The page resolves ±{low} to ±{high} by cell, ±{mid} at the median (80% power).")
-    else:
-        said.append("No cell has enough blocks for an interval yet: resume the study.")
     held = [cell.held_back for cell in cells if cell.held_back]
     if held:
-        kinds = ", ".join(f"{held.count(kind)} {kind}" for kind in dict.fromkeys(held))
-        said.append(f"Left out: {counted(len(held), 'cell')} ({kinds}).")
+        kinds = ", ".join(f"{kind}: {held.count(kind)}" for kind in dict.fromkeys(held))
+        said.append(f"Without a result: {counted(len(held), 'cell')} ({kinds}).")
+    if "too few blocks" in held:
+        said.append(f"Differences need {VERDICT_BLOCKS_MIN} blocks of a workload: resume the study.")
     return said
 
 
@@ -210,7 +232,8 @@ def effects_table(found: Matrix) -> Table:
         ("workload", "metric", *found.servers),
         rows,
         "An asterisk marks a difference (Benjamini and Hochberg over all cells; the false discovery rate is "
-        f"limited to {given_percent(1 - found.confidence)}). The expected share of marked cells whose "
+        f"limited to {given_percent(1 - found.confidence)}). The intervals have a confidence of "
+        f"{confidence_percent(found.interval_confidence)}. The expected share of marked cells whose "
         "interval misses the effect has the same limit; other intervals have none.",
         numeric=frozenset(found.servers),
         long=True,
@@ -246,34 +269,40 @@ def costs_table(found: Matrix, cases: Sequence[Findings]) -> Table:
     rows = []
     for workload, case in zip(found.workloads, cases, strict=True):
         for key, name in COSTS.items():
-            levels = [_level(case, of.arm.arm, key) for of in case.arms]
-            if any(level for level in levels):
-                rows.append([workload, name, *(_cost(level, levels[0]) for level in levels)])
+            costs = [_cost(case, of.arm.arm, key) for of in case.arms]
+            if any(cost not in {ABSENT, "0"} for cost in costs):
+                rows.append([workload, name, *costs])
     names = (found.baseline, *found.servers)
     return Table(
         "Cost of a transaction",
         ("workload", "cost", *names),
         rows,
-        "Means over the blocks. In parentheses: change against the baseline, without an interval; the report "
-        "of a workload has it.",
+        "Means over the blocks. In parentheses: change against the baseline, if its interval in the report "
+        "of the workload excludes 0.",
         numeric=frozenset(names),
         long=True,
     )
 
 
-def _level(case: Findings, arm: int, key: str) -> float | None:
+def _cost(case: Findings, arm: int, key: str) -> str:
+    """Return the level of a cost, and its change if that is significant."""
     own = next(of for of in case.arms if of.arm.arm == arm)
-    level = own.levels.get(key) if key == SERVER_CPU.key else case.telemetry.levels.get(arm, {}).get(key)
-    return None if level is None else level.value
-
-
-def _cost(level: float | None, baseline: float | None) -> str:
+    comparison = next((of for of in case.comparisons if of.arm.arm == arm), None)
+    of_comparison = comparison.effects if comparison else {}
+    if key == SERVER_CPU.key:
+        level, effect = own.levels.get(key), of_comparison.get(key)
+    else:
+        level = case.telemetry.levels.get(arm, {}).get(key)
+        effect = case.telemetry.effects.get(arm, {}).get(key)
     if level is None:
         return ABSENT
-    shown = f"{level:,.0f}" if level >= 100 else f"{level:.3g}"
-    if not baseline or abs(level / baseline - 1) < CHANGE_MIN:
+    shown = f"{level.value:,.0f}" if level.value >= 100 else f"{level.value:.3g}"
+    if effect is None or not _excludes_zero(effect.percent) or comparison is None or comparison.is_held_back:
         return shown
-    return f"{shown} ({signed(100 * (level / baseline - 1), 0, '%')})"
+    is_known = effect.summary.n >= VERDICT_BLOCKS_MIN
+    change = effect.percent.value
+    decimals = 0 if abs(change) >= 1 else effect.percent.decimals
+    return f"{shown} ({signed(change, decimals, '%')})" if is_known else shown
 
 
 def searches(found: Matrix, cases: Sequence[Findings]) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,19 @@ import pytest
 from report_forms import checked_json, report_of, summarized
 from synthetic_study import Synthetic
 
-from pgdyno.analysis.statistics.intervals import student
+from pgdyno.analysis.statistics.intervals import Method, student, summarize
 from pgdyno.cli.run import read_study
 from pgdyno.errors import UsageError
 from pgdyno.features.matrix.options import Versions, servers_of
-from pgdyno.features.matrix.section import Matrix, bisect_command, heat_map, level_of_page, matrix_in
+from pgdyno.features.matrix.section import (
+    Matrix,
+    bisect_command,
+    cells_of,
+    costs_table,
+    heat_map,
+    level_of_page,
+    matrix_in,
+)
 from pgdyno.report.html_format import to_html
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
@@ -90,6 +99,49 @@ def test_the_interval_of_a_cell_is_wider_than_that_of_its_workload(built: StudyR
     assert slow.change.low < alone.percent.low
 
 
+def test_few_blocks_have_values_but_no_differences() -> None:
+    few = [replace(of, blocks=3, effects=(1.0, 0.5), statuses={}) for of in cases()]
+    built = report_of(*few)
+    assert [cell.held_back for cell in matrix(built).every] == ["too few blocks"] * 3
+    assert all(cell.change is not None and cell.change.value < -40 for cell in matrix(built).every)
+    said = summarized(built)
+    assert "No cell of 3 is known to differ" in said and "Differences need 5 blocks" in said
+
+
+def test_a_difference_that_the_report_of_its_workload_refuses_is_not_marked(built: StudyReport) -> None:
+    """It depends on the warm-up, or is below the noise floor."""
+    (slow,) = built.findings.cases[0].comparisons
+    assert slow.decision is not None
+    refused = replace(slow, decision=replace(slow.decision, difference=None))
+    _, (own, cell) = cells_of([slow, refused], 0.95)
+    assert own.differs and not cell.differs
+    assert cell.held_back == "undecided in its report"
+    assert cell.change is not None and cell.change.low is None
+
+
+def test_a_cell_without_a_result_says_why(built: StudyReport) -> None:
+    (slow,) = built.findings.cases[0].comparisons
+    left_out = [
+        replace(slow, censored=[1], primary=None),
+        replace(slow, primary=None),
+        replace(slow, unconfirmed=["18"]),
+        replace(slow, is_trending=True),
+    ]
+    _, cells = cells_of(left_out, 0.95)
+    assert [of.held_back for of in cells] == ["overloaded", "no valid block", "limit missed", "not steady"]
+
+
+def test_only_significant_changes_of_costs_are_shown(built: StudyReport) -> None:
+    table = costs_table(matrix(built), built.findings.cases)
+    shown = {row[0]: "(" in row[-1] for row in table.rows if row[1].startswith("CPU")}
+    for case in built.findings.cases:
+        percent = case.comparisons[0].effects["server_cpu"].percent
+        assert percent.low is not None and percent.high is not None
+        is_significant = percent.low > 0 or percent.high < 0
+        assert shown[case.study.case] == (is_significant and not case.comparisons[0].is_held_back)
+    assert any(shown.values())
+
+
 def test_a_study_without_the_factor_has_no_page() -> None:
     assert matrix_in(report_of(Synthetic()).findings) is None
 
@@ -109,6 +161,26 @@ def test_false_discoveries_stay_below_the_limit() -> None:
         shares.append(false.sum() / max(1, selected.sum()))
     assert np.mean(shares) < 0.05
     assert np.mean(shares) > 0.005  # it does select
+
+
+def test_false_discoveries_stay_below_the_limit_if_the_study_ends_at_the_most_selected_cells() -> None:
+    """Skewed noise and a common baseline, three looks."""
+    random = np.random.default_rng(7)
+    shares, selections = [], 0
+    for _ in range(40):
+        true = np.repeat([0.0, 0.1], 32).reshape(16, 4)
+        noise = random.exponential(0.02, (16, 5, 12)) - 0.02
+        blocks = (true[:, :, None] - noise[:, 1:] + noise[:, :1]).reshape(64, 12)
+        looks = []
+        for n in (5, 8, 12):
+            found = [summarize(list(one[:n]), 0.95, Method.ANYTIME).p_value for one in blocks]
+            level = level_of_page(found, 0.05)
+            looks.append(np.array([p is not None and p <= level for p in found]))
+        selected = max(looks, key=np.sum)
+        shares.append((selected & (true.ravel() == 0)).sum() / max(1, selected.sum()))
+        selections += selected.sum()
+    assert np.mean(shares) < 0.05
+    assert selections > 0.5 * 40 * 32
 
 
 @pytest.mark.parametrize(
