@@ -51,6 +51,26 @@ def test_the_average_is_the_geometric_mean_of_the_ratios(built: StudyReport) -> 
     assert over.average.summary.mean == pytest.approx(float(np.mean(means)))
 
 
+def test_rates_and_latencies_have_no_average() -> None:
+    limited = replace(CASES[1], fixed_rate_per_s=500.0)
+    built = report_of(CASES[0], limited)
+    findings = built.findings
+    assert {of.primary.better for of in findings.cases} == {Better.MORE, Better.LESS}
+    assert [over.average for over in findings.over_cases] == [None]
+    text = on_terminal(built)
+    assert "rates and latencies: no average" in text and "no valid block" not in text
+
+
+def test_averages_of_several_arms_are_one_family() -> None:
+    cases = [replace(of, effects=(1, 1.2, 1.2), names=("16", "17", "18")) for of in CASES]
+    of_two = report_of(*(replace(of, effects=(1, 1.2), names=("16", "17")) for of in CASES)).findings
+    averages = [over.average for over in report_of(*cases).findings.over_cases]
+    (alone,) = [over.average for over in of_two.over_cases]
+    assert alone is not None and alone.summary.confidence == 0.95
+    levels = [average.summary.confidence for average in averages if average is not None]
+    assert max(levels) == pytest.approx(0.975)
+
+
 def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> None:
     found = json.loads(FORMS["json"](built))
     levels = [case["study"]["levels"] for case in found["study"]["cases"]]

@@ -8,14 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from pgdyno.analysis.case_findings import Findings, find_case
 from pgdyno.analysis.comparison import Comparison, Decision, Effect, Verdict, decide
 from pgdyno.analysis.finding_fields import Hidden, in_json
 from pgdyno.analysis.measurement_noise import floor_of_average, read_noise
-from pgdyno.analysis.statistics.averages import Combined, combine
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, method_of
+from pgdyno.analysis.statistics.averages import Combined, LogRatios, combine
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, method_of, simultaneous
 from pgdyno.hooks import Hooks
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Trial
@@ -91,8 +92,8 @@ class Compared(Protocol):
 class OverCases:
     """One arm against the baseline over all cases that have both, by name.
 
-    ``average`` is of the metric of the verdicts; None if no case has a block. ``floor`` is its noise floor as
-    a log ratio; None if unknown.
+    ``average`` is of the metric of the verdicts; None if no case has a block, or if the cases have metrics of
+    opposite directions. ``floor`` is its noise floor as a log ratio; None if unknown.
     """
 
     baseline: str
@@ -170,26 +171,45 @@ def find_study(evidence: Evidence) -> StudyFindings:
         noise = read_noise(evidence)
         cases = [find_case(evidence, case, noise[case]) for case in evidence.cases()]
         of_features = {find: find(evidence) for find in FINDINGS}
-    names = dict.fromkeys((c.baseline.name, c.arm.name) for of in cases for c in of.comparisons)
-    return StudyFindings(cases, [_over(cases, *pair) for pair in names], of_features)
+    return StudyFindings(cases, _over_cases(cases), of_features)
 
 
-def _over(cases: Sequence[Findings], baseline: str, arm: str) -> OverCases:
-    found = {
-        of.study.case: comparison
-        for of in cases
-        for comparison in of.comparisons
-        if (comparison.baseline.name, comparison.arm.name) == (baseline, arm)
-    }
-    # The other blocks of a case would bias the average in favor of an arm that lost a block. A trend of the
-    # effect biases all blocks.
-    whole = {case: c.primary for case, c in found.items() if c.primary is not None and not c.is_held_back}
-    ratios = {case: primary.log_ratios for case, primary in whole.items()}
+def _over_cases(cases: Sequence[Findings]) -> list[OverCases]:
+    """Return the averages of all arms, one family."""
+    pairs: dict[tuple[str, str], dict[str, Comparison]] = {}
+    for of in cases:
+        for one in of.comparisons:
+            pairs.setdefault((one.baseline.name, one.arm.name), {})[of.study.case] = one
     plan = cases[0].study.plan
-    average = combine(ratios, plan.confidence, method_of(plan, cases[0].trials))
-    noises = [of.noise for of in cases if average and of.study.case in average.names]
-    floor = floor_of_average(noises, average.summary.n, average.summary.confidence) if average else None
-    return OverCases(baseline, arm, found, average, floor)
+    method = method_of(plan, cases[0].trials)
+    estimators = [partial(combine, _averaged(of_cases), method=method) for of_cases in pairs.values()]
+    averages = simultaneous(estimators, plan.confidence)
+    return [
+        OverCases(*pair, of_cases, average, _floor(cases, average))
+        for (pair, of_cases), average in zip(pairs.items(), averages, strict=True)
+    ]
+
+
+def _averaged(comparisons: Mapping[str, Comparison]) -> dict[str, LogRatios]:
+    """Return the ratios of the cases that can be averaged.
+
+    The other blocks of a case would bias the average in favor of an arm that lost a block. A trend of the
+    effect biases all blocks. Rates and latencies have no average, because their directions are opposite.
+    """
+    of_cases = {case: c.primary for case, c in comparisons.items() if c.primary and not c.is_held_back}
+    return {case: of.log_ratios for case, of in of_cases.items()} if are_alike(comparisons) else {}
+
+
+def are_alike(comparisons: Mapping[str, Comparison]) -> bool:
+    """Return whether more is better in all cases, or less in all."""
+    return len({of.primary.percent.better for of in comparisons.values() if of.primary}) < 2
+
+
+def _floor(cases: Sequence[Findings], average: Combined | None) -> float | None:
+    if average is None:
+        return None
+    noises = [of.noise for of in cases if of.study.case in average.names]
+    return floor_of_average(noises, average.summary.n, average.summary.confidence)
 
 
 def _of_case(findings: Findings, comparison: Comparison, metric: str) -> MetricVerdict:

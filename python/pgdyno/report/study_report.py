@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.study_findings import OverCases, StudyFindings
+from pgdyno.analysis.study_findings import OverCases, StudyFindings, are_alike
 from pgdyno.analysis.telemetry.metrics import Metric
 from pgdyno.hooks import Hooks
 from pgdyno.report import csv_format, result_tables
@@ -185,7 +185,8 @@ def _headline(over: OverCases, findings: StudyFindings) -> Headline:
     claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {counts}"
     metric = _metric_of(findings)
     if over.average is None:
-        return Headline(None, claim, "no valid block yet")
+        is_early = are_alike(over.comparisons)
+        return Headline(None, claim, "no valid block yet" if is_early else "rates and latencies: no average")
     percent = over.average.percent(metric.better)
     known = percent.low is not None
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
@@ -216,7 +217,8 @@ def changes_by_case(findings: StudyFindings) -> Table:
                     str(len(comparison.blocks)),
                 ]
             )
-        rows.append(_average_row(over, metric.better, usual))
+        if are_alike(over.comparisons):
+            rows.append(_average_row(over, metric.better, usual))
     numeric = (f"baseline, {metric.unit}", f"arm, {metric.unit}", "change, %", "blocks")
     return Table(
         title=f"{metric.name[0].upper()}{metric.name[1:]} by case ({metric.better.word} is better)",
