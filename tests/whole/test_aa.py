@@ -366,5 +366,5 @@ def test_an_average_of_one_case_has_the_verdict_of_that_case(tmp_path: Path) -> 
         assert gate(found, [GateCondition(GateWord.SLOWER, metric)]).outcome is GateOutcome.INCONCLUSIVE
     assert [of.verdict for of in quiet.verdicts_on()] == [Verdict.SLOWER]
     by_host = {"e": {"x": found.first.comparisons}}
-    (average,) = average_over_hosts(by_host, found.first.primary.key, 0.95)
+    (average,) = average_over_hosts(by_host, {"x": found.first.primary.key}, 0.95)
     assert average.verdict(found.first.study.plan) is Verdict.UNDECIDED

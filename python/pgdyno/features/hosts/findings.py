@@ -152,15 +152,17 @@ def over_hosts(by_host: ByHost, confidence: float) -> list[OverHosts]:
     return _pooled(by_host, confidence, lambda case, key: (case, key, WHOLE))
 
 
-def average_over_hosts(by_host: ByHost, key: str, confidence: float) -> list[OverHosts]:
+def average_over_hosts(by_host: ByHost, keys: Mapping[str, str], confidence: float) -> list[OverHosts]:
     """Return the pooled average over the cases on each host, for each pair of arms.
 
-    Only cases of every host are included; otherwise hosts would differ in their cases.
+    ``keys``: key of the primary metric by case. The key of the average is that of the first one. Only cases
+    of every host are included; otherwise hosts would differ in their cases.
     """
+    first = next(iter(keys.values()))
 
     def place(case: str, own: str) -> Place | None:
         is_common = all(case in cases for cases in by_host.values())
-        return (AVERAGE, key, case) if own == key and is_common else None
+        return (AVERAGE, first, case) if own == keys[case] and is_common else None
 
     return _pooled(by_host, confidence, place)
 
@@ -425,6 +427,7 @@ class HostsFindings:
     statements: Sequence[OverHosts]
     caveats: Sequence[Caveat]
     compared: Sequence[tuple[str, str, str]]
+    primary_keys: Hidden[Mapping[str, str]]
     published: Hidden[Sequence[PooledTable]] = ()
     incomplete: Sequence[Caveat] = ()
 
@@ -441,8 +444,7 @@ class HostsFindings:
     @property
     def primary(self) -> list[OverHosts]:
         """Effects on the metric of the verdicts, for each case and arm."""
-        key = self.first.first.primary.key
-        return [of for of in self.effects if of.key == key]
+        return [of for of in self.effects if of.key == self.primary_keys[of.case]]
 
     @property
     def confidence(self) -> float:
@@ -458,12 +460,13 @@ class HostsFindings:
         """Return every arm's pooled comparison with the baseline in every case; see ``Compared``."""
         plan = self.first.first.study.plan
         key = self.first.first.primary.key if metric in {PRIMARY, AVERAGE} else metric
-        if metric == AVERAGE and self.averages:
+        if metric == AVERAGE and len(self.cases) > 1:
             pairs = [(AVERAGE, *pair) for pair in dict.fromkeys(of[1:] for of in self.compared)]
             chosen = self.averages
         else:
             pairs = list(self.compared)
-            chosen = [of for of in self.effects if of.key == key]
+            of_key = [of for of in self.effects if of.key == metric]
+            chosen = self.primary if metric in {PRIMARY, AVERAGE} else of_key
         by_pair = {(of.case, of.baseline, of.arm): of for of in chosen}
         return [
             by_pair[pair].metric_verdict(plan)
@@ -488,19 +491,28 @@ def find_hosts(
         hosts.append(host)
         by_host[host.name] = _consecutive([named[file] for file in files])
     first = next(iter(studies.values())).first
-    confidence, key = first.study.plan.confidence, first.primary.key
+    confidence = first.study.plan.confidence
     effects = over_hosts(by_host, confidence)
     cases = list(dict.fromkeys(case for of_host in by_host.values() for case in of_host))
-    averages = average_over_hosts(by_host, key, confidence) if len(cases) > 1 else []
+    of_cases = [
+        (case, of.primary)
+        for file, study in studies.items()
+        for case, of in zip(named[file], study.cases, strict=True)
+    ]
+    keys = {case: metric.key for case, metric in of_cases}
+    # Rates and latencies have no average, because their directions are opposite.
+    is_averaged = len(cases) > 1 and len({metric.better for _, metric in of_cases}) == 1
+    averages = average_over_hosts(by_host, keys, confidence) if is_averaged else []
     statements = average_over_parts(by_host, MEAN_TIME, confidence)
-    disagree = [caveat for of in [*averages, *effects] if of.key == key for caveat in of.caveats()]
+    primary = [of for of in effects if of.key == keys[of.case]]
+    disagree = [caveat for of in [*averages, *primary] for caveat in of.caveats()]
     incomplete = incomplete_hosts(works, studies)
     by_name = {host.name: list(host.studies.values()) for host in hosts}
     caveats = [*incomplete, *unusual_hosts(by_name), *_host_caveats(hosts, studies), *disagree]
     compared = dict.fromkeys((case, *pair) for _, case, pair, _ in _comparisons(by_host))
     published = pooled_tables(by_name, confidence)
     return HostsFindings(
-        hosts, cases, effects, averages, statements, caveats, list(compared), published, incomplete
+        hosts, cases, effects, averages, statements, caveats, list(compared), keys, published, incomplete
     )
 
 
@@ -618,7 +630,7 @@ def _blocks(by_case: ByCase) -> Iterator[int]:
 
 
 def _merged(files: Sequence[tuple[int, Comparison]]) -> Comparison:
-    """Merge effects, lost blocks and names. ``files``: number of the first block, and comparison.
+    """Merge effects, lost blocks and reasons to hold back. ``files``: number of the first block, comparison.
 
     Other fields are not used.
     """
@@ -644,6 +656,9 @@ def _merged(files: Sequence[tuple[int, Comparison]]) -> Comparison:
         stalled=[block for _, of in files for block in of.stalled],
         censored=[block for _, of in files for block in of.censored],
         failed=[block for _, of in files for block in of.failed],
+        is_trending=any(of.is_trending for _, of in files),
+        unconfirmed=[arm for _, of in files for arm in of.unconfirmed],
+        missed_rates=[missed for _, of in files for missed in of.missed_rates],
         decision=None,
     )
 

@@ -168,7 +168,8 @@ def further_metrics(findings: HostsFindings) -> Table:
     """Return the changes of the other metrics, for each host and pooled."""
     first = findings.first.first
     keys = [*(metric.key for metric in first.metrics), *FURTHER_LATENCIES]
-    chosen = [of for of in findings.effects if of.key in keys and of.key != first.primary.key]
+    primary = findings.primary_keys
+    chosen = [of for of in findings.effects if of.key in keys and of.key != primary[of.case]]
     chosen.sort(key=lambda of: (findings.cases.index(of.case), keys.index(of.key)))
     note = (
         f"{_DESCRIPTIVE} Different signs near zero may be noise. {ABSENT}: no value on that host, or too few "

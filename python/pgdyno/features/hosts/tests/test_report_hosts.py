@@ -217,6 +217,32 @@ def test_a_case_that_one_host_lacks_is_that_of_the_others() -> None:
     assert list(rows[4][:3]) == ["", "", "large"] and rows[3][2] == "small" and rows[3][3] == "–"
 
 
+def test_cases_with_other_primary_metrics_are_pooled_too() -> None:
+    closed, limited = cases(SMALL, ["1", "2"])
+    limited = replace(limited, fixed_rate_per_s=500.0)
+    large = [replace(of, host=LARGE) for of in (closed, limited)]
+    found = pooled_of(small=[closed, limited], large=large)
+    by_case = {of.case: of.better for of in found.primary}
+    assert by_case == {"scale 1": Better.MORE, "scale 2": Better.LESS}
+    assert not found.averages  # of rates and latencies
+    assert all(of.percent is not None for of in found.verdicts_on())
+    (average,) = found.verdicts_on(AVERAGE)
+    assert (average.case, average.percent, average.verdict) == (AVERAGE, None, Verdict.UNDECIDED)
+    alone = pooled_of(small=closed, large=large[0])
+    assert alone.verdicts_on(AVERAGE) == alone.verdicts_on()
+    assert all(of.percent is not None for of in alone.verdicts_on())
+
+
+def test_a_held_back_result_of_any_file_of_a_machine_is_held_back() -> None:
+    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
+    studies = findings_of(first=SMALL, second=again)
+    case = studies["second"].first
+    trending = replace(case, comparisons=[replace(of, is_trending=True) for of in case.comparisons])
+    studies = {**studies, "second": replace(studies["second"], cases=[trending])}
+    (over,) = find_hosts(studies).primary
+    assert over.stalled
+
+
 def test_two_studies_of_one_machine_are_blocks_of_one_host_with_a_note() -> None:
     again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400, blocks=8)
     found = pooled_of(monday=SMALL, tuesday=again, large=LARGER)
