@@ -19,6 +19,7 @@ from pgdyno.errors import UsageError
 from pgdyno.report.answer import case_report
 from pgdyno.report.document import Section
 from pgdyno.report.study_report import StudyReport
+from pgdyno.results.records import TrialStatus
 from pgdyno.study.values import LatencyLimit, crossing, parse_limit
 
 
@@ -96,6 +97,16 @@ def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> No
     effect = found["changes"][0]["percent"]
     assert effect["low"] < 100 * (1 / 0.9 - 1) < effect["high"]
     assert [of["above"] + of["below"] for of in found["arms"]] == [0, 0]
+
+
+def test_an_arm_that_failed_at_a_rate_has_no_capacity() -> None:
+    *cases, highest = sweep(LIMIT)
+    built = report_of(*cases, replace(highest, statuses={(2, 1): TrialStatus.FAILED}))
+    found = json.loads(FORMS["json"](built))["more"]["capacity"]
+    capacities = {of["name"]: of["capacity"] for of in found["arms"]}
+    assert capacities["17"] is not None and capacities["18"] is None
+    assert found["changes"] == []
+    assert any("18: capacity unknown, because it failed in a pass" in of for of in section(built).sentences)
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,9 @@ class ArmCapacity:
     """Capacity of one combination of the other factors. ``by_pass``: pass → capacity, tx/s.
 
     ``above`` is the number of passes that met the limit at the highest rate, ``below`` of those that missed
-    it at the lowest. With any of these, or without a complete pass, ``capacity`` is None. ``latency_ms``:
-    rate → the limited quantile, infinite if it was so in any pass; None for a rate without blocks.
+    it at the lowest. With any of these, without a complete pass, or with ``failed_at``, ``capacity`` is None.
+    ``latency_ms``: rate → the limited quantile, infinite if it was so in any pass; None for a rate without
+    blocks.
     """
 
     name: str
@@ -84,6 +85,7 @@ class ArmCapacity:
         about("By rate. The value of an infinite latency is null."),
     ]
     capacity: Estimate | None
+    failed_at: Annotated[Sequence[float], about("Rates at which the arm failed in a pass.")] = ()
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,9 @@ def _kept(design: FactorialDesign, context: Levels, limit: LatencyLimit, confide
     above = sum(rate == math.inf for rate in found.values())
     below = sum(rate == 0 for rate in found.values())
     known = {number: rate for number, rate in found.items() if 0 < rate < math.inf}
+    # The other passes would favor an arm that failed.
+    failed_at = [rate for rate, cell in zip(rates, cells, strict=True) if cell.stalled]
+    is_known = not (above or below or failed_at)
     return ArmCapacity(
         name=curve_name(context),
         by_pass=known,
@@ -149,7 +154,8 @@ def _kept(design: FactorialDesign, context: Levels, limit: LatencyLimit, confide
             rate: _level([cell.logs[number] for number in passes], confidence, design.method)
             for rate, cell in zip(rates, cells, strict=True)
         },
-        capacity=None if above or below else own_level(known, UNIT, Better.MORE, confidence, design.method),
+        capacity=own_level(known, UNIT, Better.MORE, confidence, design.method) if is_known else None,
+        failed_at=failed_at,
     )
 
 
@@ -259,7 +265,7 @@ def capacity_section(found: Capacity, plan: Study) -> Section:
 
 def _brief(kept: ArmCapacity, found: Capacity) -> str:
     """Return the capacity of an arm and its change, for example ``18: 1,464 tx/s, +13.7% (95% CI …)``."""
-    if kept.above or kept.below or kept.capacity is None:
+    if kept.capacity is None:
         return f"{kept.name}: unknown"
     changes = [result_tables.change_with_ci(of.percent) for of in found.changes if of.name == kept.name]
     return ", ".join([f"{kept.name}: {_rate(kept.capacity)}{NO_BREAK}{UNIT}", *changes])
@@ -268,6 +274,9 @@ def _brief(kept: ArmCapacity, found: Capacity) -> str:
 def capacity_sentence(kept: ArmCapacity, found: Capacity) -> str:
     """Return a sentence with the capacity, or with the rates that the study lacks."""
     passes = len(kept.by_pass) + kept.above + kept.below
+    if kept.failed_at:
+        rates = result_tables.enumeration([group_digits(rate, 0) for rate in kept.failed_at])
+        return f"{kept.name}: capacity unknown, because it failed in a pass at {rates}{NO_BREAK}{UNIT}."
     if not passes:
         return f"{kept.name}: capacity unknown, because no pass has enough transactions at every rate."
     ends = (
