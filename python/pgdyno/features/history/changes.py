@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.finding_fields import Length, about
+from pgdyno.analysis.finding_fields import Hidden, Length, about
 from pgdyno.analysis.statistics import intervals
 from pgdyno.analysis.statistics.intervals import holm_confidences, percent_of
 from pgdyno.analysis.study_findings import AVERAGE, PRIMARY, StudyFindings
@@ -442,7 +442,8 @@ class HistorySeries:
     """Points in order of time. ``level`` is the level of the tests for its changes.
 
     ``changes`` are confirmed, except those of a level. ``awaiting`` is a change that the newest file shows
-    and a further file must confirm. Below ``points_min`` points no change can be found.
+    and a further file must confirm. Below ``points_min`` points no change can be found. ``biased``: files
+    that are left out, because an arm failed or was not steady.
     """
 
     key: Key
@@ -452,6 +453,7 @@ class HistorySeries:
     changes: Sequence[HistoryChange]
     awaiting: HistoryChange | None = None
     points_min: int = POINTS_MIN
+    biased: Sequence[str] = ()
 
     @property
     def is_too_short(self) -> bool:
@@ -461,12 +463,16 @@ class HistorySeries:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Values of one file for a history. ``facts`` are possible reasons for a change, by name."""
+    """Values of one file for a history. ``facts`` are possible reasons for a change, by name.
+
+    ``biased``: keys without a value, because an arm failed or was not steady.
+    """
 
     file: str
     created_unix_s: float
     values: Mapping[Key, Estimate]
     facts: Mapping[str, str]
+    biased: Collection[Key] = ()
 
 
 @dataclass(frozen=True)
@@ -493,6 +499,8 @@ class StudyHistory:
     confidence: float
     separation: Separation | None = None
     differences: Mapping[str, Sequence[FileDifference]] = field(default_factory=dict)
+    lacking: Hidden[Sequence[Key]] = ()
+    """Changes that the newest file lacks (``Recorded.biased``), also those that no file has."""
 
 
 @dataclass
@@ -508,14 +516,25 @@ def record(file: str, study: StudyFindings, metrics: Sequence[str] = ()) -> Reco
     """Return the record of one file. ``metrics`` are keys besides the primary metric."""
     created = study.first.study.created_unix_s
     values: dict[Key, Estimate] = {}
+    biased = set()
+    lost = {
+        (case.study.case, of.baseline.name, of.arm.name)
+        for case in study.cases
+        for of in case.comparisons
+        if of.lost_by_an_arm
+    }
     for metric in (PRIMARY, *metrics):
         several = len(study.cases) > 1 and metric == PRIMARY
         for one in [*study.verdicts_on(metric), *(study.verdicts_on(AVERAGE) if several else [])]:
-            if one.percent is not None:
-                values[Key(one.case, one.arm, one.baseline, one.metric, one.name)] = one.percent
+            key = Key(one.case, one.arm, one.baseline, one.metric, one.name)
+            # An effect that changes in the windows does so in every file. An average would lack its case.
+            if one.partial if one.case == AVERAGE else (one.case, one.baseline, one.arm) in lost:
+                biased.add(key)
+            elif one.percent is not None:
+                values[key] = one.percent
         for case in study.cases:
             values |= _levels(case, metric or case.primary.key)
-    return Recorded(file, created, values, facts_of(study))
+    return Recorded(file, created, values, facts_of(study), biased)
 
 
 def _levels(case: Findings, metric: str) -> dict[Key, Estimate]:
@@ -569,6 +588,7 @@ def find_history(group: Group, machine: str) -> StudyHistory:
             [HistoryPoint(one.file, one.created_unix_s, one.values[key], key.is_change) for one in of],
             1 - confidence,
             (),
+            biased=[one.file for one in ordered if key in one.biased],
         )
         for key, of in rows.items()
     }
@@ -581,7 +601,10 @@ def find_history(group: Group, machine: str) -> StudyHistory:
     differences = {after.file: _differences(before, after) for before, after in pairwise(ordered)}
     differences = {file: of for file, of in differences.items() if of}
     of_all = list(series.values())
-    return StudyHistory(study.title, machine, files, of_all, confidence, group.separation, differences)
+    lacking = [key for key in ordered[-1].biased if key.is_change]
+    return StudyHistory(
+        study.title, machine, files, of_all, confidence, group.separation, differences, lacking
+    )
 
 
 def _tested(

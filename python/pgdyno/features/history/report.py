@@ -51,6 +51,9 @@ BARS_MAX = 32
 DIFFERENCES_MAX = 8
 """Maximum number of differences named in a sentence; JSON has all."""
 
+BIASED = "an arm failed or was not steady"
+"""Reason for which a file is left out of a series."""
+
 TEXT_MAX = 60
 """Maximum length of a shown value, for example of the build flags."""
 
@@ -175,6 +178,9 @@ def history_sentences(history: StudyHistory) -> list[str]:
     ]
     changes = [text for _, text in sorted(found, key=lambda one: -one[0])]
     changes = changes or [_unchanged(history)]
+    newest = history.files[-1:] if history.lacking else []
+    if left_out := dict.fromkeys([*(file for of in history.series for file in of.biased), *newest]):
+        changes.append(f"Without a value of some series ({BIASED}): {', '.join(left_out)}.")
     if (apart := history.separation) is None:
         return changes
     separation = (
@@ -210,10 +216,13 @@ def ungated_metrics(report: HistoryReport, newest: int) -> list[str]:
     """
     found = []
     for history in _continuing(report, newest):
-        for name in dict.fromkeys(series.key.name for series in history.series):
+        keys = [*(series.key for series in history.series), *history.lacking]
+        for name in dict.fromkeys(key.name for key in keys):
             gated = [of for of in history.series if of.key.name == name and of.key.is_change]
             problem = ""
-            if not gated:
+            if any(key.name == name for key in history.lacking):
+                problem = f"{name}: {history.files[-1]} has no value ({BIASED})."
+            elif not gated:
                 problem = (
                     f"{name} has only levels, which contain the drift of the machine: no file has a change "
                     "from the baseline."

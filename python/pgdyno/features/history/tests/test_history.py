@@ -36,6 +36,7 @@ from pgdyno.features.history.report import (
     ungated_metrics,
 )
 from pgdyno.report.plot import TICKS_MIN
+from pgdyno.results.records import TrialStatus
 from pgdyno.units import Better, Estimate
 
 DAY_S = 86_400.0
@@ -91,6 +92,36 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def as_json(directory: Path, capsys: pytest.CaptureFixture[str], *more: str) -> Any:
     run_command(["history", str(directory), "--json", *more])
     return json.loads(matching(capsys.readouterr().out))
+
+
+def test_a_file_in_which_an_arm_failed_is_left_out_and_cannot_pass_a_gate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_nights(tmp_path, 11, 99)
+    failed = replace(NIGHT, statuses={(2, 1): TrialStatus.FAILED}, created_unix_s=CREATED_UNIX_S + 11 * DAY_S)
+    write_study(tmp_path / "night-11.sqlite", failed)
+    (history,) = as_json(tmp_path, capsys)["histories"]
+    (gated,) = [of for of in history["series"] if of["key"]["baseline"]]
+    assert len(gated["points"]) == 11 and gated["biased"] == ["night-11.sqlite"]
+    assert run_command(["history", str(tmp_path), "--fail-if", "slower"]) == 1
+    assert "night-11.sqlite has no value" in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_an_arm_that_fails_in_every_file_passes_no_gate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for night in range(10):
+        wanted = replace(
+            NIGHT,
+            names=("17", "18", "19"),
+            effects=(1, 1, 1),
+            statuses={(2, 2): TrialStatus.FAILED},
+            seed=night,
+            created_unix_s=CREATED_UNIX_S + night * DAY_S,
+        )
+        write_study(tmp_path / f"night-{night}.sqlite", wanted)
+    assert run_command(["history", str(tmp_path), "--fail-if", "slower"]) == 1
+    assert "night-9.sqlite has no value" in capsys.readouterr().err.replace("\n", " ")
 
 
 def longest(found: Any) -> dict[tuple[str, str, str], Any]:
