@@ -505,6 +505,10 @@ def _scaled(estimate: Estimate, factor: float, unit: str) -> Estimate:
 # ----------------------------------------------------------------------
 
 
+ZERO_MAX = 5.0
+"""Largest change in percent within an interval that agrees with no change."""
+
+
 class Agreement(StrEnum):
     """Result of the comparison; the text is shown."""
 
@@ -542,7 +546,8 @@ class SourceChange:
             return Agreement.NO_INTERVAL
         contains_zero = here.low <= 0 <= here.high
         if here.low <= then <= here.high:
-            return Agreement.UNRESOLVED if contains_zero and then else Agreement.AGREES
+            is_wide = max(-here.low, here.high) > ZERO_MAX
+            return Agreement.UNRESOLVED if contains_zero and (then or is_wide) else Agreement.AGREES
         if contains_zero:
             return Agreement.NOT_REPRODUCED
         if then == 0:

@@ -450,6 +450,7 @@ def changes_of(cases: list[CaseValues], **given: object) -> list[SourceChange]:
         (0, (1.05, 1.051, 1.049, 1.05, 1.052), Agreement.ONLY_HERE),
         (0, (0.95, 0.951, 0.949, 0.95, 0.952), Agreement.ONLY_HERE),
         (0, (0.999, 1.001, 1.0, 1.002, 0.998), Agreement.AGREES),
+        (0, (0.7, 1.4, 1.0, 0.8, 1.3), Agreement.UNRESOLVED),
     ],
 )
 def test_direction_and_size_are_compared_with_the_source(
