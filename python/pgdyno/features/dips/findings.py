@@ -293,7 +293,7 @@ def dips_in(trial: int, rates: TrialRates, usual: Floats, low: npt.NDArray[np.bo
 Ints = npt.NDArray[np.intp]
 
 ALPHA = 0.05
-"""Probability that a kind of event is called a cause although it coincides at random."""
+"""Probability that any kind of event in a study is called a cause although it coincides at random."""
 
 
 @dataclass(frozen=True)
@@ -355,7 +355,7 @@ def overlapping_events(dip: Dip, rates: TrialRates, events: Events) -> list[Even
 
 
 def coincidences_of(
-    dips: Sequence[Dip], rates: Mapping[int, TrialRates], events: Mapping[int, Events]
+    dips: Sequence[Dip], rates: Mapping[int, TrialRates], events: Mapping[int, Events], alpha: float
 ) -> list[Coincidence]:
     """Return a result for each kind of event that overlaps a dip. The mappings are by trial of the arm."""
     met = [overlapping_events(dip, rates[dip.trial], events[dip.trial]) for dip in dips]
@@ -367,7 +367,7 @@ def coincidences_of(
             expected = float(chances @ np.arange(len(chances)))
             p_value = min(1.0, float(np.sum(chances[k:])))
             found.append(Coincidence(event, k, expected, p_value, is_cause=False))
-    levels = holm_confidences([one.p_value for one in found], 1 - ALPHA)
+    levels = holm_confidences([one.p_value for one in found], 1 - alpha)
     return [replace(one, is_cause=one.p_value <= 1 - level) for one, level in zip(found, levels, strict=True)]
 
 
@@ -451,19 +451,25 @@ class ArmDips:
 
 
 def find_dips(
-    trials: Sequence[Trial], rates: Mapping[int, TrialRates], events: Mapping[int, Events]
+    trials: Sequence[Trial], rates: Mapping[int, TrialRates], events: Mapping[int, Events], cases: int = 1
 ) -> dict[int, ArmDips]:
-    """Return the dips by arm, over trials that count. Arms with too few points are omitted."""
+    """Return the dips by arm, over trials that count. Arms with too few points are omitted.
+
+    All arms of all ``cases`` of the study share ALPHA.
+    """
     happened = with_other_arms(trials, events)
     found = {}
-    for arm in sorted({trial.arm for trial in trials}):
+    arms = sorted({trial.arm for trial in trials})
+    alpha = ALPHA / max(1, cases * len(arms))
+    for arm in arms:
         mine = [t.trial for t in trials if t.arm == arm and t.trial in rates and len(rates[t.trial].n)]
         if sum(len(rates[trial].n) for trial in mine) >= POINTS_MIN:
-            found[arm] = _of_arm({t: rates[t] for t in mine}, {t: happened.get(t, {}) for t in mine})
+            own = {t: happened.get(t, {}) for t in mine}
+            found[arm] = _of_arm({t: rates[t] for t in mine}, own, alpha)
     return found
 
 
-def _of_arm(rates: Mapping[int, TrialRates], events: Mapping[int, Events]) -> ArmDips:
+def _of_arm(rates: Mapping[int, TrialRates], events: Mapping[int, Events], alpha: float) -> ArmDips:
     baselines = {trial: baseline(of.per_s) for trial, of in rates.items()}
     apart = {trial: relative(rates[trial].per_s, baselines[trial]) for trial in rates}
     every = np.concatenate(list(apart.values()))
@@ -474,7 +480,7 @@ def _of_arm(rates: Mapping[int, TrialRates], events: Mapping[int, Events]) -> Ar
         for trial, of in rates.items()
         for dip in dips_in(trial, of, baselines[trial], apart[trial] < -limit)
     ]
-    coincidences = coincidences_of(dips, rates, events)
+    coincidences = coincidences_of(dips, rates, events, alpha)
     causes = {one.event for one in coincidences if one.is_cause}
     return ArmDips(
         dips=[
@@ -501,7 +507,7 @@ def _find(findings: Findings, cases: int) -> dict[int, ArmDips]:
     del cases
     rates = {trial: rates_of(executed) for trial, executed in findings.executed.items()}
     trials = [trial for trial in findings.trials if trial.status is TrialStatus.OK]
-    return find_dips(trials, rates, findings.telemetry.of_series[EVENTS.name])
+    return find_dips(trials, rates, findings.telemetry.of_series[EVENTS.name], findings.cases)
 
 
 EVENTS = SeriesResult("events", events_of)
