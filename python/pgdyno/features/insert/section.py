@@ -93,8 +93,9 @@ def cost_table(findings: Findings, phase: Phase) -> Table:
         metric.key: [metric_values(by_block, arm.arm, metric, plan.schedule) for arm in arms[1:]]
         for metric in metrics
     }
+    # A change of the other blocks alone would be biased.
     positive = {
-        key: [{block: of for block, of in one.items() if min(of) > 0} for one in every]
+        key: [one if all(min(of) > 0 for of in one.values()) else {} for one in every]
         for key, every in values.items()
     }
     effects = effects_by_arm(len(arms) - 1, positive, metrics, plan.confidence, method)
