@@ -113,6 +113,8 @@ def why_inconclusive(one: Inconclusive, of: Gate) -> str:
     """Return the reason as the end of a sentence; empty if the verdict has it."""
     if one.reason is Reason.NOT_SIGNIFICANT:
         return f"; not significant among {counted(of.family, 'comparison')} (Holm)"
+    if one.reason is Reason.NOISE_FLOOR and one.condition.limit_percent is not None:
+        return "; the difference from the limit is below the noise floor of identical arms (A/A)"
     if one.reason is Reason.NOISE_FLOOR:
         return "; the difference is below the noise floor of identical arms (A/A)"
     if one.condition.limit_percent is None or one.reason is Reason.TOO_FEW_BLOCKS:
