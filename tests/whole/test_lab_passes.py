@@ -144,6 +144,14 @@ def test_a_case_whose_verdict_is_prevented_by_a_failure_ends_and_says_so(
     assert warnings == [Warned(f"{text}: no further block can give a verdict")]
 
 
+def test_a_study_ends_with_the_verdicts_of_its_other_cases_once_one_is_given_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    played = Played(monkeypatch, failing=[1])
+    assert run_study(labs([9, 9]), Deciding(played, [5, 99])) is StudyEnd.FAILED
+    assert [sum(case == of for case, _ in played.ran) for of in (0, 1)] == [5, 3]
+
+
 def test_a_study_of_fixed_length_continues_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     played = Played(monkeypatch)
     fixed = labs([7], stop="budget")

@@ -237,8 +237,8 @@ def run_study(
                 return StudyEnd.INTERRUPTED if requested else StudyEnd.FAILED
             if status is BlockStatus.FAILED and case.lab.study.on_failure == "stop":
                 return StudyEnd.FAILED
-        if may_stop and all(case.decided and not case.given_up for case in cases):
-            return StudyEnd.VERDICT
+        if may_stop and all(case.decided or case.given_up for case in cases):
+            return StudyEnd.FAILED if any(case.given_up for case in cases) else StudyEnd.VERDICT
         number += 1
     return StudyEnd.FAILED if any(case.given_up for case in cases) else StudyEnd.BLOCKS
 
