@@ -157,11 +157,16 @@ class Findings:
         """Largest number of blocks of a comparison."""
         return max((len(comparison.blocks) for comparison in self.comparisons), default=0)
 
+    @property
+    def noise_floor(self) -> float | None:
+        """Noise floor of ``blocks_max`` blocks as a log ratio, at the largest confidence of a comparison."""
+        confidences = [of.primary.summary.confidence for of in self.comparisons if of.primary]
+        return self.noise.floor(self.blocks_max, max(confidences, default=None))
+
     @in_json
     def noise_floor_percent(self) -> float | None:
         """Noise floor of ``blocks_max`` blocks. Null with too few A/A blocks."""
-        floor = self.noise.floor(self.blocks_max)
-        return None if floor is None else percent_of(floor)
+        return None if self.noise_floor is None else percent_of(self.noise_floor)
 
     @in_json
     def noise_detectable_percent(self) -> float | None:

@@ -398,7 +398,7 @@ def _missing(comparison: Comparison, decision: Decision, findings: Findings) -> 
     sentence = f"About {counted(decision.blocks_needed, 'more block')}{minutes} {are} needed"
     if decision.blocks_needed >= least - n > 0:
         sentence += f" ({verdict} needs at least {least} in all)"
-    floor = findings.noise.floor(findings.blocks_max)
+    floor = findings.noise_floor
     if floor and decision.detectable_percent and percent_of(floor) > decision.detectable_percent:
         sentence += f"; identical arms differ by up to {floor_text(floor)[1:]}, which hides smaller effects"
     elif decision.detectable_percent is not None:

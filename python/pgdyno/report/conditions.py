@@ -46,7 +46,7 @@ def noise_table(findings: Findings) -> Table:
     blocks = findings.blocks_max
     interval = bracketed(*map(_size, noise.sd_interval)) if noise.sd_interval else ABSENT
     rows = [["between-block standard deviation (SD)", _size(noise.sd), interval, str(noise.n)]]
-    floor, found = noise.floor(blocks), noise.detectable(blocks)
+    floor, found = findings.noise_floor, noise.detectable(blocks)
     if floor is not None:
         rows.append([f"noise floor of {counted(blocks, 'block')}", floor_text(floor), "", str(noise.n)])
     if found is not None:
@@ -109,11 +109,10 @@ def _before(noise: Noise) -> str:
 
 
 def _floor(findings: Findings) -> str:
-    blocks = findings.blocks_max
-    floor = findings.noise.floor(blocks)
+    floor = findings.noise_floor
     if floor is None:
         return f"a noise floor needs {FLOOR_BLOCKS_MIN} A/A blocks"
-    return f"noise floor of {counted(blocks, 'block')} {floor_text(floor)}"
+    return f"noise floor of {counted(findings.blocks_max, 'block')} {floor_text(floor)}"
 
 
 def _judged(noise: Noise) -> str:
