@@ -82,7 +82,8 @@ See [Arms and servers](arms.md) for the arguments of `compare`.
 | Exit status | Meaning |
 |---|---|
 | 0 | Completed, whatever the verdict is |
-| 1 | Failed, a condition of `check` is false, or a bundle does not match |
+| 1 | Failed, a condition of `check` is false, a bundle does not match, a gate has no valid value, \
+or `doctor --strict` has a finding |
 | 2 | Invalid command line; standard error has one line with the reason |
 | 3 | A condition of a [gate](../../python/pgdyno/features/gates/README.md) is met; all results are written |
 | 4 | Inconclusive: the gate, a bundle of another version, or `bisect` confirmed no commit |
@@ -148,7 +149,7 @@ def cli_page() -> str:
             shown, shared = _pgbench_help(), []
         else:
             shown, shared = _own_help(f"`{name}`", _help(path), known)
-        others = f"\nAlso options of {', '.join(shared)}.\n" if shared else ""
+        others = f"\nShared options: see {', '.join(shared)}.\n" if shared else ""
         sections.append(f"## {name}\n\n```text\n{shown}\n```\n{others}")
     return "\n".join([CLI_BEGINS, *sections])
 
@@ -361,8 +362,6 @@ STUDY_NOTES = {
 - `stop` is always `budget` with `sequential` and with at most five repeats.
 - With three or more levels of `rate`, which may not be compared, the levels determine the `capacity`
   ([Capacity](../../python/pgdyno/features/capacity/README.md)).
-- With `recovery`, use the schedule `blocks`
-  ([Cache state and recovery](../how-to/set-the-cache-state.md)).
 - Each case derives its own seed from `seed` and its name.""",
     "Initdb": "Both apply to all arms, since their defaults differ between versions.",
     "Published": "The report shows each table beside the measured figures.",

@@ -176,7 +176,8 @@ def compare(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Continue the study of this results file; --minutes adds time to its budget.",
+            help="Continue the study of this results file. --minutes N measures N more minutes, instead of "
+            "the rest of the budget.",
         ),
     ] = None,
     output: Output,

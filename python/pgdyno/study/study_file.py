@@ -410,8 +410,8 @@ class StudyFile(StudyTable):
     )
     workload: Mapping[str, Any] = Field(
         default_factory=dict,
-        description="kind (tpcc, pgbench or sysbench), a variant of pgbench, and parameters that are not "
-        "factors. Levels of the factor workload override them, and may have keys of drive.",
+        description="kind, a variant of pgbench, and parameters that are not factors. Levels of the factor "
+        "workload override them, and may have keys of drive.",
     )
     warmup_workload: Mapping[str, Any] | None = Field(
         default=None, description="Parameters of the workload that differ during the warm-up."
