@@ -106,7 +106,7 @@ def run(
     progress: bool = True,
     **options: Any,
 ) -> Result:
-    """Run a study file, or a bundled one, as ``pgdyno run`` does: ``run("postgres-versions", fit=True)``."""
+    """Run a study file, or a bundled one, like ``pgdyno run``: ``run("postgres-versions", minutes=60)``."""
     path = _path(results)
     own = {"evidence": path, "quiet": not progress}
     return Study(["run", fspath(study), *option_words(own | options)], path).result()
