@@ -18,6 +18,7 @@ import typer
 from rich.text import Text
 
 from pgdyno.analysis.statistics.intervals import percent_of
+from pgdyno.analysis.telemetry.metrics import Metric, TrialLatencies, of_plan
 from pgdyno.cli import options
 from pgdyno.cli.compare import BlockOptions, DesignOptions, OtherOptions, study_of
 from pgdyno.cli.console import out, print_json, say, write_text
@@ -53,14 +54,14 @@ from pgdyno.units import Better, Estimate, ci_text, counted, format_duration, gi
 
 
 def effect_of(measured: Measured | None) -> Estimate | None:
-    """Return the effect in percent of the baseline; None without a block."""
+    """Return the change of the primary metric in percent of the baseline; None without a block."""
     if measured is None or measured.mean is None:
         return None
     return Estimate(
         value=percent_of(measured.mean),
         unit="%",
         n=measured.blocks,
-        better=Better.MORE,
+        better=Better.NEITHER,  # the study knows it: see direction
         low=None if measured.low is None else percent_of(measured.low),
         high=None if measured.high is None else percent_of(measured.high),
         confidence=measured.confidence,
@@ -88,7 +89,9 @@ def sentences(record: SearchRecord, folder: str) -> list[str]:
     """Return the result of the search, one sentence or list item per line."""
     more = f"pgdyno bisect --resume {shlex.quote(folder)} --minutes 60"
     good, bad = record.commits[0], record.commits[-1]
-    ends = f"BAD {bad.short} vs. GOOD {good.short}: {effect_text(record.ends_measured)}."
+    metric = primary_metric(record)
+    named = "" if metric.better is Better.MORE else f", {metric.name}"
+    ends = f"BAD {bad.short} vs. GOOD {good.short}{named}: {effect_text(record.ends_measured)}."
     if record.ends is not Ends.DIFFERENT:
         return [ends, _no_ends(record, more)]
     return [*_found(record, more), ends, *_confirmation(record, more), *_limits(record)]
@@ -127,9 +130,15 @@ LISTED_MAX = 20
 """Maximum number of commits of a range that are listed. The range has its ends in any case."""
 
 
+def primary_metric(record: SearchRecord) -> Metric:
+    """Return the metric of the effects, such as the median latency under a fixed load."""
+    return of_plan(record.study, TrialLatencies())[0]
+
+
 def direction(record: SearchRecord) -> str:
     """Return ``slower`` or ``faster``: BAD against GOOD."""
-    return "slower" if (record.reference or 0) < 0 else "faster"
+    is_more = (record.reference or 0) > 0
+    return "faster" if is_more == (primary_metric(record).better is Better.MORE) else "slower"
 
 
 def _confirmation(record: SearchRecord, more: str) -> list[str]:

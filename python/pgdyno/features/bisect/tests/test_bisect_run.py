@@ -128,6 +128,16 @@ def test_the_planted_commit_is_found_and_compared_with_its_parent(
     assert sum(isinstance(event, StepEnded) for event in lab.events) == len(lab.runs)
 
 
+def test_a_higher_latency_under_a_fixed_load_is_slower(lab: Lab) -> None:
+    lab.rates = slower_from(5, 1.3)  # of the median latency
+    wanted = Synthetic(names=("GOOD", "BAD"), stops_on_verdict=True, fixed_rate_per_s=500.0)
+    record = run(lab, new_record().model_copy(update={"study": study_of(wanted).plan}))
+    assert bisect_json(record, "d")["direction"] == "slower"
+    first, ends, *_ = sentences(record, "d")
+    assert first.startswith(f"First slower commit: {COMMITS[5].sha}")
+    assert "median latency: +" in ends
+
+
 def test_ends_without_a_difference_end_the_search_with_their_interval(lab: Lab) -> None:
     record = run(lab)
     assert record.ends is Ends.SAME and len(lab.runs) == 1 and not is_conclusive(record)
