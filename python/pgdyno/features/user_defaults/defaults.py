@@ -235,18 +235,24 @@ def _applicable(chosen: Sequence[UserDefault], arguments: Sequence[str]) -> list
 
 def _workload(chosen: Sequence[UserDefault], arguments: Sequence[str]) -> str:
     """Return the workload that the command line chooses, else the file, else the default."""
-    words = " ".join(arguments).replace("--workload=", "--workload ").split()
-    if "--workload" in words[:-1]:
-        return words[words.index("--workload") + 1]
+    from pgdyno.cli.workload_options import DEFAULT_WORKLOAD  # noqa: PLC0415
+
+    # Arguments contain no NUL.
+    named = re.findall(r"(?:^|\0)--workload[\0=]([^\0]*)", "\0".join(arguments))
+    if named:
+        return str(named[-1])
     if own := [one.value for one in chosen if one.key == "workload"]:
         return str(own[0])
     has_data = any(one.partition("=")[0] == "--data" for one in arguments)
-    return "pgbench" if has_data or any(one.key == "data" for one in chosen) else "tpcc"
+    return "pgbench" if has_data or any(one.key == "data" for one in chosen) else DEFAULT_WORKLOAD
 
 
 def _workload_of(parameter: Any) -> str:
-    found = re.match("(tpcc|pgbench|sysbench): ", parameter.help or "")
-    return found[1] if found else ""
+    """Return the workload with which the help of an option begins; empty for options of all workloads."""
+    from pgdyno.study.workload_parameters import parameters_by_kind  # noqa: PLC0415
+
+    kind = (parameter.help or "").partition(": ")[0]
+    return kind if kind in parameters_by_kind() else ""
 
 
 def _use(one: UserDefault, arguments: Sequence[str]) -> str | list[str]:

@@ -86,6 +86,15 @@ def test_options_of_another_workload_have_no_effect(write: Write, plan_of: Any) 
     write('[compare]\nworkload = "pgbench"\nscale = 9\nwarehouses = 7\n')
     assert plan_of("compare 17 18")[0].workload.scale == 9
     assert plan_of("compare 17 18 --workload=tpcc")[0].workload.warehouses == 7
+    write("[compare]\nnodes = 5000\nwarehouses = 7\n")
+    assert plan_of("compare 17 18")[0].workload.warehouses == 7
+    assert plan_of("compare 17 18 --workload linkbench")[0].workload.nodes == 5000
+
+
+def test_a_workload_within_an_argument_is_not_the_chosen_one(write: Write) -> None:
+    write("[compare]\nwarehouses = 7\nscale = 9\n")
+    with defaults_of(["compare", "17", "18", "--title", "with --workload pgbench"]) as found:
+        assert [*found["compare"]] == ["warehouses"]
 
 
 def applied(words: str) -> list[str]:
