@@ -20,8 +20,11 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Self, TypeVar
+
+from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno import __version__
 from pgdyno.errors import EngineError, FleetError, UsageError, in_one_line
@@ -320,6 +323,19 @@ def _unreachable(address: str, error: Exception) -> str:
         f"no usable Ray cluster {place}: {reason.rstrip('.')}; start one with: "
         "ray start --head --include-dashboard=false --include-log-monitor=false --disable-usage-stats"
     )
+
+
+def shared_host(dsn: str) -> str:
+    """Return the host of a connection string; empty if it means another server on each machine."""
+    given = conninfo_to_dict(dsn)
+    hosts = str(given.get("hostaddr") or given.get("host") or "")
+    return "" if any(map(_is_local, hosts.split(","))) else hosts
+
+
+def _is_local(host: str) -> bool:
+    with contextlib.suppress(ValueError):  # a name
+        return ip_address(host).is_loopback
+    return host in {"", "localhost"} or host.startswith(("/", "@"))
 
 
 def last_line(error: Exception) -> str:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from psycopg import conninfo
-
 from pgdyno.errors import EngineError, FleetError, UsageError, in_one_line
 from pgdyno.features.cluster.ray import (
     ANSWER_TIMEOUT_S,
@@ -29,6 +27,7 @@ from pgdyno.features.cluster.ray import (
     last_line,
     measure_offset,
     own_facts,
+    shared_host,
     undo_limits_of_ray,
     within,
 )
@@ -250,9 +249,6 @@ CEILING_ROUNDS = 3
 """Minimum number of rounds of these measurements, if there are so many nodes. Nodes that measure at once
 share the server. In a block all nodes share it, so a node needs a third of this rate, or less."""
 
-LOCAL_HOSTS = ("localhost", "127.", "::1", "/", "@")
-"""Starts of hosts that mean another server on each machine."""
-
 
 Member = TypeVar("Member")
 
@@ -291,7 +287,7 @@ class DriverNodes:
         here = own_facts().boot_id
         elsewhere = [name for name, facts in self._facts.items() if facts.boot_id != here]
         for name, dsn in arms:
-            if elsewhere and (dsn is None or _is_local(dsn)):
+            if elsewhere and (dsn is None or not shared_host(dsn)):
                 raise UsageError(
                     f"the load generator on {elsewhere[0]} cannot reach {name}, a server on this machine: "
                     "use the DSN of a running server, with a host name that is valid on all nodes"
@@ -428,9 +424,3 @@ def ceiling_per_s(link: DriverLink, part: Mapping[str, Any]) -> float:
     if last["event"] == "failed":
         raise EngineError(f"load generator {link.name}: {last['stage']}: {last['message']}")
     return float(last["targets"][0]["kinds"]["select 1"]["counts"]["ok"]) / CEILING_S
-
-
-def _is_local(dsn: str) -> bool:
-    """Return whether a DSN means another server on each machine."""
-    host = str(conninfo.conninfo_to_dict(dsn).get("host") or "")
-    return not host or host.startswith(LOCAL_HOSTS)

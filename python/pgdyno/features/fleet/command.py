@@ -8,15 +8,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from psycopg.conninfo import conninfo_to_dict
-
 from pgdyno.cli.console import require_writable, require_writable_page, say
 from pgdyno.cli.live_view import LiveView
 from pgdyno.cli.options import Added, RunCall
 from pgdyno.cli.report import publish, status_of
 from pgdyno.cli.run import requested_study
 from pgdyno.errors import FleetError, UsageError
-from pgdyno.features.cluster.ray import RayCluster
+from pgdyno.features.cluster.ray import RayCluster, shared_host
 from pgdyno.features.fitting.options import ANYWAY, FitOptions
 from pgdyno.features.fleet.coordinator import hosts_of, new_works, paths_of, require_new, resumed, run_fleet
 from pgdyno.features.fleet.view import FleetView
@@ -35,10 +33,7 @@ def require_own_servers(cases: Sequence[Case]) -> None:
     """Raise UsageError for a running server that all hosts would share."""
     for case in cases:
         for arm in case.study.arms:
-            if not arm.is_dsn:
-                continue
-            host = str(conninfo_to_dict(arm.server).get("host", "")) if arm.server else ""
-            if host and not (host.startswith("/") or host in ("localhost", "::1") or host.startswith("127.")):
+            if arm.is_dsn and (host := shared_host(arm.server)):
                 raise UsageError(
                     f"--fleet measures a server on each host, but arm {arm.name} is on {host}: use a server "
                     "that pgdyno starts, or a connection string without a host"

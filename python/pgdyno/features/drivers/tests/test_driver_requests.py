@@ -76,12 +76,15 @@ def drivers(boot_id: str) -> DriverNodes:
     return made
 
 
-@pytest.mark.parametrize("dsn", [None, "dbname=a", "host=localhost", "host=/tmp", "postgresql://127.0.0.1/a"])
+@pytest.mark.parametrize(
+    "dsn", [None, "dbname=a", "host=localhost", "host=/tmp", "host=::1", "postgresql://127.0.0.1/a"]
+)
 def test_a_server_on_this_machine_is_not_driven_from_another_one(dsn: str | None) -> None:
     with pytest.raises(UsageError, match="the load generator on n1 cannot reach 17"):
         drivers("another machine").require_reachable([("17", dsn)])
     drivers(own_facts().boot_id).require_reachable([("17", dsn)])
-    drivers("another machine").require_reachable([("17", "host=db1 dbname=a")])
+    for shared in ("host=db1 dbname=a", "hostaddr=10.0.0.2", "host=localhost.example.com"):
+        drivers("another machine").require_reachable([("17", shared)])
 
 
 @dataclass

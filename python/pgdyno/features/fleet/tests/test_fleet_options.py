@@ -68,13 +68,20 @@ def test_wrong_options_are_refused_before_a_connection(
     assert reason in written and "secret" not in written
 
 
-@pytest.mark.parametrize(("server", "is_shared"), [("host=db1", True), ("host=/run", False), ("", False)])
-def test_a_server_that_all_hosts_would_share_is_refused(tmp_path: Path, server: str, is_shared: bool) -> None:
+@pytest.mark.parametrize(
+    ("server", "shared"),
+    [
+        *[("host=db1", "db1"), ("hostaddr=10.0.0.2", "10.0.0.2"), ("host=127.org", "127.org")],
+        *[("host=/run", ""), ("host=@pg", ""), ("host=localhost", ""), ("host=127.0.0.2", ""), ("", "")],
+        ("host=localhost,127.0.0.1", ""),
+    ],
+)
+def test_a_server_that_all_hosts_would_share_is_refused(tmp_path: Path, server: str, shared: str) -> None:
     servers = f'{{a = "{server} dbname=a", b = "{server} dbname=b"}}'
     (tmp_path / "d.toml").write_text(STUDY.format(servers=servers))
     cases = requested_study(RunCall(tmp_path / "d.toml")).request.cases
-    if is_shared:
-        with pytest.raises(UsageError, match="is on db1"):
+    if shared:
+        with pytest.raises(UsageError, match=f"is on {shared}:"):
             require_own_servers(cases)
     else:
         require_own_servers(cases)
