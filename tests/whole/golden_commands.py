@@ -248,7 +248,7 @@ class FakeCluster:
     def __exit__(self, *_: object) -> None: ...
 
     def nodes(self) -> list[RayNode]:
-        return [RayNode(id=name, name=name, address="10.0.0.1", cpus=8.0) for name in FLEET_NODES]
+        return [RayNode(id=name, name=name, address="10.0.0.1") for name in FLEET_NODES]
 
     def check(self, nodes: Sequence[RayNode]) -> dict[str, NodeFacts]:
         return {node.name: NodeFacts("3", __version__, "1", node.name, 8) for node in nodes}

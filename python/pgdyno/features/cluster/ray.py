@@ -110,7 +110,6 @@ class RayNode:
     id: str
     name: str
     address: str
-    cpus: float
 
 
 @dataclass(frozen=True)
@@ -170,8 +169,7 @@ class RayCluster:
                 if n_of[node["NodeName"]] == 1
                 else f"{node['NodeName']}#{node['NodeID'][:6]}"
             )
-            cpus = float(node["Resources"].get("CPU", 0.0))
-            found.append(RayNode(node["NodeID"], name, node["NodeManagerAddress"], cpus))
+            found.append(RayNode(node["NodeID"], name, node["NodeManagerAddress"]))
         return sorted(found, key=lambda node: node.name)
 
     def chosen(self, names: Sequence[str]) -> list[RayNode]:

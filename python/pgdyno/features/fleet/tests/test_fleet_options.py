@@ -116,7 +116,7 @@ def test_without_ray_the_error_has_a_remedy(
 
 
 def node(name: str) -> RayNode:
-    return RayNode(id=name, name=name, address="10.0.0.1", cpus=2.0)
+    return RayNode(id=name, name=name, address="10.0.0.1")
 
 
 def facts(boot_id: str) -> NodeFacts:
