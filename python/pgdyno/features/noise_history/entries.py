@@ -24,6 +24,7 @@ from pgdyno.measure.progress import Noted, Warned, Watch
 from pgdyno.results.reader import Evidence
 from pgdyno.server.directories import locked, state_directory
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.units import counted
 
 Entry = Mapping[str, Any]
 
@@ -143,6 +144,8 @@ class HistoryFile:
             return f"smallest detectable effect: not known for this load on this machine; stated {after}"
         _, text, studies = max(found)
         of = f", in the case with the largest noise of {len(found)}" if len(cases) > 1 else ""
+        if unknown := len(cases) - len(found):
+            of += f"; not known for {counted(unknown, 'case')}"
         return f"smallest detectable effect, from {_earlier(studies)}: {text}{of}"
 
 

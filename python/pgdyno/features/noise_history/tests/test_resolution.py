@@ -177,8 +177,11 @@ def test_a_study_states_before_its_start_what_an_earlier_one_resolved(
     assert not said
     after = history.forecast([(study.host, study.plan)])
     assert after == size.replace("effect:", "effect, from an earlier study:")
+    unknown = ({**study.host, "cores": 64}, study.plan)
+    mixed = history.forecast([(study.host, study.plan), unknown, unknown])
+    assert mixed == f"{after}, in the case with the largest noise of 1; not known for 2 cases"
     for other in (
-        ({**study.host, "cores": 64}, study.plan),
+        unknown,
         (study.host, study.plan.model_copy(update={"clients": 9})),
         (study.host, study.plan.model_copy(update={"slice_s": 9 * study.plan.slice_s})),
     ):
