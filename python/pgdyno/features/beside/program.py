@@ -62,11 +62,15 @@ class Beside:
         program = shutil.which(study.beside[0], path=environment["PATH"])
         if program is None:
             raise ProbeError(f"there is no program {study.beside[0]}: install it, or name its path")
-        errors = tempfile.TemporaryFile()  # noqa: SIM115  # `stop` closes it
+        errors = tempfile.TemporaryFile()  # noqa: SIM115  # `stop` or `give_up` closes it
         command, account = [program, *study.beside[1:]], server_account()
-        process = launch_tree(
-            command, account, output=subprocess.DEVNULL, errors=errors, environment=environment
-        )
+        try:
+            process = launch_tree(
+                command, account, output=subprocess.DEVNULL, errors=errors, environment=environment
+            )
+        except BaseException:
+            errors.close()
+            raise
         return cls(process, errors)
 
     def _wait(self) -> None:
@@ -78,12 +82,12 @@ class Beside:
     def stop(self) -> Sequence[Row]:
         """Return a row of facts. ``status`` is None if the program was still running, and was ended."""
         has_ended = not self._thread.is_alive()
-        self.give_up()
-        if self._thread.is_alive():
-            raise ProbeError(f"the program did not end within {END_TIMEOUT_S:g} s")
-        self._errors.seek(0)
-        words = self._errors.read().decode(errors="replace")
-        self._errors.close()
+        with self._errors:
+            self._end()
+            if self._thread.is_alive():
+                raise ProbeError(f"the program did not end within {END_TIMEOUT_S:g} s")
+            self._errors.seek(0)
+            words = self._errors.read().decode(errors="replace")
         return [
             {
                 "took_s": self._took_s,
@@ -94,7 +98,11 @@ class Beside:
         ]
 
     def give_up(self) -> None:
-        """End it with its descendants."""
+        """End it with its descendants, and close the file of its errors."""
+        self._end()
+        self._errors.close()
+
+    def _end(self) -> None:
         if self._thread.is_alive():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGTERM)

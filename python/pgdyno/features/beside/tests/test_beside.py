@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import IO, Any, cast
 
 import pytest
 from small_study import run_small, small_study
@@ -17,6 +17,7 @@ from synthetic_study import Synthetic, write_study
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
+from pgdyno.features.beside import program as beside_program
 from pgdyno.features.beside.program import Beside, with_probe
 from pgdyno.features.beside.section import sections, trial_values
 from pgdyno.measure.server_probes import Row
@@ -58,6 +59,28 @@ def test_a_program_that_still_runs_is_ended_with_its_children() -> None:
         (row,) = program.stop()
     assert row["status"] is None
     assert not Path(f"/proc/{child}").exists()
+
+
+def test_the_file_of_errors_is_closed_at_each_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_up, stuck = started("true"), started("true")
+    given_up.give_up()
+    given_up.give_up()
+    assert given_up._errors.closed
+    monkeypatch.setattr(stuck._thread, "is_alive", lambda: True)
+    monkeypatch.setattr(stuck, "_end", lambda: None)
+    with pytest.raises(ProbeError, match="did not end"):
+        stuck.stop()
+    assert stuck._errors.closed
+    opened: list[IO[bytes]] = []
+
+    def refuse(*_: object, errors: IO[bytes], **__: object) -> None:
+        opened.append(errors)
+        raise PermissionError("not executable")
+
+    monkeypatch.setattr(beside_program, "launch_tree", refuse)
+    with pytest.raises(PermissionError):
+        started("true")
+    assert opened[0].closed
 
 
 def test_a_program_that_is_not_there_is_a_reason() -> None:
