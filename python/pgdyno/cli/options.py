@@ -737,9 +737,8 @@ def block_least_s(study: Study) -> float:
     """Return the minimum load time of a block, in seconds; 0 if unknown (--transactions)."""
     if study.transactions is not None:
         return 0.0
-    turns = 1 if study.schedule == "duet" else len(study.arms)
     least_s = study.warmup_s if study.warmup_min_s is None else study.warmup_min_s
-    return turns * (least_s + study.rounds * study.slice_s)
+    return study.turns * (least_s + study.rounds * study.slice_s)
 
 
 def require_time_for_block(study: Study) -> None:
@@ -792,7 +791,7 @@ def shortage(study: Study, machine: MachineSize, cases: int = 1) -> str:
 
 
 def _overhead_s(study: Study) -> float:
-    return block_overhead_s(1 if study.schedule == "duet" else len(study.arms))
+    return block_overhead_s(study.turns)
 
 
 def time_text(study: Study) -> str:

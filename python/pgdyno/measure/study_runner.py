@@ -295,11 +295,10 @@ def _lengthen_slices(case: CaseProgress, budget: Budget) -> bool:
     if not (may_grow and study.is_together) or study.load_is_fixed:
         return False
     latency_s = _latency_s(lab)
-    turns = 1 if study.schedule == "duet" else len(study.arms)
     window_s = study.rounds * study.slice_s
     least_rounds = whole_rounds(0.0, study.slice_s, study.schedule)
     spare_s = (budget.budget_s - budget.spent_s) / VERDICT_BLOCKS_MIN - budget.pass_s()
-    slice_s = longer_slice_s(study.slice_s, latency_s, (window_s + spare_s / turns) / least_rounds)
+    slice_s = longer_slice_s(study.slice_s, latency_s, (window_s + spare_s / study.turns) / least_rounds)
     if spare_s < 0 or slice_s == study.slice_s:
         return False
     reason = f"the transactions of the first block, {format_duration(latency_s)} each"
@@ -366,10 +365,9 @@ def times_of_warm_up(
     """
     if not found.is_trending or study.warmup_min_s is None:
         return times
-    arms = 1 if study.schedule == "duet" else len(study.arms)
     left = sys.maxsize if blocks_left is None else blocks_left
     spare_s = (budget.budget_s - budget.spent_s) / VERDICT_BLOCKS_MIN - budget.pass_s()
-    most = int(spare_s / (study.warmup_s * arms))
+    most = int(spare_s / (study.warmup_s * study.turns))
     if left < VERDICT_BLOCKS_MIN or most < 2 * times:
         return times
     biases = [of.bias for of in found.comparisons if of.bias]

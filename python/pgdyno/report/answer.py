@@ -38,7 +38,6 @@ from pgdyno.report.document import (
 from pgdyno.report.result_tables import enumeration, in_a_head, level_or_bound, ms_text, with_interval
 from pgdyno.report.why_section import FACTOR_MIN, WhyReport
 from pgdyno.results.records import Counts, ServerFacts
-from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import (
     ABSENT,
@@ -336,8 +335,7 @@ def _longer_windows(plan: Study) -> str:
     if plan.window_s is None:
         return ""
     window_s = max(LONG_WINDOW_S, LONG_WINDOW_FACTOR * plan.window_s)
-    turns = 1 if plan.schedule is Schedule.DUET else len(plan.arms)
-    study_s = LONG_WINDOW_BLOCKS * turns * LONG_WINDOW_OVERHEAD * window_s
+    study_s = LONG_WINDOW_BLOCKS * plan.turns * LONG_WINDOW_OVERHEAD * window_s
     minutes = math.ceil(max(plan.budget_s, study_s) / 60)
     return f" Longer windows may decide: --window {window_s:g}s --minutes {minutes}."
 

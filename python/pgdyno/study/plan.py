@@ -421,6 +421,11 @@ class Study(Driving):
         return self.rate is not None or self.pacing != "none" or searches_rate
 
     @property
+    def turns(self) -> int:
+        """Number of windows of a block that follow one another: a duet runs both arms in one."""
+        return 1 if self.schedule == Schedule.DUET else len(self.arms)
+
+    @property
     def turn_s(self) -> float | None:
         """Length of a measured slice; None if a trial is not divided into slices."""
         return self.slice_s if self.is_together else None

@@ -64,7 +64,6 @@ from pgdyno.features.planning.cost import (
     pass_s,
     search_s,
     searches_s,
-    sequential_trials,
     trials_s,
     window_s,
 )
@@ -433,7 +432,7 @@ def _wanted(
     sized = cases_of(fit_data(file, factor)[0])
     return RequestedLengths(
         time_s=task.time_s,
-        turns=sum(sequential_trials(case.study) for case in cases),
+        turns=sum(case.study.turns for case in cases),
         fixed_s=data_s(costs, study, factor.value)
         + trials_s(costs, study)
         + searches_s(sized, task.machine, slice_s),

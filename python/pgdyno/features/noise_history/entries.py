@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from pgdyno.analysis.measurement_noise import FLOOR_BLOCKS_MIN, aa_log_ratios, interim_result
-from pgdyno.features.noise_history.resolution import BlockNoise, expected, noise_of, notes, turns_of
+from pgdyno.features.noise_history.resolution import BlockNoise, expected, noise_of, notes
 from pgdyno.measure.aa_blocks import Described, NoiseHistory
 from pgdyno.measure.arms import Prepared
 from pgdyno.measure.progress import Noted, Warned, Watch
@@ -122,7 +122,7 @@ class HistoryFile:
             for entry in self.entries()
             if entry["kind"] == BLOCKS and (entry.get("machine"), entry.get("load")) == (machine, load)
         ]
-        scaled = (of.in_window(study.window_s, turns_of(study)) for of in reversed(own))
+        scaled = (of.in_window(study.window_s, study.turns) for of in reversed(own))
         found = [of for of in scaled if of is not None][:STUDIES_MAX]
         if not found:
             return None

@@ -113,11 +113,6 @@ def method_of(study: Study, blocks: int) -> Method:
     return Method.ANYTIME if several else Method.STUDENT
 
 
-def turns_of(study: Study) -> int:
-    """Return the number of windows that a block has in sequence."""
-    return 1 if study.schedule == "duet" else len(study.arms)
-
-
 def expected(study: Study, noise: BlockNoise) -> Resolution | None:
     """Return the resolution of a study that has not begun, from the noise of earlier ones."""
     fitting = max(1, round(study.budget_s / noise.block_s)) if noise.block_s else 0
@@ -214,11 +209,10 @@ def improvements(study: Study, measured: Measured, confidence: float, method: Me
     noise, now = measured.noise, measured.resolution
     possible = less_noise_of(study, measured.clients, measured.cores)
     within, found = noise.within_share, list[str]()
-    turns = turns_of(study)
     if within is not None and noise.window_s is not None:
         others = []
         for factor in WINDOW_FACTORS:
-            longer = noise.with_window(factor, turns)
+            longer = noise.with_window(factor, study.turns)
             blocks = int(now.blocks * noise.block_s / longer.block_s)
             of = Resolution.of(longer, blocks, confidence, method) if blocks >= VERDICT_BLOCKS_MIN else None
             if of is not None and of.log_ratio <= (1 - GAIN_MIN) * now.log_ratio:

@@ -224,17 +224,11 @@ def transactions_per_s(study: Study, machine: MachineSize) -> float:
     return per_core * machine.cores
 
 
-def sequential_trials(study: Study) -> int:
-    """Return the number of trials of a block that run one after another."""
-    return 1 if study.schedule == "duet" else len(study.arms)
-
-
 def pass_s(cases: Sequence[Case], machine: MachineSize) -> float:
     """Return the time of one block of every case, including its share of A/A blocks."""
     costs = costs_of(cases)
     measured_s = sum(
-        sequential_trials(case.study) * (case.study.warmup_s + window_s(case.study, machine))
-        for case in cases
+        case.study.turns * (case.study.warmup_s + window_s(case.study, machine)) for case in cases
     )
     fixed_s = data_s(costs, cases[0].study) + trials_s(costs, cases[0].study)
     return (1 + aa_share(cases)) * (measured_s + searches_s(cases, machine) + fixed_s)

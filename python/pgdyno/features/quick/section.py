@@ -11,7 +11,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import BLOCKS_NEEDED_MAX, POWER, Comparison, Verdict, blocks_needed
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.features.noise_history.resolution import BlockNoise, turns_of, within_blocks
+from pgdyno.features.noise_history.resolution import BlockNoise, within_blocks
 from pgdyno.features.quick.options import QUICK
 from pgdyno.report.document import Place, Section
 from pgdyno.study.defaults import BUDGET_MIN, WINDOW_S
@@ -75,7 +75,7 @@ def minutes_needed(of: Comparison, findings: Findings) -> int | None:
     plan, block_s = findings.study.plan, findings.block_s
     if of.primary is None or of.primary.summary.sd is None or block_s is None or not plan.window_s:
         return None
-    summary, turns = of.primary.summary, turns_of(plan)
+    summary, turns = of.primary.summary, plan.turns
     sd, longer_s = summary.sd, block_s + turns * max(0.0, WINDOW_S - plan.window_s)
     assert sd is not None
     within = within_blocks(of, findings.trials, plan)
