@@ -224,7 +224,7 @@ def clear_after_kill(data_dir: Path, account: Account) -> None:
         try:
             _release_shared_memory(data_dir, account)
         finally:
-            _remove_segments(abs(pid), account)
+            remove_segments(abs(pid), account)
         forget_program(data_dir)
 
 
@@ -291,7 +291,7 @@ def _release_shared_memory(data_dir: Path, account: Account) -> None:
             break
 
 
-def _remove_segments(creator: int, account: Account) -> None:
+def remove_segments(creator: int, account: Account) -> None:
     """Remove the System V segments that this ended process created and no process has attached.
 
     A server that is killed before it has written the header of its segment (it syncs postmaster.pid between

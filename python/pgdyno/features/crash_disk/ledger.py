@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import signal
@@ -36,9 +35,9 @@ from pgdyno.features.crash_disk.records import AuditCounts, Corruption
 from pgdyno.interruption import Interruption
 from pgdyno.measure.engine_runs import CONNECT_TIMEOUT_S, DRAIN_TIMEOUT_S, INTERVAL_S
 from pgdyno.server.builds import Build, version_of
-from pgdyno.server.directories import Account
+from pgdyno.server.directories import Account, server_account
 from pgdyno.server.engine import Engine
-from pgdyno.server.processes import Cluster, Connection, Server, run_tool
+from pgdyno.server.processes import Cluster, Connection, Server, remove_segments, run_tool
 from pgdyno.workloads.workload import Connect, workload_of
 
 # ----------------------------------------------------------------------
@@ -242,8 +241,6 @@ DEATH_TIMEOUT_S = 20.0
 
 SHARED = Path("/dev/shm")
 _MAPPED_FILE = re.compile(rb"/dev/shm/PostgreSQL\.(\d+)$", re.MULTILINE)
-_IPC_RMID = 0
-_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def kill_server(server: Server, *, forget_memory: bool = False) -> int:
@@ -273,8 +270,7 @@ def kill_server(server: Server, *, forget_memory: bool = False) -> int:
     if forget_memory:
         for file in files:
             file.unlink(missing_ok=True)
-        for segment in _segments_of(Path("/proc/sysvipc/shm").read_text(), server.postmaster_pid):
-            _libc.shmctl(segment, _IPC_RMID, None)
+        remove_segments(server.postmaster_pid, server_account())
     server.abandon()
     return frozen_ns
 
@@ -303,12 +299,6 @@ def _shared_files(postmaster_pid: int) -> set[Path]:
             listed = array("I", content[: len(content) // 4 * 4])
             files |= {there[number], *(there[name] for word in set(listed) if (name := str(word)) in there)}
     return files
-
-
-def _segments_of(text: str, creator: int) -> list[int]:
-    """Return the System V segments that a process created and nobody uses, from ``/proc/sysvipc/shm``."""
-    lines = [line.split() for line in text.splitlines()[1:]]
-    return [int(line[1]) for line in lines if int(line[4]) == creator and line[6] == "0"]
 
 
 # ----------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Mounts and shared memory are recognized in the kernel's tables."""
+"""Mounts and loop devices are recognized in the tables of the kernel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pgdyno.errors import ServerError
 from pgdyno.features.crash_disk import disk
 from pgdyno.features.crash_disk.disk import loops_below, mounts_below, run_step
-from pgdyno.features.crash_disk.ledger import _segments_of
 from pgdyno.server import directories
 from pgdyno.server.directories import Mount, mount_of, mounts_of
 
@@ -90,14 +89,3 @@ def test_a_tool_that_fails_hangs_or_is_missing_is_an_error() -> None:
         run_step([sys.executable, "-c", "input_ = __import__('signal').pause()"], timeout_s=0.1)
     with pytest.raises(ServerError, match="not installed"):
         run_step(["pgdyno-no-such-tool"])
-
-
-SHM = """       key      shmid perms                  size  cpid  lpid nattch   uid
-   1234          7   600                    56   100   101      0   999
-   1235          8   600                    56   100   101      2   999
-   1236          9   600                    56   200   201      0   999
-"""
-
-
-def test_segments_are_those_of_the_creator_that_nobody_uses() -> None:
-    assert _segments_of(SHM, 100) == [7]
