@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from pgdyno.cli.console import descriptor_of, require_regular, write_through
+from pgdyno.cli.console import descriptor_of, require_regular, write_text
 from pgdyno.cli.options import StudyOptions
-from pgdyno.errors import PgdynoError, UsageError
+from pgdyno.errors import UsageError
 
 if TYPE_CHECKING:
     from pgdyno.report.document import FileReport, Judgement
@@ -68,17 +68,6 @@ class ExportOptions(StudyOptions):
 
         def write(_: Sequence[Path]) -> None:
             for name, path in self._wanted:
-                write_export(path, exported(findings, name))
+                write_text(path, exported(findings, name), force=True)
 
         return Judgement("export", None, [], write, lambda _: 0)
-
-
-def write_export(path: Path, text: str) -> None:
-    """Write a file, or to an open descriptor. Raises PgdynoError."""
-    try:
-        if (number := descriptor_of(path)) is not None:
-            write_through(number, text)
-        else:
-            path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise PgdynoError(f"cannot write {path}: {error.strerror}") from error
