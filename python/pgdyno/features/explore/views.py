@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from markupsafe import Markup
 
-from pgdyno.features.crash_disk.records import Crash, CrashArm, read_crash_test
+from pgdyno.features.crash_disk.records import Crash, CrashArm, has_study, read_crash_test
 from pgdyno.features.serve.index import State
 from pgdyno.features.serve.pages import main_of
 from pgdyno.report.document import Document, FileReport, Place, Section, Table
@@ -28,8 +29,8 @@ from pgdyno.report.plot import (
     plot,
     trace,
 )
-from pgdyno.results import results_file
 from pgdyno.results.reader import Evidence
+from pgdyno.results.results_file import open_for_reading, translated
 from pgdyno.study.values import parse_limit
 from pgdyno.units import ABSENT, NO_BREAK, group_digits, significant
 
@@ -58,27 +59,16 @@ PARTS: Mapping[str, Sequence[str]] = {
 def views_of(path: Path, state: State) -> Mapping[str, str]:  # noqa: ARG001  # a key of the cache
     """Return the views for which a file has data. ``state`` is that of the file."""
     has = {CRASHES: read_crash_test(path, verify=False) is not None}
-    if has[CRASHES] and not _has_study(path):
+    if has[CRASHES] and not has_study(path):
         return {CRASHES: NAMES[CRASHES]}
     with Evidence(path, verify=False) as evidence:
         cases = [evidence.study(case) for case in evidence.cases()]
         has[CAPACITY] = cases[0].plan.capacity is not None
         has[MATRIX] = len(cases) > 1 and all(set(of.levels) == {"workload"} for of in cases)
-    has[FLAMES] = _is_found(path, "SELECT 1 FROM reading WHERE probe = 'profile' LIMIT 1")
+    with closing(open_for_reading(path, verify=False)) as connection, translated(path):
+        query = "SELECT 1 FROM reading WHERE probe = 'profile' LIMIT 1"
+        has[FLAMES] = connection.execute(query).fetchone() is not None
     return {view: name for view, name in NAMES.items() if has.get(view, True)}
-
-
-def _has_study(path: Path) -> bool:
-    return _is_found(path, "SELECT 1 FROM study")
-
-
-def _is_found(path: Path, query: str) -> bool:
-    with results_file.translated(path):
-        connection = results_file.open_for_reading(path, verify=False)
-        try:
-            return connection.execute(query).fetchone() is not None
-        finally:
-            connection.close()
 
 
 def parts_of(report: FileReport, view: str, address: str) -> Markup:
