@@ -15,7 +15,7 @@ from typing import Any
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import Conninfo
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, model_serializer
+from pydantic import BaseModel, SerializerFunctionWrapHandler, model_serializer
 
 from pgdyno.errors import UsageError
 
@@ -110,13 +110,11 @@ SECRET_WORDS = ("password", "sslpassword", "oauth_client_secret", "scram_client_
 """Keywords of a connection string that are never stored or shown."""
 
 
-class ArmSpec(BaseModel):
+class ArmSpec(BaseModel, frozen=True, extra="forbid"):
     """One arm as asked for: a server (a build or a DSN), profiles and files, settings in their order.
 
     ``files``: what each settings file among the profiles contains, so that a stored study needs no file.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     is_named: bool = False  # by the user: NAME=ARM

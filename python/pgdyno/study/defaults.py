@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, model_validator
 
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
@@ -155,13 +155,11 @@ class Core:
     number: int
 
 
-class Partition(BaseModel):
+class Partition(BaseModel, frozen=True, extra="forbid"):
     """Two sets of cores of equal size; ``resting`` cores stay idle.
 
     ``of_one_core``: both sets are SMT siblings of one physical core.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     cores: tuple[tuple[int, ...], tuple[int, ...]]
     resting: tuple[int, ...] = ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, Field, model_validator
 
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.defaults import (
@@ -89,19 +89,15 @@ Stop = Literal["verdict", "budget"]
 Transactions = Annotated[int, Field(ge=1, le=10**9)]
 
 
-class Rate(BaseModel):
+class Rate(BaseModel, frozen=True, extra="forbid"):
     """Open-loop load: arrivals per second of all clients of an arm together."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     per_s: float = Field(gt=0, le=10_000_000)
     arrivals: Arrivals = "poisson"
 
 
-class Driving(BaseModel):
+class Driving(BaseModel, frozen=True, extra="forbid"):
     """Load on one arm: the parameters of one run of the engine, without its slices."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     workload: Workload
     clients: int = Field(ge=1, le=RUN_CLIENTS_MAX)
@@ -131,14 +127,12 @@ DRIVERS_MAX = 1000
 """Maximum number of load generators."""
 
 
-class DriversPlan(BaseModel):
+class DriversPlan(BaseModel, frozen=True, extra="forbid"):
     """``n`` load generators per block, on nodes of a Ray cluster.
 
     ``nodes``: names of the nodes to choose from; empty: all. ``address``: of the cluster; empty: that of
     this machine. ``on_node_loss``: what follows when fewer than ``n`` nodes are left.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(ge=1, le=DRIVERS_MAX)
     nodes: tuple[str, ...] = ()
@@ -164,7 +158,7 @@ TRANSACTIONS_PER_CLIENT_PER_S = 1000.0
 """Assumed rate, used only to choose the sampling interval of a window of transactions."""
 
 
-class Study(Driving):
+class Study(Driving, frozen=True):
     """Everything that determines what is run in one comparison, or in one case of a study file.
 
     The results file contains it, and ``--resume`` reads it from there. If arms are driven differently,

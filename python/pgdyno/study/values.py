@@ -333,10 +333,8 @@ def level_name(value: Scalar) -> str:
     return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
-class Level(BaseModel):
+class Level(BaseModel, frozen=True, extra="forbid"):
     """One value of a factor, and its name in arms, cases, exclusions and published tables."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
     value: Any

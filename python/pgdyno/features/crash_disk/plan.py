@@ -6,7 +6,7 @@ import random
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
@@ -153,10 +153,8 @@ def parse_disk_bytes(text: str) -> int:
     return size
 
 
-class CrashPlan(BaseModel):
+class CrashPlan(BaseModel, frozen=True, extra="forbid"):
     """A crash test as the user requested it. ``cuts``: crashes per arm."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     arms: tuple[ArmSpec, ...] = Field(min_length=1)
     kind: Annotated[CrashKind, Option()] = Field(
@@ -241,15 +239,13 @@ class CrashPlan(BaseModel):
         return None
 
 
-class PlannedCrash(BaseModel):
+class PlannedCrash(BaseModel, frozen=True):
     """One crash of one arm. ``active_s``: time from the first transaction until the crash, the forced
     checkpoint or VACUUM, or the fault of the disk. ``delay_s`` then separates a crash of the server from the
     start of the checkpoint; a power cut waits for ``volatile`` unflushed blocks. ``key``: part of all
     checksums of its rows. With a failing disk the ``failing_nth`` ``failing_operation`` fails; ``fault_s``
     separates a fault from the power cut.
     """
-
-    model_config = ConfigDict(frozen=True)
 
     number: int
     arm: int

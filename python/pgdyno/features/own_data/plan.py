@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from psycopg import ProgrammingError
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, Field, PrivateAttr, model_validator
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
@@ -39,12 +39,10 @@ def _as_given(schema: dict[str, Any]) -> None:
         del schema["properties"][name]
 
 
-class OwnData(BaseModel):
+class OwnData(BaseModel, frozen=True, extra="forbid", json_schema_extra=_as_given):
     """Data of the user. ``source`` and the options are given. The other fields describe what was found there;
     they are filled in before the data are loaded.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_as_given)
 
     source: str = Field(min_length=1, description="Dump, directory, DSN, or name given by pgdyno data add.")
     analyze: bool = Field(default=True, description="Run ANALYZE before the snapshot.")
@@ -94,10 +92,8 @@ def is_connection_string(source: str) -> bool:
     return re.match(r"postgres(ql)?://|[a-z_]+\s*=", source) is not None
 
 
-class Invariant(BaseModel):
+class Invariant(BaseModel, frozen=True, extra="forbid"):
     """A file of queries, each of which must return no row."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1, description="Name in reports.")
     text: str = Field(min_length=1, description="Queries, separated by semicolons.")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, Field, field_validator, model_validator
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
@@ -118,10 +118,8 @@ def options_of(texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-class SysbenchScript(BaseModel):
+class SysbenchScript(BaseModel, frozen=True, extra="forbid"):
     """A script. Without a text, sysbench's own script of that name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1, description="Name; without a text, that of a script of sysbench.")
     text: str | None = Field(default=None, description="Text in Lua.")

@@ -19,7 +19,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     ValidationError,
@@ -96,10 +95,8 @@ NAMED_MAX = 4
 """Maximum number of scripts whose names are in the name of a workload."""
 
 
-class Script(BaseModel):
+class Script(BaseModel, frozen=True, extra="forbid"):
     """A script. Without a text, the built-in script of that name."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(min_length=1, description="Name; without a text, that of a built-in script.")
     weight: int = Field(default=1, ge=0, le=2**31 - 1, description="Relative frequency.")
@@ -523,20 +520,16 @@ def weighted(text: str) -> tuple[str, int]:
     return name, int(weight)
 
 
-class _Listed(BaseModel):
+class _Listed(BaseModel, frozen=True, extra="forbid"):
     """A script in the list."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     file: str = Field(pattern=r"^[A-Za-z0-9_.-]+\.sql$")
     weight: int = Field(default=1, ge=0, le=2**31 - 1)
     share: float | None = Field(default=None, ge=0, le=1)
 
 
-class _List(BaseModel):
+class _List(BaseModel, frozen=True, extra="forbid"):
     """The list. ``coverage_min``: smallest share of the recorded time that its scripts must have."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     coverage_min: float = Field(default=COVERAGE_MIN, ge=0, le=1)
     scripts: tuple[_Listed, ...] = Field(min_length=1, max_length=SCRIPTS_MAX)
