@@ -249,5 +249,4 @@ EXPLORE = FurtherPages(
         views.CRASHES: crashes_page,
         **{view: partial(part_page, view) for view in views.PARTS},
     },
-    ("choice.js", "times.js", "latency.js", "explore.css"),
 )

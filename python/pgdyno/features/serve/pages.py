@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -72,7 +73,6 @@ class FurtherPages:
     name: str
     path: str
     pages: Mapping[str, Page] = field(default_factory=dict)
-    static: Sequence[str] = ()
     in_navigation: bool = False
 
 
@@ -135,31 +135,24 @@ def rendered(template: str, status: int = 200, **values: object) -> HTMLResponse
 
 
 OF_REPORTS = ("report.css", "report.js")
-STATIC = (
-    *OF_REPORTS,
-    "icon.svg",
-    "serve.css",
-    "serve.js",
-    "charts.js",
-    "live.js",
-    "htmx-2.0.11.min.js",
-    "htmx-LICENSE.txt",
-    "uPlot-1.6.32.min.js",
-    "uPlot-1.6.32.min.css",
-    "uPlot-LICENSE.txt",
-)
-"""Files of pages: two of one-file reports, and those in the folder ``static``."""
+"""Files of one-file reports, which the pages have, too."""
+
+
+@cache
+def _static_files() -> Mapping[str, Traversable]:
+    """Return the files of pages by name: those of reports, and those in the folders ``static``."""
+    folders = [files(of) / "static" for of in (__package__, *(one.package for one in PAGES))]
+    own = [file for folder in folders if folder.is_dir() for file in folder.iterdir()]
+    return {file.name: file for file in (*(files(report) / name for name in OF_REPORTS), *own)}
 
 
 def static(request: Request) -> Response:
     """Return a file of the pages."""
     name = request.path_params["name"]
-    own = {**dict.fromkeys(STATIC, __package__), **{file: of.package for of in PAGES for file in of.static}}
-    if name not in own:
+    if (file := _static_files().get(name)) is None:
         return PlainTextResponse("Not found.", 404)
-    folder = files(report) if name in OF_REPORTS else files(own[name]) / "static"
     kind = mimetypes.guess_type(name)[0] or "text/plain"
-    return Response((folder / name).read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
+    return Response(file.read_bytes(), media_type=kind, headers={"cache-control": "no-cache"})
 
 
 @dataclass(frozen=True)
