@@ -240,7 +240,7 @@ def test_the_page_names_every_document_and_every_command_without_a_schema() -> N
         name: ROOT / "python" / f"{module.replace('.', '/')}.py" for name, (module, _) in commands().items()
     }
     printing = {name for name, path in files.items() if "print_json(" in path.read_text()}
-    printing -= {"load", "pgbench"}  # which share a file with check and drive
+    printing -= {"load", "pgbench", "bundle"}  # which share a file with check, drive and verify
     assert not {command for command in printing if f"`{command}`" not in JSON_PAGE}
 
 

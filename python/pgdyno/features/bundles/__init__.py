@@ -9,6 +9,6 @@ FEATURE = Feature(
     requires=("hosts",),
     commands={
         "bundle": ("command", "Write results, reports and checksums to one archive."),
-        "verify": ("verify_command", "Recompute the figures of a bundle, and compare."),
+        "verify": ("command", "Recompute the figures of a bundle, and compare."),
     },
 )
