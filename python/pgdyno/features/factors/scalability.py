@@ -401,10 +401,6 @@ class Scalability:
     differences: Sequence[CurveDifference]
     without_curve: Annotated[Sequence[str], about("Arms without a curve.")]
 
-    def curve(self, name: str) -> Curve:
-        """Return the curve with this name."""
-        return next(curve for curve in self.curves if curve.name == name)
-
 
 def scalability_in(cases: Sequence[Findings]) -> Scalability | None:
     """Return the scalability of a study; None unless its number of clients varies enough."""

@@ -185,7 +185,7 @@ def test_a_server_that_is_faster_at_any_number_of_clients_differs_in_nothing_but
     ]  # all of them are there, so Holm goes to the last
     assert sorted(ratio.confidence for ratio in of.ratios.values()) == pytest.approx(sorted(judged_at))
     # Pass effects cancel in the ratio, whereas a single curve is far less certain.
-    curve = scalability(1.1).curve("18")
+    curve = scalability(1.1).curves[1]
     assert of.rate_of_one.high is not None and of.rate_of_one.low is not None
     assert curve.rate_of_one.high is not None and curve.rate_of_one.low is not None
     own = 100 * (curve.rate_of_one.high - curve.rate_of_one.low) / curve.rate_of_one.value
@@ -193,11 +193,11 @@ def test_a_server_that_is_faster_at_any_number_of_clients_differs_in_nothing_but
 
 
 def test_a_knee_is_reported_if_visible_and_within_twice_the_measured_range() -> None:
-    curve = scalability(1.0).curve("17")
+    curve = scalability(1.0).curves[0]
     assert curve.knee is not None and curve.knee.low is not None and curve.knee.high is not None
     assert curve.knee.low < math.sqrt(0.95 / 1e-3) < curve.knee.high
     assert curve.peak is not None and curve.peak.value == pytest.approx(curve.law.at(curve.knee.value)[0])
-    none = scalability(1.0, sigma=0.05, kappa=0.0).curve("17")
+    none = scalability(1.0, sigma=0.05, kappa=0.0).curves[0]
     assert none.knee is None and none.peak is None
 
 
