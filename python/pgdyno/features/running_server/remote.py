@@ -302,8 +302,6 @@ class Description:
 
     version: Version
     version_text: str
-    user: str
-    superuser: bool
     is_local: bool
     effective: Mapping[str, str]
 
@@ -375,12 +373,12 @@ class Remote:
         with self.connect() as connection:
             version = version_of(connection)
             row = connection.execute(
-                "select version(), current_user, rolsuper, rolcreatedb or rolsuper, pg_is_in_recovery()"
+                "select version(), current_user, rolcreatedb or rolsuper, pg_is_in_recovery()"
                 " from pg_roles where rolname = current_user"
             ).fetchone()
             if row is None:
                 raise ConnectError(f"{self.dsn} does not report the privileges of the user")
-            text, user, superuser, may_create, standby = row
+            text, user, may_create, standby = row
             if standby:
                 raise ConnectError(f"{self.dsn} is a standby, which is read-only: connect to a primary")
             if must_create and not may_create:
@@ -392,7 +390,7 @@ class Remote:
                 "select name, current_setting(name, true) from pg_settings"
             ).fetchall()
             effective = {name: value or "" for name, value in settings}
-            return Description(version, text, user, superuser, _is_local(connection), effective)
+            return Description(version, text, _is_local(connection), effective)
 
     def create(self, dbname: str, purpose: str, *, template: str | None = None) -> Dsn:
         """Create a database with an ownership marker; with ``template`` (a marked database), as a copy of it.

@@ -70,9 +70,7 @@ def test_the_simple_protocol_needs_constants() -> None:
 
 def test_a_study_of_running_servers_with_a_warmup_of_its_own_samples_nothing() -> None:
     study = make_study(arms=parse_arms(["host=a", "host=b"]), warmup_workload=make_study().workload)
-    description = Description(
-        Version(18, 0), "PostgreSQL 18.0", "u", superuser=True, is_local=True, effective={}
-    )
+    description = Description(Version(18, 0), "PostgreSQL 18.0", is_local=True, effective={})
     arms = [
         DsnArm(index, spec.name, Remote(Dsn(spec.server)), description, "d", None)
         for index, spec in enumerate(study.arms)

@@ -35,7 +35,7 @@ def test_session_pooling_is_a_session_like_any_other(running_server: Server) -> 
         with remote.connect() as connection:
             take_lock(connection, 4711)
             assert held_locks(observer) == {4711}
-        assert remote.check().superuser
+        assert remote.check().is_local
 
 
 def test_a_direct_connection_is_identified_by_its_process_id(running_server: Server) -> None:
