@@ -105,6 +105,11 @@ class Store:
         """Return the first of them. Raises UsageError if there is none."""
         return SERVER_SOURCES.require(purpose)(self.builds_dir, self.progress)
 
+    def here(self) -> list[Build]:
+        """Return all builds of this machine: installed ones, those that features made, and cached ones."""
+        made = [build for source in self.made for build in source.cached()]
+        return [*system_builds(), *made, *self.cached()]
+
     def available(self) -> list[Version]:
         """Return the versions that the sources list, newest first. Raises FetchError if no source answers."""
         listed: set[Version] = set()

@@ -45,7 +45,7 @@ from pgdyno.features.dumps.origin import (
 )
 from pgdyno.features.own_data.plan import Form, OwnData, OwnDataParameters, is_connection_string
 from pgdyno.features.own_data.tools import tool_lines
-from pgdyno.server.build_store import Store, system_builds
+from pgdyno.server.build_store import Store
 from pgdyno.server.builds import Build, output_of, reported_version, version_of
 from pgdyno.server.cache_directory import Cache, Leftovers
 from pgdyno.server.connections import Dsn, connect
@@ -506,9 +506,7 @@ def installed_clients(store: Store) -> Sequence[Build]:
     """Return all builds of this machine that may have client programs, newest first: newer programs read the
     dumps of older ones.
     """
-    made = [build for source in store.made for build in source.cached()]
-    builds = [*system_builds(), *made, *store.cached()]
-    return sorted(builds, key=lambda build: build.version, reverse=True)
+    return sorted(store.here(), key=lambda build: build.version, reverse=True)
 
 
 def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData:

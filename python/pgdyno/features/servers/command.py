@@ -10,7 +10,7 @@ from pgdyno.cli.console import out, print_json, say
 from pgdyno.cli.options import Json, complete_server
 from pgdyno.errors import FetchError
 from pgdyno.features.servers import maven
-from pgdyno.server.build_store import resolve_all, system_builds
+from pgdyno.server.build_store import resolve_all
 from pgdyno.server.builds import OLDEST_MAJOR, Build, Version, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 
@@ -41,8 +41,7 @@ def list_servers(as_json: Json = False) -> None:
       pgdyno servers list
     """
     store = Cache.open().store(say)
-    made = [build for source in store.made for build in source.cached()]
-    builds = [*system_builds(), *made, *store.cached()]
+    builds = store.here()
     try:
         available, complaint = store.available(), None
     except FetchError as error:

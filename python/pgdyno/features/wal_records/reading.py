@@ -25,7 +25,6 @@ from pgdyno.measure.drive import Targets
 from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
 from pgdyno.measure.trial import Lab, RunningTrial
-from pgdyno.server.build_store import system_builds
 from pgdyno.server.builds import Build, read_build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.study.plan import Study
@@ -116,9 +115,7 @@ def _waldump(arm: LabArm) -> tuple[Path, Path] | None:
 def waldump_of(bin_dir: Path) -> Path | None:
     """Return pg_waldump of a build, or of any other of its major version, whose WAL has the same format."""
     own = read_build(bin_dir, "directory", "")
-    store = Cache.open().store()
-    made = [build for source in store.made for build in source.cached()]
-    builds = [own, *(one for one in (*system_builds(), *made, *store.cached()) if _is_alike(one, own))]
+    builds = [own, *(one for one in Cache.open().store().here() if _is_alike(one, own))]
     return next((build.program("pg_waldump") for build in builds if build.has("pg_waldump")), None)
 
 

@@ -14,6 +14,7 @@ from pgdyno.features.wal_records.reading import first_readable, lsn, types_of
 from pgdyno.features.wal_records.section import parts_of_trial, sections, wal_of
 from pgdyno.measure.telemetry_collection import ProbeError
 from pgdyno.results.reader import Evidence
+from pgdyno.server import build_store
 from pgdyno.server.builds import Build, read_build
 from pgdyno.study.defaults import Schedule
 
@@ -53,7 +54,7 @@ def test_pg_waldump_of_another_build_of_the_major_version_reads_the_wal(
         fake_build(tmp_path / "other", "7.23", "pg_waldump"),
         fake_build(tmp_path / "devel", "7devel", "pg_waldump"),
     )
-    monkeypatch.setattr(reading, "system_builds", lambda: [devel, other])
+    monkeypatch.setattr(build_store, "system_builds", lambda: [devel, other])
     assert reading.waldump_of(other.bin_dir) == other.program("pg_waldump")
     assert reading.waldump_of(own.bin_dir) == other.program("pg_waldump")
     newer = fake_build(tmp_path / "newer", "8.1")
