@@ -221,11 +221,8 @@ def _kernel_knows(file_system: FileSystem) -> bool:
 
 def create_image(path: Path, size_bytes: int) -> None:
     """Create a sparse image file that only its owner can read."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.ftruncate(descriptor, size_bytes)
-    finally:
-        os.close(descriptor)
+    path.touch(0o600, exist_ok=False)
+    os.truncate(path, size_bytes)
 
 
 class FaultyDisk:
