@@ -13,7 +13,7 @@ from pgdyno.analysis.telemetry.counters import Row, numeric
 from pgdyno.report.document import Section, Table
 from pgdyno.report.result_tables import with_interval
 from pgdyno.results.records import Trial
-from pgdyno.units import Better, Estimate, counted, significant
+from pgdyno.units import ABSENT, Better, Estimate, counted, significant
 
 COLUMNS = ("arm", "trials", "succeeded in the window", "time, s", "CPU, s", "change of time, s")
 
@@ -77,13 +77,13 @@ def sections(findings: Findings) -> Iterator[Section]:
 
 def _mean(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
-    return significant(fmean(known), 3) if known else "–"
+    return significant(fmean(known), 3) if known else ABSENT
 
 
 def _change(findings: Findings, d: Sequence[float]) -> str:
     """Return the mean of the differences with its interval."""
     if not d:
-        return "–"
+        return ABSENT
     plan = findings.study.plan
     of = summarize(d, plan.confidence, method_of(plan, findings.trials))
     change = Estimate(of.mean, "s", of.n, Better.LESS, of.low, of.high, of.confidence)
