@@ -23,8 +23,8 @@ from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import TRANSACTIONS_LIMIT_S, PlannedSlice, Role
 from pgdyno.study.workload_parameters import WorkloadParameters
 
-STEPS = {"l.i1": "l.i1", "l.i2": "l.i2"}
-"""Last step before the snapshot → phase whose operations it runs."""
+STEPS = ("l.i1", "l.i2")
+"""Last steps before the snapshot that are phases, whose operations they run."""
 
 OUTCOMES = ("ok", "rolled_back", "failed")
 
@@ -42,7 +42,7 @@ def make(maker: Maker, build: Build, parameters: WorkloadParameters, _: Sequence
 
 def _run_step(maker: Maker, build: Build, parameters: InsertParameters, data_dir: Path) -> None:
     """Copy the data with which the step begins, and run it. Raises DatasetError, Interrupted."""
-    step = parameters.model_copy(update={"phase": STEPS[parameters.begins_after]})
+    step = parameters.model_copy(update={"phase": parameters.begins_after})
     progress = maker.progress_of(parameters, build)
     with maker.hold(build, step) as dataset:
         maker.require_room(parameters, dataset.snapshot.size_bytes)
