@@ -28,8 +28,7 @@ def sections(findings: Findings) -> Iterator[Section]:
     said = [_sentence(one) for one in compared if one.changes]
     yield Section("plans", sentences=said, brief=said, place=Place.HEAD, after="why")
     tables = [_side_by_side(one, change) for one in compared for change in one.changes]
-    left_out = _left_out(compared)
-    found = tables_section("plan-tables", [*tables, *([left_out] if left_out.rows else [])])
+    found = tables_section("plan-tables", [*tables, _left_out(compared)])
     if found.tables:
         yield Section(found.id, tables=found.tables, after="results")
 
