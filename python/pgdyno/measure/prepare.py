@@ -57,10 +57,10 @@ class Preparation:
     Interrupted.
     """
 
-    study: Callable[[Study, Cache, Watch, Interruption], Study]
-    arms: Callable[[list[Prepared], Watch, Interruption], list[Prepared]]
-    caveats: Callable[[Study, int, Mapping[str, object]], Iterable[Caveat]]
-    redaction: Callable[[WorkloadParameters], Redaction | None]
+    study: Callable[[Study, Cache, Watch, Interruption], Study] = lambda study, *_: study
+    arms: Callable[[list[Prepared], Watch, Interruption], list[Prepared]] = lambda ready, *_: ready
+    caveats: Callable[[Study, int, Mapping[str, object]], Iterable[Caveat]] = lambda *_: ()
+    redaction: Callable[[WorkloadParameters], Redaction | None] = lambda _: None
 
 
 PREPARATIONS: Hooks[Preparation] = Hooks("prepare")

@@ -118,5 +118,5 @@ def with_probe(study: Study, _: Cache, __: Watch, ___: Interruption) -> Study:
     return study.model_copy(update={"probes": (*study.probes, NAME)})
 
 
-PREPARATION = Preparation(with_probe, lambda ready, *_: ready, lambda *_: (), lambda _: None)
+PREPARATION = Preparation(with_probe)
 PROBE = ProbeKind(NAME, start=Beside.start)

@@ -88,4 +88,4 @@ def sections(findings: StudyFindings) -> Iterator[Section]:
         yield Section("commits", title, said, place=Place.TOP, order=20, is_source=is_source)
 
 
-PREPARATION = Preparation(lambda study, *_: study, with_changes, lambda *_: (), lambda _: None)
+PREPARATION = Preparation(arms=with_changes)

@@ -29,4 +29,4 @@ def _with_llvm(arm: ArmSpec) -> ArmSpec:
     return arm.model_copy(update={"build_options": options})
 
 
-PREPARATION = Preparation(with_llvm, lambda ready, *_: ready, lambda *_: (), lambda _: None)
+PREPARATION = Preparation(with_llvm)

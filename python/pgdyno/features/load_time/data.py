@@ -126,4 +126,4 @@ def _require_loads(study: Study, _: Cache, __: Watch, ___: Interruption) -> Stud
     return study
 
 
-PREPARATION = Preparation(_require_loads, lambda ready, *_: ready, lambda *_: (), lambda _: None)
+PREPARATION = Preparation(_require_loads)

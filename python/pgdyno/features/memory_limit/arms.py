@@ -106,4 +106,4 @@ def sections(findings: Findings) -> Iterator[Section]:
         yield Section("memory-limit", sentences=[text], after="method", is_prose=True)
 
 
-PREPARATION = Preparation(require_limits, with_limits, lambda *_: (), lambda _: None)
+PREPARATION = Preparation(require_limits, with_limits)

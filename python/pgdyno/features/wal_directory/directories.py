@@ -215,4 +215,4 @@ def facts(directory: Path) -> Mapping[str, str]:
     return {"wal_dir": str(directory), "wal_disk": f"{mount.source}, {mount.kind}" if mount else "unknown"}
 
 
-PREPARATION = Preparation(lambda study, *_: study, with_wal_directories, lambda *_: (), lambda _: None)
+PREPARATION = Preparation(arms=with_wal_directories)
