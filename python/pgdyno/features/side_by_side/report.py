@@ -234,14 +234,10 @@ def _by_file(
 
 def _difference_table(found: FilesFindings) -> Table:
     """Return a row for the time of the measurement, and for each fact that differs."""
-    times = [_time(at) for at in found.created_unix_s.values()]
+    times = [f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M}" for at in found.created_unix_s.values()]
     rows = [["measured (UTC)", *times]]
     rows += [[of.name, *map(fact_text, of.values.values())] for of in found.differences]
     return Table("What differs between the files", ("fact", *found.created_unix_s), rows, whole=True)
-
-
-def _time(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _charts(found: FilesFindings, primary: Sequence[AcrossFiles]) -> list[Panel]:
