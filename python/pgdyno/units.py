@@ -27,6 +27,7 @@ DURATION_UNITS_S = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, 
 US_PER_S = 1e6
 US_PER_MS = 1e3
 NS_PER_S = 1e9
+NS_PER_MS = 1e6
 S_PER_MS = 1e-3
 S_PER_MIN = 60.0
 S_PER_HOUR = 3600.0

@@ -23,12 +23,12 @@ from pgdyno.features.serve.studies import Studies
 from pgdyno.report.visible_text import visible
 from pgdyno.results.results_file import open_for_reading, translated
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
+from pgdyno.units import NS_PER_S
 
 TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 RUNS = ("running", "stopping")
 STATES = ("waiting", *RUNS, "stopped", "ended")
 QUANTILES = (0.5, 0.95, 0.99)
-NS_PER_S = 1e9
 
 
 @dataclass(frozen=True)

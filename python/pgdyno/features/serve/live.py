@@ -32,6 +32,7 @@ from pgdyno.report.visible_text import visible
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, StudyRecord
 from pgdyno.results.results_file import open_for_reading, translated
+from pgdyno.units import NS_PER_MS
 
 PERIOD_S = 1.0
 """Time between two readings."""
@@ -41,8 +42,6 @@ CPU_SHARE_MAX = 0.001
 
 TRIALS_MAX = 20
 """Maximum number of earlier trials with which a page begins."""
-
-NS_PER_MS = 1e6
 
 
 @dataclass(frozen=True)

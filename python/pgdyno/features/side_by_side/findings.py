@@ -37,7 +37,7 @@ from pgdyno.features.hosts.identity import flat, is_copy
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.cases import UNLIMITED_S
-from pgdyno.units import Better, Estimate, format_duration, format_size, given_number
+from pgdyno.units import NS_PER_MS, Better, Estimate, format_duration, format_size, given_number
 
 FILES_MAX = 20
 """Maximum number of files. More of them are a history."""
@@ -49,7 +49,6 @@ NO_REASONS = frozenset({"blocks", "the time of the study", "margin", "confidence
 """Differences that change no result, only how well it is known or judged. The table has them."""
 
 P99 = latency_key(ALL_KINDS, "p99")
-NS_PER_MS = 1e6
 
 Place = tuple[str, str]
 """Names of a case and of an arm in a file."""
