@@ -206,11 +206,10 @@ def autovacuum_runs(connection: psycopg.Connection[tuple[Any, ...]]) -> int:
 
     Needs no privilege (pg_stat_user_tables). Running ones are not included.
     """
-    row = connection.execute(
+    ((total,),) = connection.execute(
         "select coalesce(sum(autovacuum_count + autoanalyze_count), 0) from pg_stat_user_tables"
-    ).fetchone()
-    assert row is not None
-    return int(row[0])
+    ).fetchall()
+    return int(total)
 
 
 ROWS_MAX = 500

@@ -126,11 +126,10 @@ class OldCluster:
     @classmethod
     def read(cls, connection: Connection) -> OldCluster:
         """Read it from the running old server."""
-        row = connection.execute(
+        (row,) = connection.execute(
             "SELECT rolname, pg_encoding_to_char(encoding), datcollate, datctype FROM pg_database, pg_roles "
             "WHERE datname = 'template0' AND pg_roles.oid = 10"
-        ).fetchone()
-        assert row is not None
+        ).fetchall()
         user, encoding, collate, ctype = map(str, row)
         return cls(user, ("--encoding", encoding, "--lc-collate", collate, "--lc-ctype", ctype))
 

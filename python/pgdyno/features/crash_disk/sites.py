@@ -284,9 +284,8 @@ class RealCrashes:
 
 def _text_of(connection: Connection, query: str) -> str:
     """Return the only value of a query."""
-    row = connection.execute(query.encode()).fetchone()
-    assert row is not None
-    return str(row[0])
+    ((value,),) = connection.execute(query.encode()).fetchall()
+    return str(value)
 
 
 def _started_at(connection: Connection) -> str:

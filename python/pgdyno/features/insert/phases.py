@@ -107,9 +107,8 @@ def _vacuum(connection: Connection, major: int) -> None:
 
 def _mark(connection: Connection, done: str) -> None:
     """Write in the comment that the step is done."""
-    row = connection.execute(COMMENT).fetchone()
-    assert row is not None
-    words = [f"done={done}" if word.startswith("done=") else word for word in str(row[0]).split(" ")]
+    ((comment,),) = connection.execute(COMMENT).fetchall()
+    words = [f"done={done}" if word.startswith("done=") else word for word in str(comment).split(" ")]
     connection.execute(sql.SQL("COMMENT ON TABLE pi1 IS {}").format(sql.Literal(" ".join(words))))
 
 

@@ -107,9 +107,8 @@ class LinkBench:
 
 
 def _row(conn: Connection, name: str) -> tuple[Any, ...]:
-    row = conn.execute(_sql(name)).fetchone()
-    assert row is not None
-    return tuple(row)
+    (row,) = conn.execute(_sql(name)).fetchall()
+    return row
 
 
 @dataclass

@@ -422,8 +422,7 @@ def value_of(connection: Connection, statement: str) -> Any:
 
 def _header(connection: Connection) -> bytes:
     """Return a comment with encoding and locale of the database, as pg_dump --create writes them."""
-    row = connection.execute(DATABASE.encode()).fetchone()
-    assert row is not None
+    (row,) = connection.execute(DATABASE.encode()).fetchall()
     facts: Mapping[str, Any] = row[0]
     provider = PROVIDERS.get(str(facts.get("datlocprovider", "c")), "libc")
     options = {"ENCODING": row[1], "LC_COLLATE": facts["datcollate"], "LC_CTYPE": facts["datctype"]}

@@ -132,16 +132,13 @@ def _check(conn: psycopg.Connection[tuple[int, ...]], name: str, query: str) -> 
     shown = f"{name}: {line if len(line) <= LINE_MAX else f'{line[:LINE_MAX]}…'}"
     try:
         # A line break, because the query may end with a comment.
-        row = conn.execute(f"SELECT count(*) FROM (\n{query}\n) AS violations".encode()).fetchone()
+        ((n,),) = conn.execute(f"SELECT count(*) FROM (\n{query}\n) AS violations".encode()).fetchall()
     except psycopg.Error as error:
         raise ServerError(
             f"the check {shown} failed: {workloads.first_line(error)}: each statement of --check must be "
             "a query"
         ) from error
-    assert row is not None
-    return Check(
-        f"{INVARIANT}{shown}", row[0] == 0, float(row[0]), None, f"returned {counted(row[0], 'row')}"
-    )
+    return Check(f"{INVARIANT}{shown}", n == 0, float(n), None, f"returned {counted(n, 'row')}")
 
 
 # ----------------------------------------------------------------------

@@ -253,8 +253,7 @@ def connections_max(connection: Connection) -> int:
 
 def _row(connection: Connection, statement: LiteralString | bytes, *parameters: object) -> tuple[Any, ...]:
     """Return the row of a statement that has one."""
-    row = connection.execute(statement, parameters).fetchone()
-    assert row is not None
+    (row,) = connection.execute(statement, parameters).fetchall()
     return row
 
 

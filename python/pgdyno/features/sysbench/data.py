@@ -127,9 +127,8 @@ def count_rows(conn: Connection, tables: Sequence[str]) -> int:
         counts = sql.SQL(" + ").join(
             sql.SQL("(SELECT count(*) FROM {})").format(sql.Identifier(table)) for table in tables
         )
-        row = conn.execute(sql.SQL("SELECT {}").format(counts)).fetchone()
-    assert row is not None
-    return int(row[0])
+        ((total,),) = conn.execute(sql.SQL("SELECT {}").format(counts)).fetchall()
+    return int(total)
 
 
 def check_row_count(parameters: SysbenchParameters, grown: int, committed: int) -> Check:

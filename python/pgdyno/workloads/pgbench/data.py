@@ -71,8 +71,7 @@ class Sums:
 def read_sums(conn: Connection) -> Sums:
     """Return the sums. Scans the accounts. Raises DatasetError (no such tables), ServerError."""
     with checking(conn, "pgbench"):
-        row = conn.execute(STATEMENT).fetchone()
-    assert row is not None
+        (row,) = conn.execute(STATEMENT).fetchall()
     return Sums(*(int(value) for value in row))
 
 
@@ -238,9 +237,8 @@ class Pgbench:
         """Check the catalogs: tables of pgbench -i have no marker, and can be driven, too."""
         read_scale(conn)
         cursor = conn.execute(EXISTING)
-        row = cursor.fetchone()
-        assert row is not None and cursor.description is not None
-        found = dict(zip((column.name for column in cursor.description), row, strict=True))
+        (row,) = cursor.fetchall()
+        found = dict(zip((column.name for column in cursor.description or ()), row, strict=True))
         for name, wanted in self.parameters.shape().items():
             if found[name] != wanted:
                 what = name.replace("_", " ")

@@ -210,9 +210,8 @@ def require_warehouses(conn: Connection) -> int:
 
 def sum_d_next_o_id(conn: Connection) -> int:
     """Return the sum of D_NEXT_O_ID over all districts. Only committed New-Orders change it, by exactly 1."""
-    row = conn.execute("SELECT coalesce(sum(d_next_o_id), 0) FROM district").fetchone()
-    assert row is not None
-    return int(row[0])
+    ((total,),) = conn.execute("SELECT coalesce(sum(d_next_o_id), 0) FROM district").fetchall()
+    return int(total)
 
 
 def check_new_orders(before: int, after: int, committed: int) -> Check:
@@ -289,8 +288,7 @@ def satisfied_by_one_scan(conn: Connection) -> set[int]:
     """
     statement = resources.files(__package__).joinpath("sql", "order_line_violations.sql").read_bytes()
     cursor = conn.execute(statement)
-    row = cursor.fetchone()
-    assert row is not None
+    (row,) = cursor.fetchall()
     numbers = [int(column.name) for column in cursor.description or ()]
     return {number for number, differs in zip(numbers, row, strict=True) if differs is False}
 
