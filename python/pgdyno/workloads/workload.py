@@ -21,7 +21,7 @@ import scipy  # its parts load when first used: stats alone takes a second
 from pgdyno.errors import DatasetError, ServerError
 from pgdyno.hooks import Hooks
 from pgdyno.results.records import Check
-from pgdyno.server.engine import TargetResult
+from pgdyno.server.engine import TargetResult, dataset_format
 from pgdyno.server.processes import Connection
 from pgdyno.study.workload_parameters import WorkloadParameters
 
@@ -87,6 +87,25 @@ class Workload(Protocol):
 
     def checks(self, clients: int, *, restored: bool) -> TrialChecks:
         """Return the checks of one trial. ``restored``: it begins with data as they were loaded."""
+
+
+def require_comment(conn: Connection, table: str, own: WorkloadParameters, load: str) -> None:
+    """Raise DatasetError unless the comment of a complete load is on the table, and its data are these.
+
+    ``load``: what loads them. The comment need not have all of the parameters.
+    """
+    ((text,),) = conn.execute("SELECT obj_description(to_regclass(%s), 'pg_class')", (table,)).fetchall()
+    comment, name = str(text), conn.info.dbname
+    if not comment.startswith(f"made by pgdyno: {own.kind} "):
+        raise DatasetError(f"the database {name} contains no complete {own.kind} data: {load}")
+    if not comment.endswith(f" format={dataset_format(own.kind)}"):
+        raise DatasetError(f"the data in {name} were loaded by another version of pgdyno: {load}")
+    found = dict(part.partition("=")[::2] for part in comment.split() if "=" in part)
+    for key, value in own.shape().items():
+        if (there := found.get(key, str(value))) != str(value):
+            raise DatasetError(
+                f"the data in {name} have {key} {there}, not {value}: use {key} {there}, or load them again"
+            )
 
 
 # ----------------------------------------------------------------------

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, NamedTuple
 
-import psycopg
 from psycopg import sql
 
 from pgdyno.errors import DatasetError
@@ -24,6 +23,7 @@ from pgdyno.workloads.workload import (
     OnPhase,
     checking,
     fit_distribution,
+    require_comment,
     tests_of,
 )
 
@@ -65,23 +65,8 @@ class InsertBenchmark:
 
     def require(self, conn: Connection) -> None:
         """Check the comment that a complete load leaves."""
-        try:
-            row = conn.execute(COMMENT).fetchone()
-        except psycopg.errors.UndefinedTable:
-            row = None
-        comment, name = (row and row[0]) or "", conn.info.dbname
         load = f"load them with pgdyno load --workload insert --phase {self.parameters.phase}"
-        if not comment.startswith("made by pgdyno: insert "):
-            raise DatasetError(f"the database {name} contains no complete data of insert: {load}")
-        if not comment.endswith(f" format={self.format}"):
-            raise DatasetError(f"the data in {name} were loaded by another version of pgdyno: {load}")
-        found = dict(part.partition("=")[::2] for part in comment.split() if "=" in part)
-        for key, value in self.parameters.shape().items():
-            if key in found and found[key] != str(value):
-                raise DatasetError(
-                    f"the data in {name} have {key} {found[key]}, not {value}: "
-                    f"use {key} {found[key]}, or load them again"
-                )
+        require_comment(conn, "pi1", self.parameters, load)
 
     def invariants(self, connect: Connect) -> list[Check]:
         """Check indexes and plans of all tables. Scans each index in both directions."""

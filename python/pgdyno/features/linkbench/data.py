@@ -9,9 +9,6 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-import psycopg
-
-from pgdyno.errors import DatasetError
 from pgdyno.features.linkbench.distributions import MULTIGET_MAX, multiget_sizes, rank_bins
 from pgdyno.features.linkbench.parameters import MIXES, LinkBenchParameters
 from pgdyno.results.records import Check
@@ -26,14 +23,13 @@ from pgdyno.workloads.workload import (
     fit_distribution,
     fit_share,
     fit_weights,
+    require_comment,
     tests_of,
 )
 
 EXPECTED_OF_ADDS = (
     Expected("ERROR", re.compile(r'duplicate key value .*"linktable_pkey"'), "duplicate_keys"),
 )
-
-COMMENT = "SELECT pg_catalog.obj_description('linktable'::regclass, 'pg_class')"
 
 UNCORRELATED_READS = 0.995
 
@@ -68,24 +64,8 @@ class LinkBench:
 
     def require(self, conn: Connection) -> None:
         """Check the comment that a complete load leaves."""
-        try:
-            row = conn.execute(COMMENT).fetchone()
-        except psycopg.errors.UndefinedTable:
-            row = None
-        comment, name = (row and row[0]) or "", conn.info.dbname
-        own = self.parameters
-        load = f"load them with pgdyno load --workload linkbench --nodes {own.nodes}"
-        if not comment.startswith("made by pgdyno: linkbench "):
-            raise DatasetError(f"the database {name} contains no complete linkbench data: {load}")
-        if not comment.endswith(f" format={self.format}"):
-            raise DatasetError(f"the data in {name} were loaded by another version of pgdyno: {load}")
-        loaded = dict(part.partition("=")[::2] for part in comment.split() if "=" in part)
-        for key, value in own.shape().items():
-            if loaded.get(key) != str(value):
-                raise DatasetError(
-                    f"the data in {name} have {key} {loaded.get(key)}, not {value}: "
-                    f"use {key} {loaded.get(key)}, or load them again"
-                )
+        load = f"load them with pgdyno load --workload linkbench --nodes {self.parameters.nodes}"
+        require_comment(conn, "linktable", self.parameters, load)
 
     def invariants(self, connect: Connect) -> list[Check]:
         """Check that each count is the number of visible links, both ways."""

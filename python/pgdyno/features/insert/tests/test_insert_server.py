@@ -312,7 +312,7 @@ def test_data_of_other_parameters_are_refused_with_the_remedy(running_server: Se
             InsertBenchmark(parameters(phase="qr100", queues=2)).require(conn)
     with (
         closing(running_server.connect()) as conn,
-        pytest.raises(DatasetError, match="no complete data of insert"),
+        pytest.raises(DatasetError, match="no complete insert data"),
     ):
         InsertBenchmark(parameters()).require(conn)
 

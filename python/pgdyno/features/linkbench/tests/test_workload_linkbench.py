@@ -5,18 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from pydantic import ValidationError
 
 from pgdyno.cli.workload_options import Which, chosen_parameters
-from pgdyno.features.linkbench.data import EXPONENTS, UNCORRELATED_WRITES, check_change, fits
+from pgdyno.errors import DatasetError
+from pgdyno.features.linkbench.data import EXPONENTS, UNCORRELATED_WRITES, LinkBench, check_change, fits
 from pgdyno.features.linkbench.distributions import MULTIGET_MAX, harmonic, multiget_sizes, rank_bins
 from pgdyno.features.linkbench.options import LinkBenchOptions
 from pgdyno.features.linkbench.parameters import MIXES, LinkBenchParameters
 from pgdyno.workloads import workload as goodness
+
+SHAPE = "nodes=5000 edition=2011 distributions=executed"
 
 CRATE = Path(__file__).parents[5] / "crates" / "linkbench" / "src"
 BINS = 32
@@ -37,6 +41,32 @@ def test_options_give_parameters_and_only_the_data_determine_the_dataset() -> No
     for wrong in ({"nodes": 99}, {"edition": "2012"}, {"distributions": "real"}):
         with pytest.raises(ValidationError):
             parameters(**wrong)
+
+
+@pytest.mark.parametrize(
+    ("comment", "reason"),
+    [
+        (None, "no complete linkbench data: load them with .* --nodes 5000"),
+        ("of the user", "no complete linkbench data"),
+        (f"made by pgdyno: linkbench {SHAPE} format=0", "loaded by another version of pgdyno"),
+        (SHAPE.replace("2011", "fork"), "have edition fork, not 2011: use edition fork, or load them again"),
+        (SHAPE.replace("edition=2011 ", ""), None),
+        (SHAPE, None),
+    ],
+)
+def test_the_comment_of_a_load_tells_whether_its_data_are_these(
+    comment: str | None, reason: str | None
+) -> None:
+    workload = LinkBench(parameters(nodes=5000, edition="2011"))
+    if comment and comment.startswith("nodes="):
+        comment = f"made by pgdyno: linkbench {comment} seed=7 format={workload.format}"
+    rows = SimpleNamespace(fetchall=lambda: [(comment,)])
+    connection = cast(Any, SimpleNamespace(execute=lambda *_: rows, info=SimpleNamespace(dbname="d")))
+    if reason is None:
+        workload.require(connection)
+    else:
+        with pytest.raises(DatasetError, match=reason):
+            workload.require(connection)
 
 
 def test_distributions_that_linkbench_does_not_execute_are_a_caveat() -> None:
