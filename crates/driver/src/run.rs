@@ -1,6 +1,7 @@
 //! A complete run: reads the specification, starts the threads, merges their results.
 
 use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
 use std::time::SystemTime;
@@ -168,7 +169,13 @@ impl Run<'_> {
                 let inputs = inputs.clone();
                 let builder = thread::Builder::new().name(format!("driver {number}")).stack_size(STACK_BYTES);
                 let work = move || {
-                    let thread_result = workers.work(number, commands, &inputs);
+                    let work = || workers.work(number, commands, &inputs);
+                    // Without its report, the control thread would wait for this thread forever.
+                    let panicked = |_| {
+                        let problem = format!("worker thread {number} panicked; standard error has its message");
+                        Err(reactor::Error::Workload(problem))
+                    };
+                    let thread_result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked);
                     thread_result.map_err(|error| {
                         drop(inputs.send(Input::Report(Report::Broken(error))));
                     })
@@ -183,7 +190,7 @@ impl Run<'_> {
             for thread in &control.threads {
                 thread.send(Command::Finish)?;
             }
-            // A panicked thread has written to standard error. Results of the others are kept.
+            // Results of the threads that did not fail are kept.
             Ok((halt, handles.into_iter().filter_map(|handle| handle.join().ok()?.ok()).collect()))
         })
     }

@@ -3,6 +3,7 @@
 mod clients;
 mod control;
 mod open_loop;
+mod run;
 mod specification;
 mod stage;
 mod transactions;
