@@ -115,11 +115,17 @@ impl Bench {
         self.is_over.store(true, SeqCst);
     }
 
-    /// Says that a thread is ready, and waits for the others. `None`: the run does not begin.
-    fn wait_for_start(&self) -> Option<Nanos> {
+    /// Counts a thread for which the start need not wait any more.
+    fn count_ready(&self) -> MutexGuard<'_, (usize, Option<Nanos>)> {
         let mut state = lock(&self.start.state);
         state.0 += 1;
         self.start.changed.notify_all();
+        state
+    }
+
+    /// Says that a thread is ready, and waits for the others. `None`: the run does not begin.
+    fn wait_for_start(&self) -> Option<Nanos> {
+        let mut state = self.count_ready();
         while state.1.is_none() {
             state = self.start.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -226,6 +232,8 @@ pub fn spawn(bench: &Arc<Bench>, command: Option<&str>) -> Result<mpsc::Receiver
             let end = bench.work(thread, clients, command.as_deref());
             if end.is_err() {
                 bench.fail();
+                // If it failed before the start, the other threads wait for it.
+                drop(bench.count_ready());
             }
             let _ = sender.send(end);
         };

@@ -112,3 +112,22 @@ fn a_script_with_its_own_loop_counts_what_it_does_while_it_runs() {
     assert_eq!(status, Some(0), "{output}");
     assert!(output.contains("reads\ttrue\n") && output.contains("in all\t1\n"), "{output}");
 }
+
+#[test]
+fn a_thread_that_cannot_start_ends_the_run() {
+    // The script leaves no files for the event loops of the threads.
+    let text = "
+        files = {}
+        repeat
+            local file = io.open('/dev/null')
+            files[#files + 1] = file
+        until not file
+        function event() end";
+    let script = Script::new("files", text);
+    let mut program = Command::new("prlimit");
+    program.arg("--nofile=32:32").arg(env!("CARGO_BIN_EXE_pgdyno-sysbench")).arg(&script.0);
+    let output = program.args(["--allow-os", "--threads=2", "run"]).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("FATAL: cannot create an epoll instance: "), "{text}");
+    assert_eq!(output.status.code(), Some(1), "{text}");
+}
