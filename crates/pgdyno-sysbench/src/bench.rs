@@ -7,12 +7,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 use pgwire::conninfo::Conninfo;
-use reactor::{Clock, Error, Nanos, Reactor};
+use reactor::{Clock, Error, Nanos, Reactor, file_limit, raise_file_limit};
 use sysbench::{Connections, Place, Program, ScriptClient, ScriptError};
 
 use super::arguments::RunOptions;
 use super::messages::{failed, fatal, refusal};
 use super::record::{Arrivals, Interval, Record};
+
+/// Open files of a thread besides its connections, and of the process besides its threads.
+const FILES_PER_THREAD: u64 = 8;
+const FILES_OF_PROCESS: u64 = 64;
 
 /// A run, as its threads see it.
 pub struct Bench {
@@ -222,6 +226,10 @@ fn shares(clients: usize, threads: usize) -> impl Iterator<Item = usize> {
 
 /// Starts a thread for each share of the clients.
 pub fn spawn(bench: &Arc<Bench>, command: Option<&str>) -> Result<mpsc::Receiver<ThreadEnd>, Error> {
+    let (clients, threads) = (u64::from(bench.options.clients), bench.records.len() as u64);
+    let files = clients + threads * FILES_PER_THREAD + FILES_OF_PROCESS;
+    // Not above the hard limit, as an error would be: a script may open no connections.
+    raise_file_limit(files.min(file_limit()))?;
     let (sender, ends) = mpsc::channel();
     let mut first = 0;
     for (thread, share) in shares(bench.options.clients as usize, bench.records.len()).enumerate() {
