@@ -1,7 +1,6 @@
 //! A complete run: reads the specification, starts the threads, merges their results.
 
 use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
 use std::thread;
 use std::time::SystemTime;
@@ -16,7 +15,7 @@ use super::messages::{Command, ErrorCounts, Input, Report};
 use super::spec::{Driving, Spec, TargetSpec};
 use super::worker::{Target, ThreadResult, Workers};
 use crate::record::{Histogram, Recorder};
-use reactor::{Clock, mailbox, memory_peak_bytes, raise_file_limit, usage};
+use reactor::{Clock, catch_panic, mailbox, memory_peak_bytes, raise_file_limit, usage};
 
 /// Open files of a thread besides its connections, and of the process besides its threads.
 const FILES_PER_THREAD: u64 = 8;
@@ -169,13 +168,7 @@ impl Run<'_> {
                 let inputs = inputs.clone();
                 let builder = thread::Builder::new().name(format!("driver {number}")).stack_size(STACK_BYTES);
                 let work = move || {
-                    let work = || workers.work(number, commands, &inputs);
-                    // Without its report, the control thread would wait for this thread forever.
-                    let panicked = |_| {
-                        let problem = format!("worker thread {number} panicked; standard error has its message");
-                        Err(reactor::Error::Workload(problem))
-                    };
-                    let thread_result = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked);
+                    let thread_result = catch_panic(|| workers.work(number, commands, &inputs));
                     thread_result.map_err(|error| {
                         drop(inputs.send(Input::Report(Report::Broken(error))));
                     })

@@ -16,7 +16,9 @@ use super::timing::Timing;
 use super::watch::{CLEAN_UP_TIMEOUT, Watch};
 use super::worker::{self, Queue, Shared};
 use pgwire::conninfo::Conninfo;
-use reactor::{Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, memory_peak_bytes, usage};
+use reactor::{
+    Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, catch_panic, memory_peak_bytes, usage,
+};
 
 /// Minimum interval of progress events: ten per second.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -212,8 +214,10 @@ impl<D: Dataset> Loading<'_, D> {
     ) -> Sender<Arc<Queue>> {
         let (orders_to, orders) = mpsc::channel();
         scope.spawn(move || {
+            let panicked = |error: Error| Err(going_on(&error));
+            let served = catch_panic(|| Ok(self.serve(&orders, &worker_events))).unwrap_or_else(panicked);
             // The receiver of events outlives the workers unless the load has failed.
-            if let Err(error) = self.serve(&orders, &worker_events) {
+            if let Err(error) = served {
                 let _ = worker_events.send(WorkerEvent::Failed(error));
             }
         });
@@ -293,7 +297,11 @@ fn watched<T>(
     work: impl Future<Output = Result<T, LoadError>>,
 ) -> Result<T, LoadError> {
     let ended = watch.reactor.block_on(watch.over(canceller, work)).map_err(|error| stalled(&error))?;
-    ended.map_err(|error| LoadError::from_io(Stage::Copy, "go on with the load", &error))?
+    ended.map_err(|error| going_on(&error))?
+}
+
+fn going_on(error: &Error) -> LoadError {
+    LoadError::from_io(Stage::Copy, "go on with the load", error)
 }
 
 fn stalled(error: &Error) -> LoadError {

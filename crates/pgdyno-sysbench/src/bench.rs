@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 use pgwire::conninfo::Conninfo;
-use reactor::{Clock, Error, Nanos, Reactor, file_limit, raise_file_limit};
+use reactor::{Clock, Error, Nanos, Reactor, catch_panic, file_limit, raise_file_limit};
 use sysbench::{Connections, Place, Program, ScriptClient, ScriptError};
 
 use super::arguments::RunOptions;
@@ -237,7 +237,7 @@ pub fn spawn(bench: &Arc<Bench>, command: Option<&str>) -> Result<mpsc::Receiver
         let clients = first..first + share as u32;
         first += share as u32;
         let work = move || {
-            let end = bench.work(thread, clients, command.as_deref());
+            let end = catch_panic(|| bench.work(thread, clients, command.as_deref()));
             if end.is_err() {
                 bench.fail();
                 // If it failed before the start, the other threads wait for it.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
 use super::Nanos;
@@ -105,6 +106,12 @@ impl Error {
             _ => true,
         }
     }
+}
+
+/// Runs the work of a thread. A panic, whose message is on standard error, becomes an error.
+pub fn catch_panic<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    let panicked = |_| Err(Error::Workload("a thread panicked; standard error has its message".to_owned()));
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked)
 }
 
 /// One connection attempt.

@@ -32,7 +32,7 @@ pub use affinity::{CORES_MAX, KeptServer, core_set, keep_thread_to};
 pub use clock::{Clock, Nanos};
 pub use connect::Canceller;
 pub use connection::{Connection, OnNotice, TextRows};
-pub use error::{Attempt, Attempts, Error, Failure, ServerError};
+pub use error::{Attempt, Attempts, Error, Failure, ServerError, catch_panic};
 pub use gate::Gate;
 pub use inbox::Seen;
 pub use mailbox::{Mailbox, Sender, mailbox};

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::{Bench, Results, ThreadResult, unix_s};
 use crate::report;
 use pgbench::random::clients_per_thread;
-use reactor::{Error, Nanos, tell};
+use reactor::{Error, Nanos, catch_panic, tell};
 
 /// Reason why there are no results, already reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
         clients_per_thread(options.clients as usize, options.jobs as usize).into_iter().enumerate()
     {
         let (bench, sender, count) = (Arc::clone(bench), sender.clone(), count as u32);
-        let work = move || drop(sender.send(bench.work(thread, first, count)));
+        let work = move || drop(sender.send(catch_panic(|| bench.work(thread, first, count))));
         let started = thread::Builder::new().name(format!("driver {thread}")).spawn(work);
         started.map_err(could_not)?;
         first += count;
