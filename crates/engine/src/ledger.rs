@@ -250,6 +250,10 @@ impl<U: User> User for WriterOf<U> {
         self.user.draw(tally)
     }
 
+    fn redraw(&mut self, tally: &mut U::Tally) -> Option<usize> {
+        self.user.redraw(tally)
+    }
+
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
         self.writer.sent()?;
         frontend::bind(connection.out(), BEGIN, &[], Format::Binary)?;
@@ -319,5 +323,36 @@ mod tests {
     #[test]
     fn a_ledger_that_cannot_be_written_is_refused() {
         assert!(ledger_in(std::path::Path::new("/nowhere/ledger")).is_err());
+    }
+
+    /// A user who draws another kind in place of a transaction that failed.
+    struct Redrawing;
+
+    impl User for Redrawing {
+        type Tally = ();
+
+        async fn prepare(&mut self, _: &mut Connection) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn draw(&mut self, (): &mut ()) -> usize {
+            0
+        }
+
+        fn redraw(&mut self, (): &mut ()) -> Option<usize> {
+            Some(1)
+        }
+
+        async fn attempt(&mut self, _: &mut Connection) -> Result<Ending, Error> {
+            Ok(Ending::Committed)
+        }
+    }
+
+    #[test]
+    fn a_retry_is_drawn_anew_with_a_ledger_as_without() {
+        let ledger = ledger_in(std::path::Path::new("/dev/null")).expect("sound");
+        let writer = ledger.user(ClientId { client: 0, clients: 1, thread: 0, seed: 1 });
+        let mut user = WriterOf { user: Redrawing, writer };
+        assert_eq!((user.draw(&mut ()), user.redraw(&mut ())), (0, Some(1)));
     }
 }
