@@ -153,7 +153,7 @@ impl ScriptRunner {
                 Step::Sql(sql) => part.sql(program, sql, connection).await?,
                 Step::Sleep(time_us) => {
                     let reactor = connection.reactor().clone();
-                    reactor.sleep_until(reactor.now() + Nanos(time_us as u64 * 1000)).await;
+                    reactor.sleep_until(reactor.now() + Nanos((time_us as u64).saturating_mul(1000))).await;
                 }
                 Step::Shell(shell) => {
                     let tell = watch.as_ref().and_then(|watch| watch.debug);

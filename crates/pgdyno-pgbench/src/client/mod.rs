@@ -147,7 +147,7 @@ impl Client<'_, '_> {
         let mut streams = thread.streams.get();
         let wait_us = poisson_wait(&mut streams.throttle, mean_us).max(0) as u64;
         thread.streams.set(streams);
-        thread.due.set(thread.due.get() + Nanos(wait_us * 1000));
+        thread.due.set(thread.due.get() + Nanos(wait_us.saturating_mul(1000)));
         thread.due.get()
     }
 

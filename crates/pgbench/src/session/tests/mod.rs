@@ -209,6 +209,12 @@ fn sleep_does_not_block_other_clients() {
 }
 
 #[test]
+fn the_longest_sleep_is_not_an_error() {
+    let played = play("\\sleep 9223372036854775807 us\nselect 1;", Protocol::Simple, &[Done], 1);
+    assert_eq!((played.ends[0].as_str(), played.took_us), ("", u64::MAX / 1000));
+}
+
+#[test]
 fn a_script_without_sql_does_not_block_other_clients() {
     let program = program("\\set x 1", Protocol::Simple);
     let reactor = Reactor::new(Clock::fake()).expect("a loop");
