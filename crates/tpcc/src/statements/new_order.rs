@@ -94,7 +94,10 @@ async fn enter(
                 _ => call(out, Item, &[&order.items()[index - 2]]),
             },
             |index, row| {
-                lines[index - 2].price_cents = Some(row.cents(0)?);
+                // A rule of the user may return rows of the statements before.
+                if let Some(line) = index.checked_sub(2).and_then(|place| lines.get_mut(place)) {
+                    line.price_cents = Some(row.cents(0)?);
+                }
                 Ok(())
             },
         )
