@@ -238,7 +238,7 @@ async fn pay(connection: &mut Connection, place: Place, payment: &Payment) -> Re
                 "| {customer:4} {of_customer:2} {warehouse:4} {district:2} {warehouse:4} ${:7.2} {now:12} {old:24}",
                 amount as f64
             );
-            data.truncate(DATA_BYTES_MAX);
+            truncate(&mut data);
             Ok(data)
         })
         .await?;
@@ -253,6 +253,15 @@ async fn pay(connection: &mut Connection, place: Place, payment: &Payment) -> Re
         [&set, &of_customer, &warehouse, &customer, &district, &warehouse, &amount, &text];
     run(connection, sql::INSERT_HISTORY, &values).await?;
     Ok(Ending::Committed)
+}
+
+/// Cuts the data of a customer to [`DATA_BYTES_MAX`], before a character that would be cut in two.
+fn truncate(data: &mut String) {
+    let mut end = DATA_BYTES_MAX.min(data.len());
+    while !data.is_char_boundary(end) {
+        end -= 1;
+    }
+    data.truncate(end);
 }
 
 /// Seconds since 1970, for a text.
@@ -355,6 +364,16 @@ mod tests {
     #[test]
     fn the_row_after_the_middle_is_the_last_one_at_most() {
         assert_eq!([1, 2, 3, 4, 5, 6].map(after_middle), [1, 2, 3, 3, 4, 4]);
+    }
+
+    #[test]
+    fn data_are_cut_between_two_characters() {
+        let mut data = "a".repeat(DATA_BYTES_MAX - 1) + "é and more";
+        truncate(&mut data);
+        assert_eq!(data, "a".repeat(DATA_BYTES_MAX - 1));
+        let mut short = "é".to_owned();
+        truncate(&mut short);
+        assert_eq!(short, "é");
     }
 
     #[test]
