@@ -155,7 +155,7 @@ impl Bench {
 
     /// Where clients of a loop connect.
     pub(crate) fn place<'a>(&'a self, reactor: &'a Reactor) -> Place<'a> {
-        Place { reactor, conninfo: &self.conninfo, on_refusal: refusal }
+        Place { reactor, conninfo: &self.conninfo, on_refusal: refusal, canceller: None }
     }
 
     /// Prints a message of the default verbosity.

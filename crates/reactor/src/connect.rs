@@ -1,5 +1,6 @@
 //! Connections: addresses, sockets, startup.
 
+use std::cell::RefCell;
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use rustix::io::Errno;
@@ -32,7 +33,9 @@ impl Connection {
     /// A handle that can cancel while another future waits for the response.
     #[must_use]
     pub fn canceller(&self) -> Canceller {
-        Canceller::new(self.reactor(), self.key)
+        let canceller = Canceller::new(self.reactor());
+        canceller.add(self);
+        canceller
     }
 }
 
@@ -238,29 +241,38 @@ async fn start(
     }
 }
 
-/// Handle to cancel statements of a connection.
+/// Handle to cancel statements of connections.
 pub struct Canceller {
     reactor: Reactor,
-    /// Process ID and secret key for a CancelRequest. A pooler may not send them.
-    key: Option<(i32, i32)>,
+    /// Process ID and secret key of each connection, for a CancelRequest. A pooler may not send them.
+    keys: RefCell<Vec<(i32, i32)>>,
 }
 
 impl Canceller {
-    pub(super) fn new(reactor: &Reactor, key: Option<(i32, i32)>) -> Self {
-        Self { reactor: reactor.clone(), key }
+    /// A handle without connections.
+    #[must_use]
+    pub fn new(reactor: &Reactor) -> Self {
+        Self { reactor: reactor.clone(), keys: RefCell::default() }
     }
 
-    /// Sends a CancelRequest to the server of `conninfo`, over a new connection.
+    /// Adds a connection.
+    pub fn add(&self, connection: &Connection) {
+        self.keys.borrow_mut().extend(connection.key);
+    }
+
+    /// Sends CancelRequests to the server of `conninfo`, each over a new connection.
     ///
     /// A server ignores unknown keys. Errors are ignored here, because no caller can handle them.
     pub async fn cancel(&self, conninfo: &Conninfo) {
-        let Some(key) = self.key else { return };
-        let mut request = Vec::new();
-        frontend::cancel_request(&mut request, key.0, key.1);
-        for host in &conninfo.hosts {
-            for place in resolve(&host.address).unwrap_or_default() {
-                if let Ok(socket) = open(&self.reactor, &place).await {
-                    let _ = socket.send(&mut request.clone(), 0);
+        let keys = self.keys.borrow().clone();
+        for (process_id, secret_key) in keys {
+            let mut request = Vec::new();
+            frontend::cancel_request(&mut request, process_id, secret_key);
+            for host in &conninfo.hosts {
+                for place in resolve(&host.address).unwrap_or_default() {
+                    if let Ok(socket) = open(&self.reactor, &place).await {
+                        let _ = socket.send(&mut request.clone(), 0);
+                    }
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::counts::Counts;
 use pgwire::conninfo::Conninfo;
-use reactor::{Connection, Error, Reactor};
+use reactor::{Canceller, Connection, Error, Reactor};
 
 /// Where a script's connections come from. The caller owns them.
 #[allow(async_fn_in_trait)] // Futures stay on the thread that made them.
@@ -37,6 +37,8 @@ pub struct Place<'a> {
     pub conninfo: &'a Conninfo,
     /// Who is told why a connection could not be made.
     pub on_refusal: fn(&Error),
+    /// Can cancel their statements.
+    pub canceller: Option<&'a Canceller>,
 }
 
 /// The connections of a script: as many as it opens.
@@ -61,8 +63,11 @@ impl<'a> Connections<'a> {
 
 impl Links for Connections<'_> {
     async fn connect(&mut self) -> Result<u32, Error> {
-        let Place { reactor, conninfo, on_refusal } = self.place;
+        let Place { reactor, conninfo, on_refusal, canceller } = self.place;
         let connection = Box::pin(Connection::connect(reactor, conninfo)).await.inspect_err(on_refusal)?;
+        if let Some(canceller) = canceller {
+            canceller.add(&connection);
+        }
         self.open.push(Some(connection));
         Ok(self.open.len() as u32 - 1)
     }

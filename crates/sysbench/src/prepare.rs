@@ -16,7 +16,7 @@ use super::workload;
 use driver::WorkloadError;
 use loader::{Emit, LoadError, Stage, Watch};
 use pgwire::conninfo::Conninfo;
-use reactor::{Clock, Error, Reactor, memory_peak_bytes, usage};
+use reactor::{Canceller, Clock, Error, Reactor, memory_peak_bytes, usage};
 
 const COMMAND: &str = "prepare";
 /// Threads, as scripts see them, at most.
@@ -61,10 +61,11 @@ impl ScriptData {
         emit(json!({"event": "started", "tables": {}}));
         emit(json!({"event": "progress", "phase": COMMAND, "bytes": 0, "bytes_total": 0}));
         let mut clients = self.clients().map_err(|error| self.failure(error))?;
-        let place = Place { reactor: &reactor, conninfo, on_refusal: |_| () };
+        let canceller = Canceller::new(&reactor);
+        let place = Place { reactor: &reactor, conninfo, on_refusal: |_| (), canceller: Some(&canceller) };
         let watch = Watch { reactor: &reactor, conninfo, stops: &[stop] };
         let work = all(clients.iter_mut().map(|client| run(client, place)));
-        let ended = reactor.block_on(watch.over(None, work)).map_err(failed)?;
+        let ended = reactor.block_on(watch.over(Some(&canceller), work)).map_err(failed)?;
         if stop.load(Relaxed) {
             return Err(LoadError::new(Stage::Prepare, "stopped"));
         }

@@ -2,7 +2,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 
+use pgdyno_engine::load::{self, Specification};
 use serde_json::{Value, json};
 
 use super::driving::{ask, drive, execute, specification};
@@ -23,6 +26,7 @@ fn sysbench_scripts() {
     a_lost_connection_restarts_the_event(&server);
     an_invalid_script_is_rejected(&server);
     an_event_that_never_succeeds_ends_with_its_slice(&server);
+    a_stop_cancels_the_statements_of_a_preparation(&server);
 }
 
 #[test]
@@ -247,4 +251,24 @@ fn an_invalid_script_is_rejected(server: &Database) {
         let message = events.last().unwrap()["message"].as_str().unwrap().to_owned();
         assert!(message.starts_with("workload: ") && message.contains(expected), "{message}");
     }
+}
+
+fn a_stop_cancels_the_statements_of_a_preparation(server: &Database) {
+    let script = "function prepare() sysbench.sql.driver():connect():query('SELECT pg_sleep(600)') end";
+    let workload = json!({"kind": "sysbench-script", "script": {"name": "own.lua", "text": script}});
+    let specification = json!({"conninfo": server.values(), "workload": workload, "seed": 1, "connections": 1,
+        "into_existing": true});
+    let specification = Specification::read(&specification.to_string()).unwrap();
+    let sleeping = || {
+        let sql = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query = 'SELECT pg_sleep(600)'";
+        !ask(server, sql).is_empty()
+    };
+    let stop = AtomicBool::new(false);
+    let failed = thread::scope(|scope| {
+        let loading = scope.spawn(|| load::run(&specification, &stop, &mut |_| ()));
+        while !sleeping() && !loading.is_finished() {}
+        stop.store(true, Relaxed);
+        loading.join().unwrap().unwrap_err()
+    });
+    assert_eq!((failed.message.as_str(), sleeping()), ("stopped", false));
 }
