@@ -51,6 +51,6 @@ impl Connect for Connector<'_> {
         let reactor = connection.reactor();
         // The server is already slow. The result of the request does not matter.
         let limit = self.timeout.min(CANCEL_TIMEOUT);
-        let _ = reactor.until(reactor.now() + limit, connection.cancel(self.conninfo)).await;
+        let _ = reactor.until(reactor.now() + limit, connection.canceller().cancel(self.conninfo)).await;
     }
 }

@@ -20,14 +20,25 @@ const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
 impl Connection {
     /// Connects to the first host that accepts the session, within `connect_timeout` per host.
     ///
+    /// As in libpq, the first server that rejects the session ends the search, unless it is starting up or does not
+    /// match `target_session_attrs`. If a standby is preferred and none is found, all hosts are tried once more.
+    ///
     /// After the login, data is sent and received by the loop's io_uring, if it has one.
     pub async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Self, Error> {
-        connect(reactor, conninfo).await
-    }
-
-    /// Sends a CancelRequest for this connection over a new connection. The result is unknown.
-    pub async fn cancel(&self, conninfo: &Conninfo) {
-        self.canceller().cancel(conninfo).await;
+        let mut attempts = match try_all(reactor, conninfo).await {
+            Ok(connection) => return Ok(connection),
+            Err(attempts) => attempts,
+        };
+        let is_last = attempts.last().is_some_and(|attempt| !may_try_next(&attempt.why));
+        if conninfo.target_session_attrs == TargetSessionAttrs::PreferStandby && !is_last {
+            let mut any = conninfo.clone();
+            any.target_session_attrs = TargetSessionAttrs::Any;
+            match try_all(reactor, &any).await {
+                Ok(connection) => return Ok(connection),
+                Err(more) => attempts.extend(more),
+            }
+        }
+        Err(Error::Unconnected(Attempts(attempts)))
     }
 
     /// A handle that can cancel while another future waits for the response.
@@ -37,27 +48,6 @@ impl Connection {
         canceller.add(self);
         canceller
     }
-}
-
-/// Connects to the first host that accepts the session.
-///
-/// As in libpq, the first server that rejects the session ends the search, unless it is starting up or does not
-/// match `target_session_attrs`. If a standby is preferred and none is found, all hosts are tried once more.
-async fn connect(reactor: &Reactor, conninfo: &Conninfo) -> Result<Connection, Error> {
-    let mut attempts = match try_all(reactor, conninfo).await {
-        Ok(connection) => return Ok(connection),
-        Err(attempts) => attempts,
-    };
-    let is_last = attempts.last().is_some_and(|attempt| !may_try_next(&attempt.why));
-    if conninfo.target_session_attrs == TargetSessionAttrs::PreferStandby && !is_last {
-        let mut any = conninfo.clone();
-        any.target_session_attrs = TargetSessionAttrs::Any;
-        match try_all(reactor, &any).await {
-            Ok(connection) => return Ok(connection),
-            Err(more) => attempts.extend(more),
-        }
-    }
-    Err(Error::Unconnected(Attempts(attempts)))
 }
 
 /// The first host that accepts the session, or all attempts.
