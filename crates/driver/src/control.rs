@@ -231,10 +231,6 @@ impl Control<'_, '_> {
     /// Waits for input until the instant `until`. Returns a report, `None` for other input or none, and an
     /// error to end the run.
     pub fn next_report(&mut self, until: Nanos) -> Result<Option<Report>, Halt> {
-        if until == Nanos::MAX {
-            let input = self.inputs.recv().map_err(|_| gone())?;
-            return self.take(input);
-        }
         let left = until - self.clock.now();
         match self.inputs.recv_timeout(Duration::from_nanos(left.0)) {
             Ok(input) => self.take(input),

@@ -50,17 +50,12 @@ fn wait(
 ) -> Result<Results, Unfinished> {
     let mut results = Results { is_logged: true, ..Results::default() };
     let mut progress = report::Progress::default();
-    let every = Duration::from_secs(u64::from(bench.options.progress_s));
+    let every = Nanos(u64::from(bench.options.progress_s) * 1_000_000_000);
     let start = bench.clock.now();
-    let mut next = start + Nanos(every.as_nanos() as u64);
+    let mut next = if every == Nanos::ZERO { Nanos::MAX } else { start + every };
     loop {
-        let received = if every.is_zero() {
-            thread_results.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected)
-        } else {
-            let left = next - bench.clock.now();
-            thread_results.recv_timeout(Duration::from_nanos(left.0))
-        };
-        match received {
+        let left = next - bench.clock.now();
+        match thread_results.recv_timeout(Duration::from_nanos(left.0)) {
             Ok(Ok(Some(thread_result))) => {
                 results.connecting_again = results.connecting_again + thread_result.connecting;
                 results.is_aborted |= thread_result.aborted;
@@ -82,7 +77,7 @@ fn wait(
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 let now = bench.clock.now();
                 tell(progress.line(bench, bench.so_far(), now - start, unix_s()));
-                next = next + Nanos(every.as_nanos() as u64);
+                next = next + every;
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
         }
