@@ -5,6 +5,7 @@ use std::io::Write;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
+use super::drive::take;
 use driver::{SpecificationError, WorkloadError};
 use pgbench::Pgbench;
 use sysbench::Sysbench;
@@ -20,7 +21,7 @@ struct Question {
 pub fn check(text: &str, out: &mut dyn Write) -> bool {
     let read = serde_json::from_str::<Question>(text)
         .map_err(SpecificationError::Json)
-        .and_then(|question| Ok(found(&question.workload)?));
+        .and_then(|question| Ok(found(question.workload)?));
     let event = match &read {
         Ok(found) => found.clone(),
         Err(error) => {
@@ -34,12 +35,12 @@ pub fn check(text: &str, out: &mut dyn Write) -> bool {
 
 /// The result about valid scripts: whether they read the variable `scale`, and what they sample. Those of
 /// sysbench do neither.
-fn found(workload: &Json) -> Result<Json, WorkloadError> {
-    if workload.get("kind").and_then(Json::as_str) == Some("sysbench") {
-        Sysbench::read(workload, 1, 0)?;
+fn found(mut workload: Json) -> Result<Json, WorkloadError> {
+    if take(&mut workload, "kind") == Some(json!("sysbench")) {
+        Sysbench::read(&workload, 1, 0)?;
         return Ok(json!({"event": "result", "reads_scale": false, "samples": []}));
     }
-    let read = Pgbench::read(workload, 1, 1, 0)?;
+    let read = Pgbench::read(&workload, 1, 1, 0)?;
     let samples: Vec<_> = read
         .samples()
         .map(|(script, command, source)| json!({"script": script, "command": command, "source": source}))

@@ -22,13 +22,13 @@ pub fn run(text: &str, inputs: (mpsc::Sender<Input>, mpsc::Receiver<Input>), out
 
 fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorkload, WorkloadError> {
     let WorkloadContext { clients, threads, seed } = context;
-    let kind = workload.get("kind").and_then(Value::as_str);
-    if kind == Some("ledger") {
-        return Ledger::read(workload).map(AnyWorkload::new);
-    }
     let mut workload = workload.clone();
-    let added = workload.as_object_mut().and_then(|keys| keys.remove("ledger"));
-    let ledger = added.as_ref().map(Ledger::read).transpose()?;
+    let kind = take(&mut workload, "kind");
+    let kind = kind.as_ref().and_then(Value::as_str);
+    if kind == Some("ledger") {
+        return Ledger::read(&workload).map(AnyWorkload::new);
+    }
+    let ledger = take(&mut workload, "ledger").as_ref().map(Ledger::read).transpose()?;
     match kind {
         Some("select-only") => SelectOnly::read(&workload).map(|w| with_ledger(w, ledger)),
         Some("tpcc") => Tpcc::read(&workload, seed).map(|w| with_ledger(w, ledger)),
@@ -41,6 +41,11 @@ fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorklo
         Some("insert") => InsertBenchmark::read(&workload, clients).map(|w| with_ledger(w, ledger)),
         other => Err(WorkloadError::UnknownKind(other.unwrap_or("(none)").to_owned())),
     }
+}
+
+/// Takes a key that is not part of the workload's own specification.
+pub(super) fn take(workload: &mut Value, key: &str) -> Option<Value> {
+    workload.as_object_mut()?.remove(key)
 }
 
 fn with_ledger<W: Workload + 'static>(workload: W, ledger: Option<Ledger>) -> AnyWorkload {

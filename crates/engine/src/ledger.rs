@@ -41,9 +41,6 @@ enum Acknowledge {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Specification {
-    /// `ledger`, or absent.
-    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
-    kind: Option<String>,
     /// The file, which is created or appended to.
     path: PathBuf,
     /// Part of every checksum, so that rows of another run are damage.
@@ -65,7 +62,7 @@ pub struct Ledger {
 impl Ledger {
     /// Reads a specification and opens the file.
     pub fn read(workload: &Value) -> Result<Self, WorkloadError> {
-        let Specification { path, key, slots, acknowledge, .. } = Specification::deserialize(workload)?;
+        let Specification { path, key, slots, acknowledge } = Specification::deserialize(workload)?;
         if !(1..=i32::MAX as u32).contains(&slots) {
             return Err(WorkloadError::value("slots is not between 1 and 2147483647"));
         }
@@ -295,7 +292,7 @@ mod tests {
     use super::*;
 
     fn ledger_in(path: &std::path::Path) -> Result<Ledger, WorkloadError> {
-        Ledger::read(&json!({"kind": "ledger", "path": path, "key": 7, "slots": 10}))
+        Ledger::read(&json!({"path": path, "key": 7, "slots": 10}))
     }
 
     #[test]

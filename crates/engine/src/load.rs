@@ -81,9 +81,7 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
             load(&InsertDataset::new(*tables, specification.seed), &order, stop, emit)
         }
         Workload::SysbenchScript(given) => {
-            let mut given = given.clone();
-            given.insert("kind".to_owned(), json!("sysbench"));
-            let data = ScriptData::read(&Value::Object(given), specification.seed)
+            let data = ScriptData::read(given, specification.seed)
                 .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
             data.load(&order.conninfo, stop, emit)
         }
@@ -164,7 +162,7 @@ pub enum Workload {
     Insert(InsertTables),
     /// Prepare command of a sysbench script: the keys of a drive with it, and `threads`.
     #[serde(rename = "sysbench-script")]
-    SysbenchScript(serde_json::Map<String, serde_json::Value>),
+    SysbenchScript(Value),
 }
 
 fn one() -> u32 {

@@ -17,9 +17,6 @@ const INT4: u32 = 23;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SelectOnly {
-    /// Always `select-only`.
-    #[allow(dead_code)] // Already checked by the caller, but serde needs the key.
-    kind: String,
     /// Number of rows. Keys are uniform from 1 to this.
     accounts: u32,
 }
@@ -100,7 +97,7 @@ mod tests {
     #[test]
     fn the_same_seed_gives_a_client_the_same_transactions() {
         let workload =
-            SelectOnly::read(&json!({"kind": "select-only", "accounts": 1_000_000})).expect("sound");
+            SelectOnly::read(&json!({"accounts": 1_000_000})).expect("sound");
         let keys = |seed: u64, client: u32| {
             let client_id =
                 ClientId { client, clients: 2, thread: 0, seed: derive_seed(seed, u64::from(client)) };

@@ -75,7 +75,7 @@ impl Workload for InsertBenchmark {
     }
 
     fn user(&self, client_id: ClientId) -> Client {
-        let Specification { tables, batch, indexes, deletes, query, rows_per_s, .. } = self.specification;
+        let Specification { tables, batch, indexes, deletes, query, rows_per_s } = self.specification;
         let each = client_id.clients / tables;
         let table = client_id.client / each;
         let interval = rows_per_s.map(|rate| Nanos::from_s(f64::from(batch) / rate));
@@ -373,30 +373,25 @@ mod tests {
         String::from_utf8_lossy(bytes).into_owned()
     }
 
-    fn client(given: Value, client: u32, clients: u32) -> Client {
-        let mut given = given;
-        given["kind"] = json!("insert");
-        let workload = InsertBenchmark::read(&given, clients).expect("sound");
+    fn client(given: &Value, client: u32, clients: u32) -> Client {
+        let workload = InsertBenchmark::read(given, clients).expect("sound");
         workload.user(ClientId { client, clients, thread: 0, seed: 9 })
     }
 
     #[test]
     fn clients_have_the_roles_of_their_phase() {
-        let roles = |given: Value, clients: u32| -> Vec<(String, Role)> {
-            (0..clients)
-                .map(|one| client(given.clone(), one, clients))
-                .map(|one| (one.name, one.role))
-                .collect()
+        let roles = |given: &Value, clients: u32| -> Vec<(String, Role)> {
+            (0..clients).map(|one| client(given, one, clients)).map(|one| (one.name, one.role)).collect()
         };
         let pi1 = |role| ("pi1".to_owned(), role);
         let load = json!({"tables": 1, "batch": 100});
-        assert_eq!(roles(load, 3), [Role::Insert, Role::Idle, Role::Idle].map(pi1));
+        assert_eq!(roles(&load, 3), [Role::Insert, Role::Idle, Role::Idle].map(pi1));
         let indexes = json!({"tables": 1, "batch": 1, "indexes": true});
-        assert_eq!(roles(indexes, 3), [Role::Index, Role::Idle, Role::Idle].map(pi1));
+        assert_eq!(roles(&indexes, 3), [Role::Index, Role::Idle, Role::Idle].map(pi1));
         let writes = json!({"tables": 1, "batch": 5, "deletes": true});
-        assert_eq!(roles(writes, 2), [Role::Insert, Role::Delete].map(pi1));
+        assert_eq!(roles(&writes, 2), [Role::Insert, Role::Delete].map(pi1));
         let queries = json!({"tables": 2, "batch": 50, "deletes": true, "query": "range", "rows_per_s": 100});
-        let found = roles(queries, 6);
+        let found = roles(&queries, 6);
         assert_eq!(found[..3], [Role::Insert, Role::Delete, Role::Query(Query::Range)].map(pi1));
         assert_eq!(found[5], ("pi2".to_owned(), Role::Query(Query::Range)));
     }
@@ -404,24 +399,24 @@ mod tests {
     #[test]
     fn a_rate_of_rows_is_an_interval_of_statements() {
         let given = json!({"tables": 1, "batch": 50, "deletes": true, "query": "range", "rows_per_s": 100});
-        assert_eq!(client(given.clone(), 1, 3).pace.interval, Some(Nanos(500_000_000)));
+        assert_eq!(client(&given, 1, 3).pace.interval, Some(Nanos(500_000_000)));
         let slice = (Nanos(7), Nanos(1_000_000_007));
-        let mut inserts = client(given.clone(), 0, 3);
+        let mut inserts = client(&given, 0, 3);
         inserts.draw(&mut Tally::default());
         let first = inserts.due(slice, Nanos(7));
         assert!((7..500_000_007).contains(&first.0), "{first:?}");
         inserts.draw(&mut Tally::default());
         let second = inserts.due(slice, Nanos(7));
         assert!((500_000_007..1_000_000_007).contains(&second.0), "{second:?}");
-        assert_eq!(client(given, 2, 3).due(slice, Nanos(99)), Nanos(99));
-        assert_eq!(client(json!({"tables": 1, "batch": 5}), 1, 2).due(slice, Nanos(99)), Nanos::MAX);
+        assert_eq!(client(&given, 2, 3).due(slice, Nanos(99)), Nanos(99));
+        assert_eq!(client(&json!({"tables": 1, "batch": 5}), 1, 2).due(slice, Nanos(99)), Nanos::MAX);
     }
 
     #[test]
     fn an_insert_has_the_rows_of_a_commit_and_the_same_seed_draws_the_same() {
         let given = json!({"tables": 1, "batch": 5});
         let drawn = |statements: u32| {
-            let mut one = client(given.clone(), 0, 1);
+            let mut one = client(&given, 0, 1);
             for _ in 0..statements {
                 one.draw(&mut Tally::default());
             }
@@ -435,7 +430,7 @@ mod tests {
     #[test]
     fn keys_of_a_point_query_are_between_the_lowest_and_the_largest() {
         let given = json!({"tables": 1, "batch": 50, "deletes": true, "query": "point", "rows_per_s": 100});
-        let (mut one, mut tally) = (client(given, 2, 3), Tally::default());
+        let (mut one, mut tally) = (client(&given, 2, 3), Tally::default());
         one.queue.lowest.store(101, Relaxed);
         one.queue.largest.store(200, Relaxed);
         let mut seen = [0; 100];

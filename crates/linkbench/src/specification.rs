@@ -26,7 +26,10 @@ pub enum Distributions {
 }
 
 /// What determines the data, but for their size and seed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// It is the workload's part of the specification of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Shape {
     /// The edition.
     pub edition: Edition,
@@ -75,34 +78,6 @@ impl LinkBenchTables {
 
     /// What determines the data, but for their size and seed.
     pub(crate) fn shape(&self) -> Shape {
-        Shape { edition: self.edition, distributions: self.distributions }
-    }
-}
-
-/// The workload's part of the specification of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Specification {
-    /// Always `linkbench`.
-    #[allow(dead_code)] // The caller has checked it, but serde needs the key.
-    kind: Kind,
-    /// See [`Edition`].
-    #[serde(default)]
-    pub edition: Edition,
-    /// See [`Distributions`].
-    #[serde(default)]
-    pub distributions: Distributions,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Kind {
-    Linkbench,
-}
-
-impl Specification {
-    /// What determines the data, but for their size and seed.
-    pub fn shape(self) -> Shape {
         Shape { edition: self.edition, distributions: self.distributions }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::dataset::{FORMAT, NODE_TYPE, VISIBLE};
 use super::graph::FIRST_LINK_TYPE;
 use super::operation::{Draws, Kind, NAMES, Operation};
-use super::specification::{Shape, Specification};
+use super::specification::Shape;
 use super::tally::Tally;
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use loader::replace::{MARK, comment_of};
@@ -58,13 +58,13 @@ statements! {
 /// The workload `linkbench`.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkBench {
-    specification: Specification,
+    shape: Shape,
 }
 
 impl LinkBench {
     /// Reads the workload's part of a specification.
     pub fn read(workload: &Value) -> Result<Self, WorkloadError> {
-        Ok(Self { specification: Specification::deserialize(workload)? })
+        Ok(Self { shape: Shape::deserialize(workload)? })
     }
 }
 
@@ -90,7 +90,7 @@ impl Workload for LinkBench {
 
     fn user(&self, client_id: ClientId) -> Requester {
         Requester {
-            shape: self.specification.shape(),
+            shape: self.shape,
             draws: None,
             stream: Stream::new(client_id.seed),
             operation: Operation::default(),
@@ -498,7 +498,7 @@ mod tests {
     use serde_json::json;
 
     fn requester() -> Requester {
-        let workload = LinkBench::read(&json!({"kind": "linkbench", "edition": "2011"})).expect("sound");
+        let workload = LinkBench::read(&json!({"edition": "2011"})).expect("sound");
         workload.user(ClientId { client: 0, clients: 1, thread: 0, seed: 1 })
     }
 
@@ -520,10 +520,10 @@ mod tests {
     #[test]
     fn a_wrong_specification_is_refused() {
         for wrong in [
-            json!({"kind": "linkbench", "edition": "2012"}),
-            json!({"kind": "linkbench", "distributions": "real"}),
-            json!({"kind": "linkbench", "nodes": 5}),
-            json!({"kind": "links"}),
+            json!({"edition": "2012"}),
+            json!({"distributions": "real"}),
+            json!({"nodes": 5}),
+            json!({"sizes": "real"}),
         ] {
             assert!(LinkBench::read(&wrong).is_err(), "{wrong}");
         }

@@ -25,8 +25,6 @@ const NO_TABLE: &str = "42P01";
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Specification {
-    #[allow(dead_code)] // Already checked by the caller, but serde needs the key.
-    kind: String,
     scripts: Vec<ScriptSpecification>,
     /// `:scale`; by default the number of rows of `pgbench_branches`, or 1.
     #[serde(default)]
@@ -254,7 +252,7 @@ mod tests {
     use super::*;
 
     fn sound() -> Json {
-        json!({"kind": "pgbench", "protocol": "prepared", "scale": null, "define": {"x": "1"}, "random_seed": 5,
+        json!({"protocol": "prepared", "scale": null, "define": {"x": "1"}, "random_seed": 5,
             "scripts": [{"builtin": "tpcb-like", "weight": 2}, {"name": "f.sql", "text": "select :x, :scale;"}]})
     }
 

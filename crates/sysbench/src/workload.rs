@@ -30,8 +30,6 @@ fn print(text: &str) {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Specification {
-    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
-    kind: String,
     script: ScriptSpecification,
     /// Texts that `require` and `dofile` load, besides the stock scripts, by name.
     #[serde(default)]

@@ -9,8 +9,6 @@ use super::mix::MixSpecification;
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Specification {
-    #[allow(dead_code)] // The caller has looked at it; here it has to be a known key.
-    kind: TpccName,
     pub calls: Calls,
     #[serde(default)]
     pub pipeline: bool,
@@ -59,12 +57,6 @@ impl Specification {
         }
         self.mix.problem()
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum TpccName {
-    Tpcc,
 }
 
 /// How transactions are called.

@@ -230,7 +230,7 @@ mod tests {
 
     fn terminal(client: u32) -> Terminal {
         let workload =
-            json!({"kind": "tpcc", "calls": "procedures", "isolation": "serializable", "mix": "deck"});
+            json!({"calls": "procedures", "isolation": "serializable", "mix": "deck"});
         let specification = serde_json::from_value(workload).expect("sound");
         Terminal::new(specification, 1, ClientId { client, clients: 2, thread: 0, seed: u64::from(client) })
     }

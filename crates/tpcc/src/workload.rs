@@ -56,7 +56,7 @@ mod tests {
     use serde_json::json;
 
     fn sound() -> Value {
-        json!({"kind": "tpcc", "calls": "procedures", "pipeline": false, "isolation": "read committed", "mix": "deck"})
+        json!({"calls": "procedures", "pipeline": false, "isolation": "read committed", "mix": "deck"})
     }
 
     #[test]

@@ -132,7 +132,7 @@ fn allocate_nothing_on_a_connection(io: Io) {
     let stores = "select 42 as v \\gset\nupdate t set v = :v;";
     let scripts =
         json!([{"builtin": "select-only"}, {"builtin": "tpcb-like"}, {"name": "stores", "text": stores}]);
-    let workload = json!({"kind": "pgbench", "protocol": "prepared", "scale": 10, "scripts": scripts});
+    let workload = json!({"protocol": "prepared", "scale": 10, "scripts": scripts});
     let workload = Pgbench::read(&workload, 1, 1, 1).unwrap();
     let conninfo = format!("host={} port=5432 user=u dbname=d sslmode=disable", directory.display());
     let conninfo = conninfo::load("test", &[], &conninfo).unwrap();

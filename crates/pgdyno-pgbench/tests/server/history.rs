@@ -74,7 +74,7 @@ fn the_same_seed_gives_the_same_rows_as_pgbench_by_each_protocol() {
             let real = pgbench.query(ROWS);
             pgbench.query("truncate pgbench_history");
             let workload =
-                json!({"kind": "pgbench", "scripts": scripts, "protocol": protocol, "random_seed": 4711});
+                json!({"scripts": scripts, "protocol": protocol, "random_seed": 4711});
             run_ours(&pgbench, &workload, 60);
             let ours = pgbench.query(ROWS);
             assert_eq!(real.len(), 60);
@@ -90,7 +90,7 @@ fn a_driven_run_leaves_consistent_balances() {
     let conninfo = pgbench.database.values();
     let specification = json!({
         "targets": [{"name": "a", "conninfo": conninfo}],
-        "workload": {"kind": "pgbench", "scripts": [{"builtin": "tpcb-like"}, {"builtin": "select-only", "weight": 2}],
+        "workload": {"scripts": [{"builtin": "tpcb-like"}, {"builtin": "select-only", "weight": 2}],
             "scale": null, "protocol": "prepared"},
         "clients": 4, "threads": 2, "seed": 1, "retries_max": 3,
         "slices": [{"target": 0, "role": "measure", "duration_s": 3600.0, "transactions": 100}],
@@ -115,7 +115,7 @@ fn a_database_without_the_tables_is_rejected_before_the_run() {
     let conninfo = pgbench.database.values();
     let mut specification = json!({
         "targets": [{"name": "a", "conninfo": conninfo}],
-        "workload": {"kind": "pgbench", "scripts": [{"builtin": "select-only"}], "protocol": "simple"},
+        "workload": {"scripts": [{"builtin": "select-only"}], "protocol": "simple"},
         "clients": 1, "seed": 1, "retries_max": 0, "slices": [{"target": 0, "role": "measure", "duration_s": 0.2}],
         "discard_s": 0, "interval_s": 1, "connect_timeout_s": 10, "drain_timeout_s": 10});
     let mut out = Vec::new();
