@@ -42,7 +42,6 @@ enum Command {
         survivors: Survivors,
         seed: u64,
         /// At once if absent.
-        #[serde(default)]
         when: Option<When>,
     },
     /// Answered by `revived`.

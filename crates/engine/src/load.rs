@@ -122,7 +122,6 @@ pub struct Specification {
     /// Number of connections, each with its own thread. Connections that can never have a job are not opened.
     pub connections: u32,
     /// Number of connections that run VACUUM and ANALYZE; without it as many as load.
-    #[serde(default)]
     pub vacuum_connections: Option<u32>,
     /// Whether the server's settings for memory and commits apply, because the duration of the load is measured.
     #[serde(default)]
@@ -149,7 +148,6 @@ pub enum Workload {
         #[serde(default = "one")]
         table_sets: u32,
         /// Routines that HammerDB calls, under these deviations.
-        #[serde(default)]
         hammerdb_routines: Option<Deviations>,
     },
     /// pgbench's tables.

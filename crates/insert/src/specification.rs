@@ -59,10 +59,8 @@ pub struct Specification {
     #[serde(default)]
     pub deletes: bool,
     /// What the third client sends. Without it, that client is idle.
-    #[serde(default)]
     pub query: Option<Query>,
     /// Rows to insert and to delete per table and second; as many as possible without it.
-    #[serde(default)]
     pub rows_per_s: Option<f64>,
 }
 

@@ -27,7 +27,6 @@ const NO_TABLE: &str = "42P01";
 struct Specification {
     scripts: Vec<ScriptSpecification>,
     /// `:scale`; by default the number of rows of `pgbench_branches`, or 1.
-    #[serde(default)]
     scale: Option<i64>,
     protocol: Protocol,
     /// pgbench's `-D`: values of variables by name.
@@ -38,7 +37,6 @@ struct Specification {
     #[serde(default)]
     samples: BTreeMap<String, Vec<String>>,
     /// pgbench's `--random-seed`; by default `seed`.
-    #[serde(default)]
     random_seed: Option<u64>,
 }
 

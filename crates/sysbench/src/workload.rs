@@ -38,13 +38,10 @@ struct Specification {
     #[serde(default)]
     options: BTreeMap<String, String>,
     /// sysbench's `--rand-seed`: client n sends the statements of thread n. By default it is made from `seed`.
-    #[serde(default)]
     random_seed: Option<u32>,
     /// Memory of one client's Lua state; 64 MiB by default.
-    #[serde(default)]
     memory_limit_bytes: Option<usize>,
     /// Maximum time that a script computes without a query; 10 s by default.
-    #[serde(default)]
     compute_limit_s: Option<f64>,
     /// Whether scripts have all of the libraries `io` and `os`.
     #[serde(default)]

@@ -30,10 +30,8 @@ pub struct Spec {
     /// Number of clients per target.
     pub clients: u32,
     /// Number of threads; chosen by the engine if omitted.
-    #[serde(default)]
     pub threads: Option<u32>,
     /// The threads of this engine, if several engines execute the run together.
-    #[serde(default)]
     pub part: Option<Part>,
     /// I/O interface of connections.
     #[serde(default)]
@@ -44,7 +42,6 @@ pub struct Spec {
     #[serde(default)]
     pub pacing: Pacing,
     /// Arrivals of an open loop.
-    #[serde(default)]
     pub rate: Option<Rate>,
     /// Maximum number of retries per transaction.
     pub retries_max: u32,
@@ -76,26 +73,20 @@ pub struct TargetSpec {
     /// Connection parameters.
     pub conninfo: Conninfo,
     /// Overrides [`Spec::workload`].
-    #[serde(default)]
     pub workload: Option<serde_json::Value>,
     /// Overrides [`Spec::clients`].
-    #[serde(default)]
     pub clients: Option<u32>,
     /// Overrides [`Spec::threads`]: number of the run's threads.
-    #[serde(default)]
     pub threads: Option<u32>,
     /// Overrides [`Spec::pacing`].
-    #[serde(default)]
     pub pacing: Option<Pacing>,
     /// Overrides [`Spec::rate`]. A null means a closed loop.
     #[serde(default, deserialize_with = "given")]
     #[allow(clippy::option_option)] // Omitted, null, or a rate.
     pub rate: Option<Option<Rate>>,
     /// Overrides [`Spec::retries_max`].
-    #[serde(default)]
     pub retries_max: Option<u32>,
     /// Process ID of the postmaster, if it runs on this machine.
-    #[serde(default)]
     pub postmaster_pid: Option<u32>,
 }
 
