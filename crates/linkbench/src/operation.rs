@@ -6,74 +6,46 @@ use super::tally::Tally;
 use super::values::Payload;
 use driver::Stream;
 
-/// Names of the operations, by index.
-pub const NAMES: [&str; 10] = [
-    "get_node",
-    "get_links_list",
-    "multiget_link",
-    "count_link",
-    "add_link",
-    "update_link",
-    "delete_link",
-    "add_node",
-    "update_node",
-    "delete_node",
-];
+macro_rules! operations {
+    ($($(#[$meta:meta])* $kind:ident = $name:literal, $percent_2011:literal, $percent_of_fork:literal;)+) => {
+        /// An operation.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub enum Kind { $($(#[$meta])* $kind),+ }
 
-/// An operation.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// Reads a node.
-    #[default]
-    GetNode = 0,
-    /// Reads the visible links of a node and type, the newest first.
-    GetLinksList,
-    /// Reads links by their keys.
-    MultigetLink,
-    /// Reads the number of visible links of a node and type.
-    CountLink,
-    /// Inserts a link, or updates it.
-    AddLink,
-    /// Updates a link, or inserts it.
-    UpdateLink,
-    /// Hides a link.
-    DeleteLink,
-    /// Inserts a node.
-    AddNode,
-    /// Updates a node.
-    UpdateNode,
-    /// Deletes a node.
-    DeleteNode,
+        const KINDS: [Kind; 10] = [$(Kind::$kind),+];
+
+        /// Names of the operations, by index.
+        pub const NAMES: [&str; 10] = [$($name),+];
+
+        const MIX_2011: [f64; 10] = [$($percent_2011),+];
+        const MIX_OF_FORK: [f64; 10] = [$($percent_of_fork),+];
+    };
 }
 
-const KINDS: [Kind; 10] = [
-    Kind::GetNode,
-    Kind::GetLinksList,
-    Kind::MultigetLink,
-    Kind::CountLink,
-    Kind::AddLink,
-    Kind::UpdateLink,
-    Kind::DeleteLink,
-    Kind::AddNode,
-    Kind::UpdateNode,
-    Kind::DeleteNode,
-];
-
-/// Percent of operations in the order of [`NAMES`].
-const MIX_2011: [f64; 10] = [
-    12.932_668_3,
-    50.711_914_5,
-    0.526_114_2,
-    4.886_356_7,
-    8.988_660_1,
-    8.012_212_5,
-    2.990_766_4,
-    2.573_278_9,
-    7.366_437,
-    1.011_591_4,
-];
-const MIX_OF_FORK: [f64; 10] =
-    [43.9869, 22.570_39, 12.147_25, 4.278_98, 5.350_38, 4.755_89, 0.984_01, 2.611_98, 3.062_56, 0.251_66];
+// Their names, and their percentages in the mix of 2011 and in that of the fork.
+operations! {
+    /// Reads a node.
+    #[default]
+    GetNode = "get_node", 12.932_668_3, 43.9869;
+    /// Reads the visible links of a node and type, the newest first.
+    GetLinksList = "get_links_list", 50.711_914_5, 22.570_39;
+    /// Reads links by their keys.
+    MultigetLink = "multiget_link", 0.526_114_2, 12.147_25;
+    /// Reads the number of visible links of a node and type.
+    CountLink = "count_link", 4.886_356_7, 4.278_98;
+    /// Inserts a link, or updates it.
+    AddLink = "add_link", 8.988_660_1, 5.350_38;
+    /// Updates a link, or inserts it.
+    UpdateLink = "update_link", 8.012_212_5, 4.755_89;
+    /// Hides a link.
+    DeleteLink = "delete_link", 2.990_766_4, 0.984_01;
+    /// Inserts a node.
+    AddNode = "add_node", 2.573_278_9, 2.611_98;
+    /// Updates a node.
+    UpdateNode = "update_node", 7.366_437, 3.062_56;
+    /// Deletes a node.
+    DeleteNode = "delete_node", 1.011_591_4, 0.251_66;
+}
 
 /// Share of lists that continue a list of the highest length.
 const HISTORY: f64 = 0.003;
