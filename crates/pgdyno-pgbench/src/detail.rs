@@ -204,7 +204,7 @@ pub fn text(bench: &Bench, results: &Results) -> String {
 }
 
 fn row(out: &mut String, durations: &Durations, latency: &Histogram, name: &str) {
-    let _ = write!(out, "{:12}", latency.len());
+    let _ = write!(out, "{:12}", latency.count());
     for quantile_ms in quantiles_ms(durations, latency) {
         let _ = write!(out, " {quantile_ms:11.3}");
     }

@@ -58,14 +58,8 @@ impl Histogram {
 
     /// Number of recorded durations.
     #[must_use]
-    pub fn len(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.bins.len()
-    }
-
-    /// Whether the histogram is empty.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.bins.is_empty()
     }
 
     /// Number of durations longer than [`HIGHEST`].
@@ -133,7 +127,7 @@ mod tests {
         let mut histogram = Histogram::default();
         histogram.record_many(Nanos(5), 1 << 33);
         histogram.record_many(Nanos(7), 1);
-        assert_eq!(histogram.len(), (1 << 33) + 1);
+        assert_eq!(histogram.count(), (1 << 33) + 1);
         assert_eq!(histogram.bins(), [(5, 1 << 33), (7, 1)]);
     }
 
@@ -142,6 +136,6 @@ mod tests {
         let histogram = histogram(&[HIGHEST.0 + 1, u64::MAX, HIGHEST.0]);
         assert_eq!(histogram.saturated(), 2);
         assert_eq!(histogram.max_ns(), HIGHEST.0);
-        assert_eq!(histogram.len(), 3);
+        assert_eq!(histogram.count(), 3);
     }
 }

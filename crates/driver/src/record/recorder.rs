@@ -58,7 +58,7 @@ impl Kind {
         self.lag.merge(&other.lag);
         self.skipped.merge(&other.skipped);
         assert_eq!(
-            (self.latency.len(), self.skipped.len()),
+            (self.latency.count(), self.skipped.count()),
             (self.timed, self.counts.skipped),
             "each timed success and each skipped one is in its histogram, and nothing else"
         );
@@ -151,7 +151,7 @@ impl Recorder {
         if !self.can_lag {
             for kind in &mut self.measured {
                 kind.service = kind.latency.clone();
-                kind.lag.record_many(Nanos::ZERO, kind.latency.len());
+                kind.lag.record_many(Nanos::ZERO, kind.latency.count());
             }
         }
         self

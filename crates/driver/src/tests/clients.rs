@@ -147,7 +147,7 @@ fn a_rollback_by_design_is_neither_a_success_nor_a_failure() {
     play.user = Counting { rolls_back: Some(10), ..Counting::default() };
     let played = play.run();
     assert_eq!(played.measured(), counts(90, 10, 0, 0));
-    assert_eq!(played.record.measured[0].latency.len(), 90);
+    assert_eq!(played.record.measured[0].latency.count(), 90);
 }
 
 #[test]
@@ -225,7 +225,7 @@ fn a_transaction_in_flight_at_the_close_is_timed_but_not_counted() {
     let played = Play::new(vec![Reply::Ok(40 * MS), Reply::Ok(300 * MS)]).run();
     let kind = &played.record.measured[0];
     assert_eq!(kind.counts, counts(1, 0, 0, 0), "only the first was done within the slice of 100 ms");
-    assert_eq!((kind.timed, kind.latency.len()), (2, 2));
+    assert_eq!((kind.timed, kind.latency.count()), (2, 2));
     assert!(kind.latency.max_ns() >= 300 * MS, "the slow one is not lost");
 }
 
@@ -308,7 +308,7 @@ proptest! {
         prop_assert_eq!(totals.ok + totals.rolled_back + totals.failed + totals.skipped, totals.all);
         let failures: u64 = played.record.measured[0].failures.values().sum();
         prop_assert_eq!(failures, played.measured().failed);
-        prop_assert_eq!(played.record.measured[0].latency.len(), played.record.measured[0].timed);
+        prop_assert_eq!(played.record.measured[0].latency.count(), played.record.measured[0].timed);
         prop_assert_eq!(played.drained.len(), 1);
     }
 }

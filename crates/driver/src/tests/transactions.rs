@@ -169,6 +169,6 @@ fn a_user_with_due_times_waits_for_them_and_latency_starts_there() {
     let sent: Vec<_> = server.requests.borrow().iter().map(|(at, _)| at / MS).collect();
     assert_eq!(sent, [20, 55, 60, 80]);
     let measured = &played.record.measured[0];
-    assert_eq!((measured.latency.len(), measured.lag.max_ns() / MS), (4, 15));
+    assert_eq!((measured.latency.count(), measured.lag.max_ns() / MS), (4, 15));
     assert_eq!(measured.latency.quantile_ns(0.75) / MS, 16, "of the second one, which had waited");
 }

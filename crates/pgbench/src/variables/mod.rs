@@ -35,7 +35,7 @@ enum Content {
 impl Variables {
     /// Creates one undefined variable per name.
     pub fn new(names: &Names) -> Self {
-        Self { cells: vec![Cell::default(); names.len()] }
+        Self { cells: vec![Cell::default(); names.names.len()] }
     }
 
     /// Sets a variable to a value, as `\set` does.
@@ -190,16 +190,6 @@ impl Names {
     /// The name of a slot for a message.
     pub fn text(&self, slot: Slot) -> String {
         String::from_utf8_lossy(self.get(slot)).into_owned()
-    }
-
-    /// Number of names.
-    pub fn len(&self) -> usize {
-        self.names.len()
-    }
-
-    /// Whether there are no names.
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
     }
 }
 

@@ -108,7 +108,7 @@ fn a_name_keeps_its_slot_and_the_number_of_names_is_limited() {
     }
     assert_eq!(names.intern(b"one_more"), Err(TooManyVariables));
     assert_eq!(names.intern(b"v7").map(Slot::index), Ok(7));
-    assert_eq!(names.len(), VARIABLES_MAX);
+    assert_eq!(names.names.len(), VARIABLES_MAX);
 }
 
 proptest! {

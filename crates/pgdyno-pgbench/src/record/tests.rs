@@ -99,11 +99,11 @@ fn a_record_merged_from_threads_is_the_record_of_all() {
     assert_eq!(merged.total().done, 200);
     assert_eq!(merged.total().all(), all.total().all());
     assert_eq!(merged.latency().unwrap().bins(), all.latency().unwrap().bins());
-    assert_eq!(merged.latency().unwrap().len(), 200);
+    assert_eq!(merged.latency().unwrap().count(), 200);
     assert_eq!(merged.series, all.series);
     let [first, second] = &merged.scripts[0].commands[..] else { unreachable!() };
     assert_eq!((first.statistics.retries, first.statistics.failures), (334, 666));
-    assert_eq!(second.latency.as_ref().unwrap().len(), 1000);
+    assert_eq!(second.latency.as_ref().unwrap().count(), 1000);
     assert_eq!(second.statistics.time.count, 1000);
 }
 

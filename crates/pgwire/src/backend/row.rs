@@ -34,14 +34,8 @@ impl<'a> Row<'a> {
 
     /// Number of columns.
     #[must_use]
-    pub fn len(&self) -> usize {
+    pub fn column_count(&self) -> usize {
         usize::from(self.count)
-    }
-
-    /// Whether there are no columns.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
     }
 
     /// The columns from first to last.
@@ -53,7 +47,7 @@ impl<'a> Row<'a> {
     /// The bytes of a column, `None` for NULL. Takes time proportional to the index.
     #[inline]
     pub fn get(&self, column: usize) -> Result<Option<&'a [u8]>, ProtocolError> {
-        self.columns().nth(column).ok_or(ProtocolError::NoColumn { column, columns: self.len() })
+        self.columns().nth(column).ok_or(ProtocolError::NoColumn { column, columns: self.column_count() })
     }
 
     /// An `integer`.

@@ -34,7 +34,7 @@ fn a_row_returns_its_values_by_type() {
     let numeric = [0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 0x0d, 0x48];
     let values = [Some(&[0, 0, 1, 0][..]), Some("größe".as_bytes()), Some(&numeric), None];
     with_row(&values, |row| {
-        assert_eq!((row.len(), row.columns().count()), (4, 4));
+        assert_eq!((row.column_count(), row.columns().count()), (4, 4));
         assert_eq!((row.i32(0), row.text(1), row.cents(2)), (Ok(256), Ok("größe"), Ok(-1234)));
         assert_eq!(row.get(3), Ok(None));
     });

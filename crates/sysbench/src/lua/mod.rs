@@ -447,7 +447,7 @@ pub struct Rows {
 impl Rows {
     /// Adds a row.
     pub fn push(&mut self, row: &Row<'_>) {
-        self.columns = row.len();
+        self.columns = row.column_count();
         for value in row.columns() {
             self.bytes.extend_from_slice(value.unwrap_or_default());
             self.ends.push(value.map(|_| self.bytes.len()));
