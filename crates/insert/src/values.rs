@@ -82,19 +82,6 @@ impl Item {
     }
 }
 
-/// Appends a number. A point query has ten.
-#[inline]
-pub fn push_number(sql: &mut Vec<u8>, mut number: u64) {
-    let mut digits = [0; 20];
-    let mut start = digits.len();
-    while number > 0 || start == digits.len() {
-        start -= 1;
-        digits[start] = b'0' + (number % 10) as u8;
-        number /= 10;
-    }
-    sql.extend_from_slice(&digits[start..]);
-}
-
 /// The text of a row. Its length has a limit, so that it needs no allocation.
 struct Row {
     text: [u8; ROW_BYTES_MAX],
@@ -146,15 +133,6 @@ pub fn timestamp(since_1970_s: i64) -> [u8; TIME_BYTES] {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_as_rust_formats_them() {
-        for number in [0, 9, 10, 101, 4_294_967_296, u64::MAX] {
-            let mut sql = Vec::new();
-            push_number(&mut sql, number);
-            assert_eq!(sql, number.to_string().into_bytes());
-        }
-    }
 
     #[test]
     fn values_have_their_domains_and_two_thirds_of_the_data_are_the_letter_a() {

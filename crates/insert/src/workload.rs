@@ -12,7 +12,7 @@ use super::dataset::{FORMAT, INDEXES, table_name};
 use super::pace::{Pace, Queue};
 use super::specification::{Query, Specification};
 use super::tally::Tally;
-use super::values::{CASH_REGISTERS, Item, PRICES, PRODUCTS, push_number, timestamp};
+use super::values::{CASH_REGISTERS, Item, PRICES, PRODUCTS, timestamp};
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use loader::replace::{MARK, comment_of};
 use pgwire::backend::Message;
@@ -235,7 +235,7 @@ impl Client {
             let key = self.stream.below(keys);
             tally.keys.count(key, keys);
             self.sql.push(if place == 0 { b'(' } else { b',' });
-            push_number(&mut self.sql, lowest.unsigned_abs() + key);
+            frontend::write_int(&mut self.sql, lowest + key as i64);
         }
         self.sql.push(b')');
     }

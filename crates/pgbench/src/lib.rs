@@ -26,5 +26,5 @@ mod value;
 mod variables;
 mod workload;
 
-pub use value::{leading_int, write_int};
+pub use value::leading_int;
 pub use workload::{Pgbench, ScriptChoice};

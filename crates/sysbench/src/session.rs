@@ -130,7 +130,7 @@ pub async fn execute<'a>(
 fn append(out: &mut Vec<u8>, value: &Value) -> bool {
     // Writing to a Vec cannot fail.
     match value {
-        Value::Integer(number) => drop(write!(out, "{number}")),
+        Value::Integer(number) => frontend::write_int(out, *number),
         Value::Number(number) => drop(write!(out, "{number}")),
         Value::String(text) => out.extend_from_slice(&text.as_bytes()),
         _ => return false,

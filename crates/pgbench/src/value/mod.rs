@@ -8,6 +8,7 @@ use std::fmt::{self, Write};
 use thiserror::Error;
 
 use super::random::{GAUSSIAN_MIN, ZIPFIAN_MAX, ZIPFIAN_MIN};
+use pgwire::frontend::write_int;
 
 /// A value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -86,7 +87,7 @@ impl Value {
             Self::Null => out.extend_from_slice(b"NULL"),
             Self::Boolean(true) => out.extend_from_slice(b"true"),
             Self::Boolean(false) => out.extend_from_slice(b"false"),
-            Self::Int(int) => write_int(int, out),
+            Self::Int(int) => write_int(out, int),
             Self::Double(double) => write_double(double, out),
         }
     }
@@ -181,26 +182,6 @@ pub enum EvaluationError {
     PermuteSize,
 }
 
-/// Appends an integer in decimal.
-#[inline]
-pub fn write_int(int: i64, out: &mut Vec<u8>) {
-    let mut digits = [0; 20];
-    let mut start = digits.len();
-    let mut rest = int.unsigned_abs();
-    loop {
-        start -= 1;
-        digits[start] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
-    }
-    if int < 0 {
-        out.push(b'-');
-    }
-    out.extend_from_slice(&digits[start..]);
-}
-
 /// Appends a double with 15 significant digits, as C's `%.15g` does.
 pub fn write_double(double: f64, out: &mut Vec<u8>) {
     if !double.is_finite() || double == 0.0 {
@@ -235,7 +216,7 @@ fn place(digits: &[u8], exponent: i32, out: &mut Vec<u8>) {
         if exponent.abs() < 10 {
             out.push(b'0');
         }
-        write_int(i64::from(exponent.abs()), out);
+        write_int(out, i64::from(exponent.abs()));
     } else if exponent < 0 {
         out.extend_from_slice(b"0.");
         out.extend(std::iter::repeat_n(b'0', (-1 - exponent) as usize));

@@ -9,13 +9,13 @@ mod tests;
 use std::fs::File;
 use std::io::{self, Write};
 
-use pgbench::write_int;
 use reactor::Nanos;
 
 pub use options::LogOptions;
 
 use super::options::Options;
 use super::statistics::{Ended, Outcome, Statistics};
+use pgwire::frontend::write_int;
 
 /// Size of the write buffer: one system call for about a thousand transactions.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -99,7 +99,7 @@ impl<W: Write> TransactionLog<W> {
             Outcome::Deadlock => Some(failed("deadlock")),
             Outcome::Other => Some(failed("other")),
         };
-        write_int(i64::from(client), buffer);
+        write_int(buffer, i64::from(client));
         column(number, buffer);
         match word {
             None => column(to_us(ended.latency), buffer),
@@ -141,7 +141,7 @@ impl<W: Write> TransactionLog<W> {
 /// Appends a space and a number.
 fn column(number: u64, out: &mut Vec<u8>) {
     out.push(b' ');
-    write_int(number as i64, out);
+    write_int(out, number as i64);
 }
 
 /// Rounds to microseconds.

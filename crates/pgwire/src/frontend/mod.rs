@@ -4,7 +4,7 @@
 
 mod parameter;
 
-pub use parameter::{Cents, Decimal, Element, Parameter};
+pub use parameter::{Cents, Decimal, Element, Parameter, write_int};
 
 const PROTOCOL_3_0: i32 = 0x0003_0000;
 const SSL_REQUEST: i32 = 80_877_103;

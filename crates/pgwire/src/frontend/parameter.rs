@@ -26,6 +26,23 @@ pub struct Decimal {
     pub scale: u8,
 }
 
+/// Appends an integer in decimal.
+#[inline]
+pub fn write_int(out: &mut Vec<u8>, int: i64) {
+    let mut digits = [0; 20];
+    let mut start = digits.len();
+    let mut rest = int.unsigned_abs();
+    while rest > 0 || start == digits.len() {
+        start -= 1;
+        digits[start] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+    if int < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[start..]);
+}
+
 fn plain(out: &mut Vec<u8>, value: &dyn std::fmt::Display) {
     let _ = write!(out, "{value}"); // Writing to a Vec cannot fail.
 }

@@ -204,6 +204,15 @@ fn a_message_that_fails_leaves_the_buffer_as_it_was() {
 
 proptest! {
     #[test]
+    fn integers_are_as_rust_formats_them(int in any::<i64>()) {
+        for int in [int, int % 1000, 0, i64::MIN, i64::MAX] {
+            let mut out = Vec::new();
+            frontend::write_int(&mut out, int);
+            prop_assert_eq!(out, int.to_string().into_bytes());
+        }
+    }
+
+    #[test]
     fn every_integer_round_trips_through_the_numeric_format(scaled in any::<i64>(), scale in 0..=40u8) {
         let mut bytes = Vec::new();
         numeric::append(&mut bytes, scaled, scale);
