@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::record::{Counts, Histogram, Kind};
 
@@ -33,15 +33,13 @@ impl<'a> Events<'a> {
 
 /// Counts by the name of the kind, as JSON.
 pub fn by_kind(names: &[&str], counts: &[Counts]) -> Value {
-    let pairs = names.iter().zip(counts).map(|(name, counts)| ((*name).to_owned(), json!(counts)));
-    Value::Object(pairs.collect::<Map<_, _>>())
+    names.iter().copied().zip(counts).map(|(name, counts)| (name, json!(counts))).collect()
 }
 
 /// Counters by name, as JSON: 0 before the first value.
 pub fn by_name(names: &[&str], counters: &[u64]) -> Value {
     let values = counters.iter().copied().chain(std::iter::repeat(0));
-    let pairs = names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), json!(value)));
-    Value::Object(pairs.collect::<Map<_, _>>())
+    names.iter().copied().zip(values).collect()
 }
 
 /// Quantiles of an interval, as JSON.
@@ -59,6 +57,5 @@ pub fn measured(names: &[&str], kinds: &[Kind]) -> Value {
             "histograms": {"latency": kind.latency.bins(), "service": kind.service.bins(), "lag": kind.lag.bins(), "skipped": kind.skipped.bins()},
         })
     };
-    let pairs = names.iter().zip(kinds).map(|(name, one)| ((*name).to_owned(), kind(one)));
-    Value::Object(pairs.collect::<Map<_, _>>())
+    names.iter().copied().zip(kinds.iter().map(kind)).collect()
 }

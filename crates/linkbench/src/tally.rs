@@ -1,6 +1,6 @@
 //! What was drawn, counted: the material for tests of the distributions.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::graph::{Choice, Chosen};
 use super::operation::{CHOICES, MULTIGET_MAX, NAMES};
@@ -49,13 +49,10 @@ impl Tally {
 
     /// As `docs/reference/engine-protocol.md` has it.
     pub fn value(&self) -> Value {
-        let named = |names: &[&str], values: &[Value]| -> Map<String, Value> {
-            names.iter().zip(values).map(|(name, value)| ((*name).to_owned(), value.clone())).collect()
-        };
         let ranks = CHOICES.map(|(name, choice)| (name, json!(self.ranks[choice as usize])));
         json!({
-            "drawn": named(&NAMES, &self.drawn.map(|n| json!(n))),
-            "ranks": ranks.into_iter().map(|(name, bins)| (name.to_owned(), bins)).collect::<Map<_, _>>(),
+            "drawn": NAMES.into_iter().zip(self.drawn).collect::<Value>(),
+            "ranks": ranks.into_iter().collect::<Value>(),
             "correlated_reads": self.correlated_reads,
             "link_types": self.link_types,
             "multiget": &self.multiget[..],

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, Scope};
 use std::time::{Duration, Instant};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::dataset::{Dataset, Replaceable};
 use super::error::{LoadError, Stage};
@@ -86,15 +86,19 @@ pub fn load<D: Dataset>(
         .carry_out(&watch, &mut control, emit, &mut timing, &mut reached)
         .and_then(|()| watched(&watch, Some(&canceller), dataset.finish(&mut control)));
     filled.map_err(|error| loading.clean_up(&reactor, reached, error))?;
-    let mut result = Map::new();
-    result.insert("event".to_owned(), json!("result"));
-    timing.report(&mut result);
-    result.insert("rows".to_owned(), shared.progress.rows(dataset.tables()));
-    result.insert("bytes_copied".to_owned(), json!(shared.progress.bytes()));
-    result.insert("cpu_ns".to_owned(), cpu(usage()));
-    result.insert("cpu_copy_ns".to_owned(), cpu(timing.cpu_copy));
-    result.insert("memory_peak_bytes".to_owned(), json!(memory_peak_bytes()));
-    emit(Value::Object(result));
+    let mut result = json!({
+        "event": "result",
+        "phases_s": timing.phases_s(),
+        "rows": shared.progress.rows(dataset.tables()),
+        "bytes_copied": shared.progress.bytes(),
+        "cpu_ns": cpu(usage()),
+        "cpu_copy_ns": cpu(timing.cpu_copy),
+        "memory_peak_bytes": memory_peak_bytes(),
+    });
+    if let Some(steps) = timing.steps() {
+        result["steps"] = steps;
+    }
+    emit(result);
     Ok(())
 }
 

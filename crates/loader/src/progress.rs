@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::dataset::Table;
 use super::phase::Phase;
@@ -67,10 +67,7 @@ impl Progress {
 
     /// Rows by table.
     pub fn rows(&self, tables: &[Table]) -> Value {
-        let counted = tables.iter().zip(&self.rows);
-        let row =
-            |(table, rows): (&Table, &AtomicU64)| (table.name.to_string(), Value::from(rows.load(Relaxed)));
-        Value::Object(counted.map(row).collect::<Map<_, _>>())
+        tables.iter().zip(&self.rows).map(|(table, rows)| (&*table.name, rows.load(Relaxed))).collect()
     }
 
     /// Creates the `progress` event.
@@ -100,5 +97,5 @@ pub fn forecast(tables: &[Table]) -> Value {
     let of_table = |table: &Table| {
         (table.name.to_string(), json!({"rows": table.rows, "bytes_estimated": table.bytes_estimated}))
     };
-    json!({"event": "started", "tables": tables.iter().map(of_table).collect::<Map<_, _>>()})
+    json!({"event": "started", "tables": tables.iter().map(of_table).collect::<Value>()})
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::phase::Phase;
 use reactor::Usage;
@@ -25,14 +25,17 @@ impl Timing {
         }
     }
 
-    /// Adds `phases_s`, and `steps` if there are any, to the `result` event.
-    pub fn report(&self, result: &mut Map<String, Value>) {
-        let phases = self.phases.iter().map(|(phase, took)| (phase.name().to_owned(), seconds(*took)));
-        result.insert("phases_s".to_owned(), Value::Object(phases.collect()));
-        if !self.steps.is_empty() {
-            let of_step = |((_, letter), took): &((usize, char), Duration)| json!({"step": letter, "s": seconds(*took)});
-            result.insert("steps".to_owned(), self.steps.iter().map(of_step).collect());
-        }
+    /// Seconds by phase.
+    pub fn phases_s(&self) -> Value {
+        self.phases.iter().map(|(phase, took)| (phase.name(), took.as_secs_f64())).collect()
+    }
+
+    /// Seconds of the steps in order; `None` if they cannot be chosen.
+    pub fn steps(&self) -> Option<Value> {
+        let of_step = |((_, letter), took): &((usize, char), Duration)| {
+            json!({"step": letter, "s": took.as_secs_f64()})
+        };
+        (!self.steps.is_empty()).then(|| self.steps.iter().map(of_step).collect())
     }
 }
 
@@ -41,8 +44,4 @@ fn add<K: PartialEq>(sums: &mut Vec<(K, Duration)>, key: K, took: Duration) {
         Some((_, sum)) => *sum += took,
         None => sums.push((key, took)),
     }
-}
-
-fn seconds(duration: Duration) -> Value {
-    json!(duration.as_secs_f64())
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use driver::{HIGHEST, Histogram};
 use pgbench::script::Script;
 use reactor::Nanos;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::bench::{Bench, Results};
 use super::options::POSTGRESQL;
@@ -138,18 +138,19 @@ fn durations(durations: &Durations, histogram: Option<&Histogram>) -> Value {
     if durations.count == 0 {
         return Value::Null;
     }
-    let mut fields = Map::new();
-    fields.insert("n".to_owned(), json!(durations.count));
-    fields.insert("mean".to_owned(), json!(durations.mean_ms()));
-    fields.insert("stddev".to_owned(), json!(durations.deviation_ms()));
+    let mut fields = json!({
+        "n": durations.count,
+        "mean": durations.mean_ms(),
+        "stddev": durations.deviation_ms(),
+        "max": durations.max_ms,
+    });
     if let Some(histogram) = histogram {
         for ((name, _), quantile_ms) in QUANTILES.into_iter().zip(quantiles_ms(durations, histogram)) {
-            fields.insert(name.to_owned(), json!(quantile_ms));
+            fields[name] = json!(quantile_ms);
         }
-        fields.insert("n_above_60_s".to_owned(), json!(histogram.saturated()));
+        fields["n_above_60_s"] = json!(histogram.saturated());
     }
-    fields.insert("max".to_owned(), json!(durations.max_ms));
-    Value::Object(fields)
+    fields
 }
 
 /// Each point up to the end of the run, with the time that it covers.

@@ -1,6 +1,6 @@
 //! What was drawn, counted: the raw material for proving that it was drawn as the specification wants.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::input::{Customer, Input, NewOrder, UNUSED_ITEM};
 use super::mix::KINDS;
@@ -84,10 +84,9 @@ impl Tally {
 
     /// As `docs/reference/engine-protocol.md` has it.
     pub fn value(&self) -> Value {
-        let drawn = KINDS.iter().zip(self.drawn).map(|(kind, n)| ((*kind).to_owned(), json!(n)));
         let c = self.constants;
         json!({
-            "drawn": drawn.collect::<Map<_, _>>(),
+            "drawn": KINDS.into_iter().zip(self.drawn).collect::<Value>(),
             "order_lines": self.order_lines,
             "order_lines_remote": self.order_lines_remote,
             "rollbacks_drawn": self.rollbacks_drawn,
