@@ -118,6 +118,20 @@ struct Effects {
     links_listed: u64,
 }
 
+impl Effects {
+    /// By counter.
+    fn values(self) -> [u64; 7] {
+        let Self { links_added, links_shown, links_hidden, nodes_added, nodes_deleted, .. } = self;
+        let Self { duplicate_keys, links_listed, .. } = self;
+        [links_added, links_shown, links_hidden, nodes_added, nodes_deleted, duplicate_keys, links_listed]
+    }
+
+    /// What remains after a rollback.
+    fn of_rollback(self) -> Self {
+        Self { duplicate_keys: self.duplicate_keys, ..Self::default() }
+    }
+}
+
 /// A list of the highest length, which has older links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct History {
@@ -432,8 +446,7 @@ impl User for Requester {
 
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
-        let duplicate_keys = self.effects.duplicate_keys;
-        self.effects = Effects { duplicate_keys, ..Effects::default() };
+        self.effects = self.effects.of_rollback();
         let (id, now_s) = (self.operation.id1 as i64, || (since_epoch_ms() / 1000) as i32);
         match self.operation.kind {
             Kind::GetNode => drop(execute(connection, Statement::GetNode, &[&id]).await?),
@@ -469,25 +482,8 @@ impl User for Requester {
 
     #[inline]
     fn add_to_counters(&self, is_committed: bool, counters: &mut [u64]) {
-        let Effects {
-            links_added,
-            links_shown,
-            links_hidden,
-            nodes_added,
-            nodes_deleted,
-            duplicate_keys,
-            links_listed,
-        } = self.effects;
-        let [added, shown, hidden, new_nodes, gone_nodes, duplicates, listed] = counters else { return };
-        *duplicates += duplicate_keys;
-        if is_committed {
-            *added += links_added;
-            *shown += links_shown;
-            *hidden += links_hidden;
-            *new_nodes += nodes_added;
-            *gone_nodes += nodes_deleted;
-            *listed += links_listed;
-        }
+        let effects = if is_committed { self.effects } else { self.effects.of_rollback() };
+        counters.iter_mut().zip(effects.values()).for_each(|(counter, effect)| *counter += effect);
     }
 }
 

@@ -54,34 +54,28 @@ impl Counts {
 
     /// Adds the counts of another thread.
     pub fn merge(&mut self, other: &Self) {
-        self.all += other.all;
-        self.ok += other.ok;
-        self.rolled_back += other.rolled_back;
-        self.failed += other.failed;
-        self.skipped += other.skipped;
-        self.retried += other.retried;
-        self.assert_whole();
+        *self = self.with(other, |mine, theirs| mine + theirs);
     }
 
     /// The difference from `earlier`, a former state of the same counts.
     pub fn since(&self, earlier: &Self) -> Self {
-        let difference = Self {
-            all: self.all - earlier.all,
-            ok: self.ok - earlier.ok,
-            rolled_back: self.rolled_back - earlier.rolled_back,
-            failed: self.failed - earlier.failed,
-            skipped: self.skipped - earlier.skipped,
-            retried: self.retried - earlier.retried,
-        };
-        difference.assert_whole();
-        difference
+        self.with(earlier, |now, before| now - before)
     }
 
     /// Panics unless every transaction has exactly one outcome. A driver that loses or duplicates one must not
     /// report results.
-    fn assert_whole(&self) {
-        let outcomes = self.ok + self.rolled_back + self.failed + self.skipped;
-        assert_eq!(outcomes, self.all, "transactions and outcomes differ: {self:?}");
+    fn with(&self, other: &Self, combine: impl Fn(u64, u64) -> u64) -> Self {
+        let combined = Self {
+            all: combine(self.all, other.all),
+            ok: combine(self.ok, other.ok),
+            rolled_back: combine(self.rolled_back, other.rolled_back),
+            failed: combine(self.failed, other.failed),
+            skipped: combine(self.skipped, other.skipped),
+            retried: combine(self.retried, other.retried),
+        };
+        let outcomes = combined.ok + combined.rolled_back + combined.failed + combined.skipped;
+        assert_eq!(outcomes, combined.all, "transactions and outcomes differ: {combined:?}");
+        combined
     }
 }
 
