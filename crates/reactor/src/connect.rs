@@ -8,7 +8,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use pgwire::conninfo::{Address, Conninfo, Host, TargetSessionAttrs};
 use pgwire::startup::{Channel, Startup, StartupError};
-use pgwire::tls::{self, Encryption, FirstFailure};
+use pgwire::tls::{self, Encryption};
 use pgwire::{SqlState, frontend};
 
 use super::socket::Socket;
@@ -105,18 +105,20 @@ async fn encrypted_or_not(
         Ok(connection) => return Ok(connection),
         Err(why) => why,
     };
-    let second = tls::second_attempt(conninfo.sslmode, &host.address, encryption, first_failure(&why));
+    let second = tls::second_attempt(conninfo.sslmode, &host.address, encryption);
+    let second = second.filter(|_| may_be_encryption(&why));
     let first = attempt(why);
     let Some(mut encryption) = second else { return Err(vec![first]) };
     let connected = in_time(reactor, conninfo, host, place, &mut encryption).await;
     connected.map_err(|why| vec![first, attempt(why)])
 }
 
-fn first_failure(why: &Failure) -> FirstFailure {
+/// Whether the server rejected the session, or TLS failed.
+fn may_be_encryption(why: &Failure) -> bool {
     match why {
-        Failure::Rejected(Error::Startup(error)) if error.sqlstate().is_some() => FirstFailure::Refused,
-        Failure::Rejected(Error::Tls(error)) if error.is_failed_handshake() => FirstFailure::Handshake,
-        _ => FirstFailure::Other,
+        Failure::Rejected(Error::Startup(error)) => error.sqlstate().is_some(),
+        Failure::Rejected(Error::Tls(error)) => error.is_failed_handshake(),
+        _ => false,
     }
 }
 

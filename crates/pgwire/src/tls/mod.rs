@@ -36,34 +36,15 @@ pub fn first_attempt(sslmode: SslMode, address: &Address) -> Encryption {
     }
 }
 
-/// Failure of the first attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FirstFailure {
-    /// The server rejected the session.
-    Refused,
-    /// The TLS handshake failed: [`TlsError::is_failed_handshake`].
-    Handshake,
-    /// Another failure, which a second attempt cannot solve.
-    Other,
-}
-
-/// The encryption of the second attempt.
+/// The encryption of the second attempt, after a failure that the other encryption may prevent.
 ///
 /// `allow` and `prefer` try the other way if the server rejected the session or TLS failed, because
 /// `pg_hba.conf` may require it.
 #[must_use]
-pub fn second_attempt(
-    sslmode: SslMode,
-    address: &Address,
-    used: Encryption,
-    failure: FirstFailure,
-) -> Option<Encryption> {
-    match (address, sslmode, used, failure) {
-        (Address::Unix(_), ..) => None,
-        (_, SslMode::Allow, Encryption::Plain, FirstFailure::Refused) => Some(Encryption::Tls),
-        (_, SslMode::Prefer, Encryption::Tls, FirstFailure::Refused | FirstFailure::Handshake) => {
-            Some(Encryption::Plain)
-        }
+pub fn second_attempt(sslmode: SslMode, address: &Address, used: Encryption) -> Option<Encryption> {
+    match (address, sslmode, used) {
+        (Address::Tcp { .. }, SslMode::Allow, Encryption::Plain) => Some(Encryption::Tls),
+        (Address::Tcp { .. }, SslMode::Prefer, Encryption::Tls) => Some(Encryption::Plain),
         _ => None,
     }
 }
