@@ -7,7 +7,7 @@
 
 use super::existing::{self, Accounts, Partition, Stored};
 use super::partition::Bound;
-use super::plan::{self, Part, Turn};
+use super::plan::{self, Part};
 use super::rows::{self, Sent};
 use super::specification::Initialise;
 use super::tables::{self, IN_ACCOUNTS, IN_BRANCHES, IN_HISTORY, IN_TELLERS, NAMES};
@@ -104,23 +104,23 @@ impl PgbenchTables {
         }
     }
 
-    fn fill(&self, turn: Turn, found: &Accounts) -> Vec<Job> {
+    /// The jobs of a turn of filling.
+    ///
+    /// Branches come last, so that their number shows that all other rows exist. With foreign keys they must come
+    /// first.
+    fn fill(&self, turn: usize, found: &Accounts) -> Vec<Job> {
         let branches = self.initialise.scale;
-        let frozen = !found.referred_to;
-        let copy = |table: usize, rows: Box<dyn Rows>| copy(table, NAMES[table], frozen, rows);
-        match (turn, found.referred_to) {
-            (Turn::First, false) => {
-                let mut jobs = self.fill_accounts(found);
-                jobs.push(copy(IN_TELLERS, Box::new(rows::Tellers { branches })));
-                jobs
-            }
-            (Turn::Second, false) | (Turn::First, true) => {
-                vec![copy(IN_BRANCHES, Box::new(rows::Branches { branches }))]
-            }
-            (Turn::Second, true) => vec![copy(IN_TELLERS, Box::new(rows::Tellers { branches }))],
-            (Turn::Third, true) => self.fill_accounts(found),
-            (Turn::Third, false) => Vec::new(),
-        }
+        let copy = |table: usize, rows: Box<dyn Rows>| copy(table, NAMES[table], !found.referred_to, rows);
+        let of_branches = copy(IN_BRANCHES, Box::new(rows::Branches { branches }));
+        let of_tellers = copy(IN_TELLERS, Box::new(rows::Tellers { branches }));
+        let mut of_accounts = self.fill_accounts(found);
+        let turns = if found.referred_to {
+            [vec![of_branches], vec![of_tellers], of_accounts]
+        } else {
+            of_accounts.push(of_tellers);
+            [of_accounts, vec![of_branches], Vec::new()]
+        };
+        turns.into_iter().nth(turn).unwrap_or_default()
     }
 
     fn fill_accounts(&self, found: &Accounts) -> Vec<Job> {

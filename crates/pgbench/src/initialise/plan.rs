@@ -9,8 +9,8 @@ pub enum Part {
     Create,
     /// Truncate the tables: all in one statement, regardless of foreign keys.
     Empty,
-    /// Fill the tables of this turn.
-    Fill(Turn),
+    /// Fill the tables of this turn, from 0.
+    Fill(usize),
     /// Generate data in the server.
     Generate,
     /// Vacuum and analyze.
@@ -23,20 +23,6 @@ pub enum Part {
     ForeignKeys,
 }
 
-/// A turn of filling.
-///
-/// Branches come last, so that their number shows that all other rows exist. With foreign keys they must come
-/// first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
-    /// Accounts and tellers; with foreign keys, branches.
-    First,
-    /// Branches; with foreign keys, tellers.
-    Second,
-    /// With foreign keys, accounts.
-    Third,
-}
-
 /// The rounds of these steps.
 pub fn rounds(steps: &[(usize, char)]) -> Vec<((usize, char), Part)> {
     let of_step = |&step: &(usize, char)| parts(step.1).iter().map(move |&part| (step, part));
@@ -47,7 +33,7 @@ fn parts(step: char) -> &'static [Part] {
     match step {
         'd' => &[Part::Drop],
         't' => &[Part::Create],
-        'g' => &[Part::Empty, Part::Fill(Turn::First), Part::Fill(Turn::Second), Part::Fill(Turn::Third)],
+        'g' => &[Part::Empty, Part::Fill(0), Part::Fill(1), Part::Fill(2)],
         'G' => &[Part::Generate],
         'v' => &[Part::Vacuum],
         'p' => &[Part::PartitionKeys, Part::Keys],

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use serde_json::{Value, json};
 
 use super::partition::{Bound, hash_of_key, hold_all};
-use super::plan::{self, Part, Turn};
+use super::plan::{self, Part};
 use super::rows::{Accounts, Branches, HashedAccounts, Sent, Tellers};
 use super::specification::Initialise;
 use super::tables;
@@ -157,7 +157,7 @@ fn steps_are_executed_in_their_order_and_number() {
     assert_eq!(found, expected);
     let twice = json!({"scale": 1, "steps": "fgg", "foreign_keys": true});
     let fills = plan::rounds(&initialise(&twice).steps_in_order());
-    assert_eq!(fills.iter().filter(|(_, part)| *part == Part::Fill(Turn::First)).count(), 2);
+    assert_eq!(fills.iter().filter(|(_, part)| *part == Part::Fill(0)).count(), 2);
     assert_eq!(fills.iter().filter(|(_, part)| *part == Part::ForeignKeys).count(), 1);
 }
 
