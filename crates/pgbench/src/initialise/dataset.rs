@@ -253,10 +253,6 @@ impl Dataset for PgbenchTables {
         Ok(Some(Round { phase: phase(part), step: Some(step), jobs, rows }))
     }
 
-    async fn finish(&self, _: &mut Connection) -> Result<(), LoadError> {
-        Ok(())
-    }
-
     /// Filling is all or nothing, as in pgbench. Later steps do not change the rows.
     async fn clean_up(&self, control: &mut Connection, phase: Phase, filled: &[usize]) -> Result<(), Error> {
         if phase == Phase::Copy && !filled.is_empty() {
