@@ -5,6 +5,7 @@
 //! read twice.
 
 use crate::effort;
+use crate::value::is_space;
 
 /// Reason why the scanner stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,10 +128,6 @@ fn count(text: &[u8], wanted: impl Fn(u8) -> bool) -> usize {
     let length = text.iter().take_while(|&&byte| wanted(byte)).count();
     effort::spend(length);
     length
-}
-
-fn is_space(byte: u8) -> bool {
-    matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | 0x0b | 0x0c)
 }
 
 fn is_blank(rest: &[u8]) -> bool {
