@@ -9,7 +9,7 @@ pub const MARK: &str = "made by pgdyno";
 
 /// Returns the names of existing tables, and whether the comment of each begins with [`MARK`]. The statement
 /// returns names and comments.
-pub async fn marked(control: &mut Connection, statement: &str) -> Result<Vec<(String, bool)>, LoadError> {
+async fn marked(control: &mut Connection, statement: &str) -> Result<Vec<(String, bool)>, LoadError> {
     let rows = control.simple(statement).await;
     let rows = rows.map_err(|error| LoadError::from_io(Stage::Create, "look at the database", &error))?;
     let found = rows.into_iter().filter_map(|row| match row.as_slice() {
@@ -38,12 +38,16 @@ pub async fn mark_complete(control: &mut Connection, table: &str, comment: &str)
         .map_err(|error| LoadError::from_io(Stage::Analyze, "mark the data as complete", &error))
 }
 
-/// Drops existing tables, given by name and whether pgdyno loaded them. Refuses those that it must keep.
+/// Drops existing tables: those that `statement` finds, by name and comment, and `is_own` accepts. Refuses those that it
+/// must keep.
 pub async fn replace(
     control: &mut Connection,
     existing: Replaceable,
-    found: &[(String, bool)],
+    statement: &str,
+    is_own: impl Fn(&str) -> bool,
 ) -> Result<(), LoadError> {
+    let mut found = marked(control, statement).await?;
+    found.retain(|(name, _)| is_own(name));
     let names = |only_foreign: bool| {
         let chosen = found.iter().filter(|(_, is_marked)| !(only_foreign && *is_marked));
         chosen.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")

@@ -130,9 +130,8 @@ impl Dataset for OltpDataset {
     }
 
     async fn begin(&self, control: &mut Connection, existing: Replaceable) -> Result<(), LoadError> {
-        let mut found = replace::marked(control, EXISTING).await?;
-        found.retain(|(name, _)| self.tables.iter().any(|table| table.name == *name));
-        replace::replace(control, existing, &found).await
+        let is_own = |name: &str| self.tables.iter().any(|table| table.name == name);
+        replace::replace(control, existing, EXISTING, is_own).await
     }
 
     async fn round(&self, done: usize, _: &mut Connection) -> Result<Option<Round>, LoadError> {
