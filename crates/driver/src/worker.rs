@@ -169,7 +169,7 @@ impl Workers<'_> {
             Command::Publish => {
                 for (target, group) in open() {
                     let mut record = group.record.borrow_mut();
-                    let (totals, latency) = (record.totals(), record.take_interval());
+                    let (totals, latency) = (record.totals.clone(), record.take_interval());
                     send(Report::Interval { target, totals, latency });
                 }
             }
@@ -220,10 +220,10 @@ impl Target<'_> {
 fn report_drained(target: usize, group: &ClientGroup, used_before: &Cell<Usage>, send: &impl Fn(Report)) {
     if let Some(abandoned) = group.take_drained() {
         let mut record = group.record.borrow_mut();
-        let ended: u64 = record.totals().iter().map(|counts| counts.all).sum();
+        let ended: u64 = record.totals.iter().map(|counts| counts.all).sum();
         assert_eq!(ended, record.begun, "every transaction that was begun has ended");
         let drained = Drained {
-            totals: record.totals(),
+            totals: record.totals.clone(),
             counters: record.counters.clone(),
             measured: record.measured(),
             latency: record.take_interval(),

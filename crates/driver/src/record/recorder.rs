@@ -131,11 +131,6 @@ impl Recorder {
         *self.measured[kind].failures.entry(why.to_owned()).or_default() += 1;
     }
 
-    /// By kind: the totals so far.
-    pub fn totals(&self) -> Vec<Counts> {
-        self.totals.clone()
-    }
-
     /// By kind: the measured part so far.
     pub fn measured(&self) -> Vec<Counts> {
         self.measured.iter().map(|kind| kind.counts).collect()
