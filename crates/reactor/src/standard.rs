@@ -1,11 +1,13 @@
 //! Standard streams, which may have no reader.
 
-#![allow(unsafe_code)] // Neither signals nor standard streams have a safe interface.
+#![allow(unsafe_code)] // Signals have no safe interface.
 
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, BufReader, LineWriter, Write};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
+
+use rustix::stdio::{dup2_stdin, dup2_stdout};
 
 /// Writes to standard error and flushes. Errors are ignored.
 pub fn tell(text: impl Display) {
@@ -26,13 +28,8 @@ pub fn print(text: impl Display) -> io::Result<()> {
 pub fn take_streams() -> io::Result<(BufReader<File>, LineWriter<File>)> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     let output = io::stdout().as_fd().try_clone_to_owned()?;
-    let empty = File::open("/dev/null")?;
-    for (from, to) in [(empty.as_raw_fd(), libc::STDIN_FILENO), (libc::STDERR_FILENO, libc::STDOUT_FILENO)] {
-        // SAFETY: both descriptors are open; standard streams have no owner in Rust.
-        if unsafe { libc::dup2(from, to) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
-    }
+    dup2_stdin(File::open("/dev/null")?)?;
+    dup2_stdout(io::stderr())?;
     Ok((BufReader::new(File::from(input)), LineWriter::new(File::from(output))))
 }
 
