@@ -44,17 +44,11 @@ struct TypedWorkload<W: Workload> {
 }
 
 /// A workload of any type.
-pub struct AnyWorkload(Box<dyn DynWorkload>);
+pub type AnyWorkload = Box<dyn DynWorkload>;
 
-impl AnyWorkload {
-    /// Wraps a workload.
-    pub fn new<W: Workload + 'static>(workload: W) -> Self {
-        Self(Box::new(TypedWorkload { workload, tally: Mutex::default() }))
-    }
-
-    pub(super) fn workload(&self) -> &dyn DynWorkload {
-        &*self.0
-    }
+/// Erases the type of a workload.
+pub fn erase<W: Workload + 'static>(workload: W) -> AnyWorkload {
+    Box::new(TypedWorkload { workload, tally: Mutex::default() })
 }
 
 impl<W: Workload> DynWorkload for TypedWorkload<W> {

@@ -214,7 +214,7 @@ impl Control<'_, '_> {
     fn summary(&self, target: usize) -> Value {
         let counts = &self.totals[target];
         let transactions: u64 = counts.iter().map(Counts::executed).sum();
-        let counters = by_name(self.workloads[target].workload().counters(), &self.counters[target]);
+        let counters = by_name(self.workloads[target].counters(), &self.counters[target]);
         json!({"transactions": transactions, "counters": counters})
     }
 

@@ -34,7 +34,7 @@ mod workload;
 #[cfg(test)]
 mod tests;
 
-pub use any_workload::AnyWorkload;
+pub use any_workload::{AnyWorkload, erase};
 pub use error::{SpecificationError, WorkloadError};
 pub use messages::Input;
 pub use random::{Stream, derive_seed};

@@ -107,7 +107,7 @@ impl Run<'_> {
         let _ = events.write("started", started);
         let entry = |target: usize| Target {
             conninfo: &self.spec.targets[target].conninfo,
-            workload: self.workloads[target].workload(),
+            workload: &*self.workloads[target],
             driving: spec.driving(target),
             first_thread: spec.first_thread_of(target),
             threads: spec.threads_of(target),
@@ -227,7 +227,7 @@ impl Run<'_> {
             merged.iter_mut().zip(&thread_result.records).for_each(|(records, record)| records.merge(record));
         }
         let target = |(index, record): (usize, &Recorder)| {
-            let workload = self.workloads[index].workload();
+            let workload = &self.workloads[index];
             let kinds = workload.kinds();
             json!({"kinds": measured(&kinds, &record.measured), "totals": by_kind(&kinds, &record.totals),
                 "counters": by_name(workload.counters(), &record.counters), "connections_lost": record.connections_lost,

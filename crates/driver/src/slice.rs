@@ -152,7 +152,7 @@ impl Control<'_, '_> {
         let target = progress.targets[place].target;
         let counts = difference(&parts.totals, &self.totals[target]);
         let mut body = json!({"slice": progress.index, "target": target, "role": progress.slice.role, "from_ns": progress.interval_from.0,
-            "to_ns": to.0, "kinds": by_kind(&self.workloads[target].workload().kinds(), &counts), "latency_ns": quantiles(&parts.latency)});
+            "to_ns": to.0, "kinds": by_kind(&self.workloads[target].kinds(), &counts), "latency_ns": quantiles(&parts.latency)});
         if self.spec.part.is_some() {
             // Percentiles of several engines come from the sum of their histograms.
             body["latency_bins"] = json!(parts.latency.bins());
@@ -202,7 +202,7 @@ impl Control<'_, '_> {
         self.counters[target].clone_from(&target_progress.counters);
         let body = json!({"slice": progress.index, "target": target, "role": role,
             "opened_ns": window.opened.0, "counted_from_ns": window.counted_from.0, "closed_ns": window.closes.0,
-            "drained_ns": target_progress.drained_at.0, "ended_by": ended_by, "kinds": by_kind(&self.workloads[target].workload().kinds(), &counts),
+            "drained_ns": target_progress.drained_at.0, "ended_by": ended_by, "kinds": by_kind(&self.workloads[target].kinds(), &counts),
             "driver_cpu_ns": {"user": used.user.0, "system": used.system.0}, "abandoned": target_progress.abandoned,
             "swap_ns": progress.swap.0});
         self.write("slice", body)

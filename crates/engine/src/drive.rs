@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::mpsc;
 
-use driver::{AnyWorkload, Workload, WorkloadContext, WorkloadError};
+use driver::{AnyWorkload, Workload, WorkloadContext, WorkloadError, erase};
 pub use driver::{End, Input};
 use insert::InsertBenchmark;
 use linkbench::LinkBench;
@@ -26,7 +26,7 @@ fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorklo
     let kind = take(&mut workload, "kind");
     let kind = kind.as_ref().and_then(Value::as_str);
     if kind == Some("ledger") {
-        return Ledger::read(&workload).map(AnyWorkload::new);
+        return Ledger::read(&workload).map(erase);
     }
     let ledger = take(&mut workload, "ledger").as_ref().map(Ledger::read).transpose()?;
     match kind {
@@ -37,7 +37,7 @@ fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorklo
         Some("linkbench") if ledger.is_some() => {
             Err(WorkloadError::value("linkbench rolls back within operations, so it cannot have a ledger"))
         }
-        Some("linkbench") => LinkBench::read(&workload).map(AnyWorkload::new),
+        Some("linkbench") => LinkBench::read(&workload).map(erase),
         Some("insert") => InsertBenchmark::read(&workload, clients).map(|w| with_ledger(w, ledger)),
         other => Err(WorkloadError::UnknownKind(other.unwrap_or("(none)").to_owned())),
     }
@@ -50,7 +50,7 @@ pub(super) fn take(workload: &mut Value, key: &str) -> Option<Value> {
 
 fn with_ledger<W: Workload + 'static>(workload: W, ledger: Option<Ledger>) -> AnyWorkload {
     match ledger {
-        Some(ledger) => AnyWorkload::new(WithLedger::new(workload, ledger)),
-        None => AnyWorkload::new(workload),
+        Some(ledger) => erase(WithLedger::new(workload, ledger)),
+        None => erase(workload),
     }
 }

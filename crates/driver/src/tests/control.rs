@@ -7,7 +7,7 @@ use std::thread;
 use serde_json::{Value, json};
 
 use super::stage::{MS, OneKind};
-use crate::any_workload::AnyWorkload;
+use crate::any_workload::erase;
 use crate::control::{Control, Opening};
 use crate::event_writer::Events;
 use crate::messages::{Command, Drained, ErrorCounts, Input, Report};
@@ -70,7 +70,7 @@ fn conduct_slice(slice: &Value, handle_command: HandleCommand) -> Conducted {
         "seed": 1, "retries_max": 0, "discard_s": 0, "interval_s": 0.001, "connect_timeout_s": 1, "drain_timeout_s": 60,
         "slices": [slice]});
     let spec = Spec::read(&spec.to_string()).expect("sound");
-    let workloads = [0, 1].map(|_| AnyWorkload::new(OneKind));
+    let workloads = [0, 1].map(|_| erase(OneKind));
     let (sender, inputs) = mpsc::channel();
     let time = Arc::new(AtomicU64::new(0));
     let mut written = Vec::new();

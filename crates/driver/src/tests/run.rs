@@ -5,7 +5,7 @@ use std::sync::mpsc;
 use serde_json::{Value, json};
 
 use super::stage::Counting;
-use crate::{AnyWorkload, ClientId, End, Workload, run};
+use crate::{ClientId, End, Workload, erase, run};
 
 /// A workload whose clients cannot be created.
 struct Panicking;
@@ -33,7 +33,7 @@ fn a_panic_in_a_worker_thread_ends_the_run_as_a_failure() {
         "threads": 2, "seed": 1, "retries_max": 0, "discard_s": 0, "interval_s": 1, "connect_timeout_s": 1,
         "drain_timeout_s": 1, "slices": [{"target": 0, "role": "measure", "duration_s": 1}]});
     let mut written = Vec::new();
-    let end = run(&spec.to_string(), mpsc::channel(), &mut written, &|_, _| Ok(AnyWorkload::new(Panicking)));
+    let end = run(&spec.to_string(), mpsc::channel(), &mut written, &|_, _| Ok(erase(Panicking)));
     assert_eq!(end, End::Failed);
     let events = String::from_utf8(written).expect("text");
     let failed: Value = serde_json::from_str(events.lines().last().expect("an event")).expect("JSON");

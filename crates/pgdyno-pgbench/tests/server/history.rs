@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::mpsc;
 
-use driver::{AnyWorkload, ClientId, End, User, Workload, WorkloadContext};
+use driver::{ClientId, End, User, Workload, WorkloadContext, erase};
 use pgbench::{Pgbench as Ours, ScriptChoice};
 use pgwire::conninfo;
 use reactor::{Clock, Connection, Reactor};
@@ -43,7 +43,7 @@ fn run_ours(pgbench: &Pgbench, workload: &Value, transactions: u32) {
 fn drive(specification: &Value, out: &mut dyn io::Write) -> End {
     driver::run(&specification.to_string(), mpsc::channel(), out, &|workload, context| {
         let WorkloadContext { clients, threads, seed } = context;
-        Ours::read(workload, clients, threads, seed).map(AnyWorkload::new)
+        Ours::read(workload, clients, threads, seed).map(erase)
     })
 }
 
