@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use blockdev::monotonic_ns;
 use driver::{ClientId, Ending, User, Workload, WorkloadError, derive_seed};
-use pgwire::frontend::{self, Format};
+use pgwire::frontend;
 use reactor::{Connection, Error, Nanos, Seen, TransactionStatus};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -158,7 +158,7 @@ impl Writer {
         let filler = format!("{checksum:016x}").repeat(FILLER_REPEATS);
         let out = connection.out();
         let (client, sequence, signed) = (self.client as i32, self.sequence as i64, checksum as i64);
-        frontend::bind(out, STATEMENT, &[&client, &sequence, &signed, &filler, &slot], Format::Binary)?;
+        frontend::bind(out, STATEMENT, &[&client, &sequence, &signed, &filler, &slot])?;
         frontend::execute(out);
         frontend::sync(out);
         connection.flush().await?;
@@ -253,7 +253,7 @@ impl<U: User> User for WriterOf<U> {
 
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
         self.writer.sent()?;
-        frontend::bind(connection.out(), BEGIN, &[], Format::Binary)?;
+        frontend::bind(connection.out(), BEGIN, &[])?;
         frontend::execute(connection.out());
         self.writer.change(connection).await?;
         let ending = self.user.attempt(connection).await?;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
-use pgwire::frontend::{self, Format};
+use pgwire::frontend;
 use reactor::{Connection, Error, Seen};
 
 const SELECT: &str = include_str!("select_only.sql");
@@ -72,7 +72,7 @@ impl User for Reader {
     #[inline]
     async fn attempt(&mut self, connection: &mut Connection) -> Result<Ending, Error> {
         let out = connection.out();
-        frontend::bind(out, STATEMENT, &[&self.aid], Format::Binary)?;
+        frontend::bind(out, STATEMENT, &[&self.aid])?;
         frontend::execute(out);
         frontend::sync(out);
         connection.flush().await?;

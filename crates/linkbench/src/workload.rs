@@ -14,7 +14,7 @@ use super::tally::Tally;
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use loader::replace::{MARK, comment_of};
 use pgwire::backend::{Message, ProtocolError, Row};
-use pgwire::frontend::{self, Format, Parameter};
+use pgwire::frontend::{self, Parameter};
 use reactor::{Connection, Error};
 
 /// Most links of a list.
@@ -192,7 +192,7 @@ fn append(
     parameters: &[&dyn Parameter],
 ) -> Result<(), Error> {
     let out = connection.out();
-    frontend::bind(out, STATEMENTS[statement as usize].0, parameters, Format::Binary)?;
+    frontend::bind(out, STATEMENTS[statement as usize].0, parameters)?;
     frontend::execute(out);
     Ok(())
 }
@@ -370,7 +370,7 @@ impl Requester {
         self.sql.push(')');
         let out = connection.out();
         frontend::parse(out, "", &self.sql, &[])?;
-        frontend::bind(out, "", &[], Format::Binary)?;
+        frontend::bind(out, "", &[])?;
         frontend::execute(out);
         exchange(connection, 0, |_| Ok(())).await.map(|_| ())
     }

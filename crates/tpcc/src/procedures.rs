@@ -5,7 +5,7 @@ use super::input::{Desk, Input};
 use super::schema::OwnRoutines;
 use super::specification::Isolation;
 use driver::Ending;
-use pgwire::frontend::{self, Cents, Format, Parameter};
+use pgwire::frontend::{self, Cents, Parameter};
 use reactor::{Connection, Error};
 
 /// The SQLSTATE that `tpcc_new_order` raises for an unused item.
@@ -67,7 +67,7 @@ fn rolls_back(desk: &Desk, input: &Input) -> bool {
 fn send(out: &mut Vec<u8>, desk: &Desk, input: &Input) -> Result<(), Error> {
     let warehouse = desk.warehouse as i32;
     let (name, _) = CALLS[input.kind() as usize];
-    let mut call = |parameters: &[&dyn Parameter]| frontend::bind(out, name, parameters, Format::Binary);
+    let mut call = |parameters: &[&dyn Parameter]| frontend::bind(out, name, parameters);
     match input {
         Input::NewOrder(order) => call(&[
             &warehouse,

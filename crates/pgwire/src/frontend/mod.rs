@@ -105,15 +105,10 @@ pub fn parse(out: &mut Vec<u8>, name: &str, sql: impl AsRef<[u8]>, types: &[u32]
     })
 }
 
-/// Bind of the unnamed portal, with binary parameters and all results in one format.
+/// Bind of the unnamed portal, with binary parameters and results.
 ///
 /// The types of parameters are those of the prepared statement: with an `i32` for a `bigint` the server fails.
-pub fn bind(
-    out: &mut Vec<u8>,
-    statement: &str,
-    parameters: &[&dyn Parameter],
-    results: Format,
-) -> Result<(), EncodeError> {
+pub fn bind(out: &mut Vec<u8>, statement: &str, parameters: &[&dyn Parameter]) -> Result<(), EncodeError> {
     message(out, b'B', "the parameters", |out| {
         out.push(0);
         cstring(out, statement, "the statement's name")?;
@@ -122,7 +117,7 @@ pub fn bind(
         for parameter in parameters {
             sized(out, |out| parameter.append(out))?;
         }
-        out.extend_from_slice(&[0, 1, 0, u8::from(results == Format::Binary)]);
+        out.extend_from_slice(&[0, 1, 0, 1]);
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-use super::super::frontend::{self, Cents, Decimal, EncodeError, Format, Parameter};
+use super::super::frontend::{self, Cents, Decimal, EncodeError, Parameter};
 use super::super::{copy, numeric};
 use super::hex;
 
@@ -128,7 +128,7 @@ fn messages_have_the_documented_bytes() {
     assert_eq!(appended(|out| frontend::query(out, "select 1")), b"Q\0\0\0\x0dselect 1\0");
     assert_eq!(appended(|out| frontend::parse(out, "s", "q", &[23])), b"P\0\0\0\x0es\0q\0\0\x01\0\0\0\x17");
     assert_eq!(
-        appended(|out| frontend::bind(out, "s", &[&7i32, &None::<i32>, &"x"], Format::Binary)),
+        appended(|out| frontend::bind(out, "s", &[&7i32, &None::<i32>, &"x"])),
         b"B\0\0\0\x22\0s\0\0\x01\0\x01\0\x03\0\0\0\x04\0\0\0\x07\xff\xff\xff\xff\0\0\0\x01x\0\x01\0\x01"
     );
     assert_eq!(appended(|out| frontend::copy_fail(out, "no")), b"f\0\0\0\x07no\0");
@@ -190,7 +190,7 @@ fn a_message_that_fails_leaves_the_buffer_as_it_was() {
         |out| frontend::startup(out, [("user", "a\0b")]),
         |out| frontend::query(out, "select '\0'"),
         |out| frontend::parse(out, "s", "q\0", &[]),
-        |out| frontend::bind(out, "s\0", &[], Format::Text),
+        |out| frontend::bind(out, "s\0", &[]),
         |out| frontend::password(out, b"\0"),
         |out| frontend::parse(out, "s", "q", &vec![23; 65_536]),
     ];

@@ -4,7 +4,7 @@ use crate::{Clock, Connection, Error, Reactor};
 use pgwire::backend::Message;
 use pgwire::conninfo::Conninfo;
 use pgwire::copy;
-use pgwire::frontend::{self, Cents, Decimal, Format, Parameter};
+use pgwire::frontend::{self, Cents, Decimal, Parameter};
 
 use test_server::Database;
 
@@ -43,7 +43,7 @@ async fn parameters_round_trip(connection: &mut Connection) -> Result<(), Error>
     for (sql_type, parameter, expected) in table {
         let out = connection.out();
         frontend::parse(out, "", format!("select $1::{sql_type}::text"), &[])?;
-        frontend::bind(out, "", &[parameter], Format::Text)?;
+        frontend::bind(out, "", &[parameter])?;
         frontend::execute(out);
         frontend::sync(out);
         connection.flush().await?;
@@ -67,7 +67,7 @@ async fn numerics_are_read_in_binary(connection: &mut Connection) -> Result<(), 
     let sql =
         "select 1234.56::numeric, 100000000::numeric, -0.07, 92233720368547758.07, 'NaN'::numeric, 0.001";
     frontend::parse(out, "", sql, &[])?;
-    frontend::bind(out, "", &[], Format::Binary)?;
+    frontend::bind(out, "", &[])?;
     frontend::execute(out);
     frontend::sync(out);
     connection.flush().await?;

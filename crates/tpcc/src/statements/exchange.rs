@@ -1,7 +1,7 @@
 //! Several statements and their answers, in one round trip each or in one for all.
 
 use pgwire::backend::{Message, ProtocolError, Row};
-use pgwire::frontend::{self, EncodeError, Format, Parameter};
+use pgwire::frontend::{self, EncodeError, Parameter};
 use reactor::{Connection, Error};
 
 /// A connection and how it is used.
@@ -106,7 +106,7 @@ pub fn call(
         let text = &texts[statement as usize];
         return frontend::query_in_place(out.bytes, |bytes| append_text(bytes, text, b'1', parameters));
     }
-    frontend::bind(out.bytes, name(statement as usize), parameters, Format::Binary)?;
+    frontend::bind(out.bytes, name(statement as usize), parameters)?;
     frontend::execute(out.bytes);
     Ok(())
 }
