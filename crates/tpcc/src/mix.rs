@@ -32,20 +32,13 @@ const DECK: usize = 23;
 
 /// The mix as specified.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
-#[serde(untagged)]
-pub enum MixSpecification {
-    /// `"deck"`.
-    Deck(DeckName),
-    /// Shares, in any unit.
-    Weights(Weights),
-}
-
-/// The word `deck`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum DeckName {
+pub enum MixSpecification {
     /// The shuffled deck of 23 cards.
     Deck,
+    /// Shares, in any unit.
+    #[serde(untagged)]
+    Weights(Weights),
 }
 
 /// A share for each kind.
@@ -96,7 +89,7 @@ impl Mix {
     /// The mix of a client.
     pub fn new(specification: MixSpecification) -> Self {
         match specification {
-            MixSpecification::Deck(DeckName::Deck) => {
+            MixSpecification::Deck => {
                 let mut cards = [Kind::NewOrder; DECK];
                 let kinds = ALL.into_iter().zip(CARDS).flat_map(|(kind, n)| std::iter::repeat_n(kind, n));
                 cards.iter_mut().zip(kinds).for_each(|(card, kind)| *card = kind);
@@ -157,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_deck_is_shuffled_each_time() {
-        let mut mix = Mix::new(MixSpecification::Deck(DeckName::Deck));
+        let mut mix = Mix::new(MixSpecification::Deck);
         let mut stream = Stream::new(1, Purpose::Mix, &[]);
         let mut deal = || (0..23).map(|_| mix.draw(&mut stream)).collect::<Vec<_>>();
         assert_ne!(deal(), deal());
