@@ -41,15 +41,6 @@ pub struct Failure {
 /// is shorter. A later start would lower the rate.
 const OPEN_LATE_MAX: Nanos = Nanos(50_000_000);
 
-/// When a slice opens.
-#[derive(Clone, Copy, Debug)]
-pub enum Opening {
-    /// As soon as the engine is ready.
-    AtOnce,
-    /// At an instant agreed with the other engines of the run.
-    At(Nanos),
-}
-
 /// Reason why the run ended.
 pub enum Halt {
     /// Stopped gracefully.
@@ -111,15 +102,12 @@ impl Control<'_, '_> {
                 self.barrier("measure")?;
             }
             self.take_what_waits()?;
+            let agreed = self.agreed_opening(index)?;
             if self.warm_up_is_over(index) {
                 self.left_out.push(index);
                 continue;
             }
-            let Some(opened) = self.opening(index)? else {
-                self.left_out.push(index);
-                continue;
-            };
-            self.slice(index, slice, opened)?;
+            self.slice(index, slice, agreed)?;
             if Some(index) == last {
                 self.barrier("end")?;
             }
@@ -181,12 +169,11 @@ impl Control<'_, '_> {
         }
     }
 
-    /// Waits until a slice can open, and returns the instant; None if the warm-up ends meanwhile.
-    ///
-    /// The engines of a run wait here until all are drained and an instant is agreed.
-    fn opening(&mut self, slice: usize) -> Result<Option<Opening>, Halt> {
-        if self.spec.part.is_none() {
-            return Ok(Some(Opening::AtOnce));
+    /// Waits until the engines of a run have agreed on the instant at which a slice opens, and returns it. All of them
+    /// are drained then. `None`: this is the only engine, or the warm-up is over.
+    fn agreed_opening(&mut self, slice: usize) -> Result<Option<Nanos>, Halt> {
+        if self.spec.part.is_none() || self.warm_up_is_over(slice) {
+            return Ok(None);
         }
         self.write("ready", json!({"slice": slice}))?;
         let at = loop {
@@ -208,7 +195,7 @@ impl Control<'_, '_> {
                 format!("slice {slice} opened {:.0} ms after the agreed instant", late.as_s() * 1e3);
             return Err(failed("drive", None, message, None));
         }
-        Ok(Some(Opening::At(at - self.clock.epoch())))
+        Ok(Some(at - self.clock.epoch()))
     }
 
     fn summary(&self, target: usize) -> Value {

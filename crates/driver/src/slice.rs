@@ -4,7 +4,7 @@ use reactor::{Nanos, Usage, usage};
 use serde::Serialize;
 use serde_json::json;
 
-use super::control::{Control, Halt, Opening, Stopped};
+use super::control::{Control, Halt, Stopped};
 use super::event_writer::{by_kind, quantiles};
 use super::messages::{Command, Drained, Report};
 use super::schedule::Window;
@@ -15,13 +15,10 @@ use crate::record::{Counts, Histogram, merge_counters, merge_counts};
 const STOP_DRAIN_TIMEOUT: Nanos = Nanos(2_000_000_000);
 
 impl Control<'_, '_> {
-    /// Executes one slice.
-    pub fn slice(&mut self, index: usize, slice: &Slice, opening: Opening) -> Result<(), Halt> {
+    /// Executes one slice, which opens at an agreed instant or at once.
+    pub fn slice(&mut self, index: usize, slice: &Slice, agreed: Option<Nanos>) -> Result<(), Halt> {
         let swap = self.share_cores(slice)?;
-        let opened = match opening {
-            Opening::AtOnce => self.clock.now(),
-            Opening::At(opened) => opened,
-        };
+        let opened = agreed.unwrap_or_else(|| self.clock.now());
         let is_measured = slice.role == Role::Measure;
         let counted_from = if is_measured { opened + self.spec.discarded(slice) } else { opened };
         let closes = opened + slice.duration;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::stage::{MS, OneKind};
 use crate::any_workload::erase;
-use crate::control::{Control, Opening};
+use crate::control::Control;
 use crate::event_writer::Events;
 use crate::messages::{Command, Drained, ErrorCounts, Input, Report};
 use crate::record::{Counts, Histogram};
@@ -110,7 +110,7 @@ fn conduct_slice(slice: &Value, handle_command: HandleCommand) -> Conducted {
                 seen
             }));
         }
-        drop(control.slice(0, &spec.slices[0], Opening::AtOnce)); // A stopped slice returns the reason again, which its event contains.
+        drop(control.slice(0, &spec.slices[0], None)); // A stopped slice returns the reason again, which its event contains.
         for thread in &control.threads {
             thread.send(Command::Finish).expect("a thread");
         }
