@@ -11,6 +11,7 @@ use super::event_writer::{Events, by_name};
 use super::messages::{Command, ErrorCounts, Input, Report};
 use super::spec::{Role, Spec};
 use crate::record::Counts;
+use pgwire::SqlState;
 use reactor::{Clock, KeptServer, Nanos, Sender};
 
 /// End of a run that did not fail.
@@ -249,12 +250,12 @@ impl Control<'_, '_> {
                 Ok(None)
             }
             Input::Report(Report::Failed { target, stage, error }) => {
-                let sqlstate = error.sqlstate().map(|sqlstate| sqlstate.as_str().to_owned());
+                let sqlstate = error.sqlstate();
                 let mut message = error.to_string();
-                if sqlstate.as_deref() == Some("53300") {
+                if sqlstate == Some(SqlState::TOO_MANY_CONNECTIONS) {
                     message += "; raise max_connections of the server, or use fewer clients";
                 }
-                Err(failed(stage, Some(target), message, sqlstate))
+                Err(failed(stage, Some(target), message, sqlstate.map(|code| code.to_string())))
             }
             Input::Report(Report::ServerLost { target, message }) => {
                 self.write_error(target, None, &format!("the server is gone: {message}"))?;

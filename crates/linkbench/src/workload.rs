@@ -13,6 +13,7 @@ use super::specification::Shape;
 use super::tally::Tally;
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use loader::replace::{MARK, comment_of};
+use pgwire::SqlState;
 use pgwire::backend::{Message, ProtocolError, Row};
 use pgwire::frontend::{self, Parameter};
 use reactor::{Connection, Error};
@@ -23,8 +24,6 @@ const LIST_MAX: i64 = 10_000;
 const HISTORIES_MAX: usize = 2048;
 /// Changes between insert and update of one link. More than two need other clients that delete rows, and none does.
 const CHANGES_MAX: u32 = 10;
-/// SQLSTATE of a duplicate key.
-const DUPLICATE_KEY: &str = "23505";
 
 macro_rules! statements {
     ($($statement:ident = $name:literal, $sql:expr;)+) => {
@@ -286,7 +285,7 @@ impl Requester {
         )
         .await;
         if let Err(error) = inserted {
-            if error.sqlstate().is_none_or(|code| code.as_str() != DUPLICATE_KEY) {
+            if error.sqlstate() != Some(SqlState::UNIQUE_VIOLATION) {
                 return Err(error);
             }
             self.effects.duplicate_keys += 1;

@@ -59,9 +59,8 @@ impl LoadError {
     /// A failure of a connection while `doing` something, such as "copy into stock".
     pub fn from_io(stage: Stage, doing: &str, error: &Error) -> Self {
         let sqlstate = error.sqlstate();
-        let code = sqlstate.as_ref().map(SqlState::as_str);
-        let message = match code {
-            Some("53100") => format!(
+        let message = match sqlstate {
+            Some(SqlState::DISK_FULL) => format!(
                 "cannot {doing}: the server's disk is full ({error}); free space or load at a smaller scale"
             ),
             _ => format!("cannot {doing}: {error}"),
@@ -85,7 +84,7 @@ impl LoadError {
     /// Whether the server canceled a statement on request.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
-        self.sqlstate == SqlState::from_bytes(b"57014")
+        self.sqlstate == Some(SqlState::QUERY_CANCELED)
     }
 
     /// Creates the `failed` event.

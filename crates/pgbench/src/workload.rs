@@ -18,8 +18,6 @@ use pgwire::SqlState;
 use reactor::{Connection, Error};
 
 const COUNT_BRANCHES: &str = include_str!("count_branches.sql");
-/// `undefined_table`.
-const NO_TABLE: &str = "42P01";
 
 /// The workload's part of a specification.
 #[derive(Debug, Deserialize)]
@@ -193,7 +191,7 @@ impl ScriptUser {
     async fn count_scale(&mut self, connection: &mut Connection, needs_tables: bool) -> Result<(), Error> {
         let scale = match connection.simple(COUNT_BRANCHES).await {
             Ok(rows) => rows.into_iter().flatten().flatten().next().and_then(|count| count.parse().ok()),
-            Err(error) if error.sqlstate() == SqlState::from_bytes(NO_TABLE.as_bytes()) => None,
+            Err(error) if error.sqlstate() == Some(SqlState::UNDEFINED_TABLE) => None,
             Err(error) => return Err(error),
         };
         let scale = match scale {

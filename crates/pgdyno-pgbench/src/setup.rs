@@ -13,6 +13,7 @@ use pgbench::script::Scripts;
 use pgbench::script::command::Action;
 use pgbench::script::error::ScriptError;
 use pgbench::session::{Compat, OnUnprepared, Program};
+use pgwire::SqlState;
 use pgwire::conninfo::{self, Conninfo, ConninfoError};
 use reactor::{Clock, Connection, Error, Reactor, Shared, tell};
 
@@ -24,7 +25,6 @@ use super::values::{Refusal, refuse, unsigned};
 
 const COUNT_BRANCHES: &str = "select count(*) from pgbench_branches";
 const TABLES: &str = include_str!("tables.sql");
-const NO_TABLE: &str = "42P01";
 
 /// Server and tables in reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -212,7 +212,7 @@ async fn table_info(
     let rows = connection.simple(COUNT_BRANCHES).await.map_err(|error| {
         let text = statement_text(&error, Some(COUNT_BRANCHES));
         log.error(&format!("could not count number of branches: {text}"));
-        if error.sqlstate().is_some_and(|sqlstate| sqlstate.as_str() == NO_TABLE) {
+        if error.sqlstate() == Some(SqlState::UNDEFINED_TABLE) {
             hint_at_initialisation(conninfo, log);
         }
         Reported

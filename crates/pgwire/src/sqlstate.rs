@@ -17,6 +17,16 @@ impl SqlState {
     pub const INVALID_CATALOG_NAME: Self = Self(*b"3D000");
     /// The server is starting up, shutting down or recovering.
     pub const CANNOT_CONNECT_NOW: Self = Self(*b"57P03");
+    /// A row with this key exists.
+    pub const UNIQUE_VIOLATION: Self = Self(*b"23505");
+    /// The table does not exist.
+    pub const UNDEFINED_TABLE: Self = Self(*b"42P01");
+    /// The disk of the server is full.
+    pub const DISK_FULL: Self = Self(*b"53100");
+    /// All connections of the server are in use.
+    pub const TOO_MANY_CONNECTIONS: Self = Self(*b"53300");
+    /// The statement was canceled.
+    pub const QUERY_CANCELED: Self = Self(*b"57014");
     /// The server sent no valid code, in violation of the protocol.
     pub const UNKNOWN: Self = Self(*b"XX000");
 

@@ -12,6 +12,7 @@ use super::statements::{self, Scratch};
 use super::sysbench_sql::transactions;
 use super::tally::Tally;
 use driver::{ClientId, Ending, User};
+use pgwire::SqlState;
 use reactor::{Connection, Error, Nanos};
 
 /// Keying times by kind, in seconds (clause 5.2.5.2).
@@ -20,8 +21,6 @@ const KEYING_S: [u64; 5] = [18, 3, 2, 2, 2];
 const THINK_MEAN_S: [f64; 5] = [12.0, 12.0, 10.0, 5.0, 5.0];
 /// Those of the deviation `swapped-think-times`.
 const THINK_MEAN_SWAPPED_S: [f64; 5] = [12.0, 12.0, 5.0, 10.0, 5.0];
-/// The SQLSTATE of a table that does not exist.
-const UNDEFINED_TABLE: &str = "42P01";
 /// Think times are cut at so many times their mean.
 const THINK_CUT: f64 = 10.0;
 
@@ -67,7 +66,7 @@ impl Terminal {
         let sql = format!("SELECT scale, c_load, format FROM {MARK} WHERE workload = 'tpcc'");
         let rows = match connection.simple(&sql).await {
             Ok(rows) => rows,
-            Err(error) if error.sqlstate().is_none_or(|code| code.as_str() != UNDEFINED_TABLE) => {
+            Err(error) if error.sqlstate() != Some(SqlState::UNDEFINED_TABLE) => {
                 return Err(error);
             }
             Err(_) => {
