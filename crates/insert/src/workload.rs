@@ -162,17 +162,15 @@ pub struct Client {
     effects: Effects,
 }
 
-fn unusable<T>(why: impl Into<String>) -> Result<T, Error> {
-    Err(Error::Workload(why.into()))
-}
-
 /// Whether the data with this comment are complete and of this format.
 fn check(comment: &str) -> Result<(), Error> {
     if !comment.strip_prefix(MARK).is_some_and(|rest| rest.starts_with(": insert ")) {
-        return unusable("the database holds no complete data of the workload insert; load them first");
+        return Error::unusable("the database holds no complete data of the workload insert; load them first");
     }
     if !comment.ends_with(&format!("format={}", *FORMAT)) {
-        return unusable("the data of the workload insert are of another version of pgdyno; load them again");
+        return Error::unusable(
+            "the data of the workload insert are of another version of pgdyno; load them again",
+        );
     }
     Ok(())
 }

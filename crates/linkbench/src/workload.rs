@@ -152,23 +152,20 @@ pub struct Requester {
     sql: String,
 }
 
-fn unusable<T>(why: impl Into<String>) -> Result<T, Error> {
-    Err(Error::Workload(why.into()))
-}
-
 /// The number of nodes in the comment of complete data of this shape and format.
 fn nodes_in(comment: &str, shape: Shape) -> Result<u64, Error> {
     let told = comment.strip_prefix(MARK).and_then(|text| text.strip_prefix(": linkbench nodes="));
     let Some((nodes, rest)) = told.and_then(|text| text.split_once(' ')) else {
-        return unusable("the database holds no complete LinkBench data of pgdyno; load them first");
+        return Error::unusable("the database holds no complete LinkBench data of pgdyno; load them first");
     };
     if !rest.ends_with(&format!("format={}", *FORMAT)) {
-        return unusable("the LinkBench data are of another version of pgdyno; load them again");
+        return Error::unusable("the LinkBench data are of another version of pgdyno; load them again");
     }
     if !rest.starts_with(shape.text()) {
-        return unusable(format!("the LinkBench data have other parameters than {}: {rest}", shape.text()));
+        let given = shape.text();
+        return Error::unusable(format!("the LinkBench data have other parameters than {given}: {rest}"));
     }
-    nodes.parse().or_else(|_| unusable("the comment of linktable is damaged; load the data again"))
+    nodes.parse().or_else(|_| Error::unusable("the comment of linktable is damaged; load the data again"))
 }
 
 fn since_epoch_ms() -> i64 {
@@ -238,7 +235,7 @@ async fn change(
 ) -> Result<(), Error> {
     match execute(connection, statement, parameters).await? {
         1 => Ok(()),
-        rows => unusable(format!("{statement:?} changed {rows} rows, not 1; load the data again")),
+        rows => Error::unusable(format!("{statement:?} changed {rows} rows, not 1; load the data again")),
     }
 }
 
@@ -270,7 +267,7 @@ impl Requester {
             }
             inserts = !inserts;
         }
-        unusable("a link was deleted and inserted by others again and again")
+        Error::unusable("a link was deleted and inserted by others again and again")
     }
 
     /// Inserts a link and counts it. Returns `false` after a rollback if it exists.

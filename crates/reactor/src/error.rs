@@ -81,6 +81,11 @@ impl Error {
         Self::System { action: action.into(), source: errno.into() }
     }
 
+    /// Fails because the workload cannot continue.
+    pub fn unusable<T>(why: impl Into<String>) -> Result<T, Self> {
+        Err(Self::Workload(why.into()))
+    }
+
     /// The SQLSTATE, if the server sent one.
     #[must_use]
     pub fn sqlstate(&self) -> Option<SqlState> {

@@ -80,7 +80,7 @@ impl Terminal {
             }
         };
         let [row] = &rows[..] else {
-            return unusable("the database holds no whole tpcc dataset; load it again");
+            return Error::unusable("the database holds no whole tpcc dataset; load it again");
         };
         let text = |column: usize| row.get(column)?.as_deref();
         let number = |column: usize| text(column)?.parse::<u32>().ok();
@@ -91,12 +91,12 @@ impl Terminal {
             (Some(_), Some(_), Some(format)) if format.starts_with(&*FORMAT) => {
                 let run = format_with(of_data, sets);
                 let [dataset, run] = [format, &run].map(variant);
-                unusable(format!(
+                Error::unusable(format!(
                     "the dataset was loaded {dataset}, and the run is {run}; give the run the same deviations and \
                      sets of tables, or load it again"
                 ))
             }
-            _ => unusable("the dataset is of another version of pgdyno; load it again"),
+            _ => Error::unusable("the dataset is of another version of pgdyno; load it again"),
         }
     }
 }
@@ -117,14 +117,14 @@ async fn count_foreign_warehouses(connection: &mut Connection) -> Result<u32, Er
     let absent: Vec<_> = connection.simple(&sql).await?.into_iter().flatten().flatten().collect();
     if !absent.is_empty() {
         let names = absent.join(", ");
-        return unusable(format!(
+        return Error::unusable(format!(
             "the database holds no dataset of pgdyno's, and no table {names}; load one first"
         ));
     }
     let rows = connection.simple("SELECT count(*) FROM warehouse HAVING count(*) = max(w_id)").await?;
     let count = rows.into_iter().flatten().flatten().find_map(|count| count.parse().ok());
     count.map_or_else(
-        || unusable("the warehouses are not numbered from 1 without gaps; load the data again"),
+        || Error::unusable("the warehouses are not numbered from 1 without gaps; load the data again"),
         Ok,
     )
 }
@@ -135,10 +135,6 @@ fn variant(format: &str) -> String {
         "" => "without deviations".to_owned(),
         names => format!("with {names}"),
     }
-}
-
-fn unusable<T>(why: impl Into<String>) -> Result<T, Error> {
-    Err(Error::Workload(why.into()))
 }
 
 impl User for Terminal {
