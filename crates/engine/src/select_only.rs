@@ -96,8 +96,7 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_a_client_the_same_transactions() {
-        let workload =
-            SelectOnly::read(&json!({"accounts": 1_000_000})).expect("sound");
+        let workload = SelectOnly::read(&json!({"accounts": 1_000_000})).expect("sound");
         let keys = |seed: u64, client: u32| {
             let client_id =
                 ClientId { client, clients: 2, thread: 0, seed: derive_seed(seed, u64::from(client)) };

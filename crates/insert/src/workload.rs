@@ -165,7 +165,9 @@ pub struct Client {
 /// Whether the data with this comment are complete and of this format.
 fn check(comment: &str) -> Result<(), Error> {
     if !comment.strip_prefix(MARK).is_some_and(|rest| rest.starts_with(": insert ")) {
-        return Error::unusable("the database holds no complete data of the workload insert; load them first");
+        return Error::unusable(
+            "the database holds no complete data of the workload insert; load them first",
+        );
     }
     if !comment.ends_with(&format!("format={}", *FORMAT)) {
         return Error::unusable(

@@ -57,6 +57,7 @@ impl LoadError {
     }
 
     /// A failure of a connection while `doing` something, such as "copy into stock".
+    #[must_use]
     pub fn from_io(stage: Stage, doing: &str, error: &Error) -> Self {
         let sqlstate = error.sqlstate();
         let message = match sqlstate {

@@ -32,9 +32,7 @@ impl Timing {
 
     /// Seconds of the steps in order; `None` if they cannot be chosen.
     pub fn steps(&self) -> Option<Value> {
-        let of_step = |((_, letter), took): &((usize, char), Duration)| {
-            json!({"step": letter, "s": took.as_secs_f64()})
-        };
+        let of_step = |((_, letter), took): &((usize, char), Duration)| json!({"step": letter, "s": took.as_secs_f64()});
         (!self.steps.is_empty()).then(|| self.steps.iter().map(of_step).collect())
     }
 }

@@ -224,8 +224,7 @@ mod tests {
     use serde_json::json;
 
     fn terminal(client: u32) -> Terminal {
-        let workload =
-            json!({"calls": "procedures", "isolation": "serializable", "mix": "deck"});
+        let workload = json!({"calls": "procedures", "isolation": "serializable", "mix": "deck"});
         let specification = serde_json::from_value(workload).expect("sound");
         Terminal::new(specification, 1, ClientId { client, clients: 2, thread: 0, seed: u64::from(client) })
     }

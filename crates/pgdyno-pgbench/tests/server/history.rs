@@ -73,8 +73,7 @@ fn the_same_seed_gives_the_same_rows_as_pgbench_by_each_protocol() {
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             let real = pgbench.query(ROWS);
             pgbench.query("truncate pgbench_history");
-            let workload =
-                json!({"scripts": scripts, "protocol": protocol, "random_seed": 4711});
+            let workload = json!({"scripts": scripts, "protocol": protocol, "random_seed": 4711});
             run_ours(&pgbench, &workload, 60);
             let ours = pgbench.query(ROWS);
             assert_eq!(real.len(), 60);
