@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use reactor::Nanos;
 use sysbench::RandomOptions;
 use sysbench::general;
 use sysbench::options::{OptionType, OptionValue};
@@ -132,6 +133,11 @@ impl Arguments {
     }
 }
 
+/// The longest duration instead of one that is longer than 584 years.
+pub fn seconds(s: u64) -> Nanos {
+    Nanos(s.saturating_mul(1_000_000_000))
+}
+
 /// The options of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunOptions {
@@ -243,6 +249,11 @@ mod tests {
         );
         let old = old.expect("sound");
         assert_eq!((old.clients, old.time_s, old.events), (3, None, Some(7)));
+    }
+
+    #[test]
+    fn a_duration_beyond_the_clock_is_the_longest() {
+        assert_eq!((seconds(2), seconds(i64::MAX as u64)), (Nanos(2_000_000_000), Nanos::MAX));
     }
 
     #[test]

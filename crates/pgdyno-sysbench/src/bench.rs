@@ -10,7 +10,7 @@ use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Error, Nanos, Reactor, catch_panic, file_limit, raise_file_limit};
 use sysbench::{Connections, Place, Program, ScriptClient, ScriptError};
 
-use super::arguments::RunOptions;
+use super::arguments::{RunOptions, seconds};
 use super::messages::{failed, fatal, refusal};
 use super::record::{Arrivals, Interval, Record};
 
@@ -208,8 +208,8 @@ impl Bench {
 
     /// When the last event may begin.
     pub(crate) fn ends(&self, start: Nanos) -> Nanos {
-        let time_s = self.options.time_s.map(|s| s + self.options.warmup_s);
-        time_s.map_or(Nanos::MAX, |s| start + Nanos(s * 1_000_000_000))
+        let time_s = self.options.time_s.map(|s| s.saturating_add(self.options.warmup_s));
+        time_s.map_or(Nanos::MAX, |s| start + seconds(s))
     }
 }
 

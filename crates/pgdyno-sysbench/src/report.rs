@@ -6,7 +6,7 @@ use mlua::Table;
 use reactor::Nanos;
 use sysbench::ScriptClient;
 
-use super::arguments::RunOptions;
+use super::arguments::{RunOptions, seconds};
 use super::bench::Bench;
 use super::messages::failed;
 use super::record::{Interval, Record};
@@ -68,10 +68,6 @@ struct Stretch<'a> {
     /// Arrivals that wait, and clients that run an event.
     queue: Option<(usize, u64)>,
     is_cumulative: bool,
-}
-
-fn seconds(s: u64) -> Nanos {
-    Nanos(s * 1_000_000_000)
 }
 
 impl<'a> Reporter<'a> {

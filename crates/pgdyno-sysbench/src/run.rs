@@ -8,6 +8,7 @@ use std::time::Duration;
 use reactor::Nanos;
 use sysbench::ScriptClient;
 
+use super::arguments::seconds;
 use super::bench::{Bench, ThreadEnd, spawn};
 use super::messages::fatal;
 use super::report::{Reporter, preamble};
@@ -82,7 +83,7 @@ fn wait(
     reporter: &mut Reporter<'_>,
     main: &mut ScriptClient,
 ) -> bool {
-    let forced = bench.options.forced_shutdown_s.map(|s| bench.ends(start) + Nanos(s * 1_000_000_000));
+    let forced = bench.options.forced_shutdown_s.map(|s| bench.ends(start) + seconds(s));
     loop {
         let due = reporter.due().min(forced.unwrap_or(Nanos::MAX));
         // Under a rate the queue is looked at often enough.

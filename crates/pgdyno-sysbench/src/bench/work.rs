@@ -11,6 +11,7 @@ use sysbench::counts::Counts;
 use sysbench::{Connections, EventEnd, EventLoop, ScriptClient, ScriptError};
 
 use super::{Bench, ThreadEnd, lock};
+use crate::arguments::seconds;
 use crate::messages::{failed, fatal};
 
 /// What the clients of a thread share.
@@ -212,6 +213,6 @@ impl Thread<'_> {
     }
 
     fn is_reported(&self, now: Nanos) -> bool {
-        now - self.start >= Nanos(self.bench.options.warmup_s * 1_000_000_000)
+        now - self.start >= seconds(self.bench.options.warmup_s)
     }
 }
