@@ -72,7 +72,7 @@ def test_a_page_that_cannot_be_written_leaves_the_one_before(tmp_path: Path) -> 
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES_MAX, before[1]))
     try:
-        with pytest.raises(PgdynoError, match=r"cannot write the report to .*page\.html: File too large"):
+        with pytest.raises(PgdynoError, match=r"cannot write .*page\.html: File too large"):
             write_text(page, PAGE + "x" * 2 * FILE_BYTES_MAX)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -223,7 +223,7 @@ def write_text(path: Path, text: str, *, force: bool = False) -> None:
         finally:
             part.unlink(missing_ok=True)
     except OSError as error:
-        raise PgdynoError(f"cannot write the report to {path}: {error.strerror}") from error
+        raise PgdynoError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _put(part: Path, path: Path) -> None:
