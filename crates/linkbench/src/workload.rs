@@ -1,6 +1,6 @@
 //! The workload as the driver sees it, and its clients.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Deserialize;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::dataset::{FORMAT, NODE_TYPE, VISIBLE};
 use super::graph::FIRST_LINK_TYPE;
 use super::operation::{Draws, Kind, NAMES, Operation};
-use super::specification::Shape;
+use super::specification::{Distributions, Shape};
 use super::tally::Tally;
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use loader::replace::{MARK, comment_of};
@@ -95,6 +95,7 @@ impl Workload for LinkBench {
             operation: Operation::default(),
             effects: Effects::default(),
             histories: VecDeque::new(),
+            blocked: HashSet::new(),
             sql: String::new(),
         }
     }
@@ -140,6 +141,12 @@ struct History {
     time_ms: i64,
 }
 
+impl History {
+    fn key(&self) -> (u64, u64) {
+        (self.id1, self.link_type)
+    }
+}
+
 /// A client.
 pub struct Requester {
     shape: Shape,
@@ -149,6 +156,8 @@ pub struct Requester {
     operation: Operation,
     effects: Effects,
     histories: VecDeque<History>,
+    /// Nodes and types of lists that are not remembered again.
+    blocked: HashSet<(u64, u64)>,
     sql: String,
 }
 
@@ -398,20 +407,31 @@ impl Requester {
         let next = oldest_ms.map(|time_ms| History { time_ms, ..from });
         match (self.operation.history, next) {
             (Some(index), Some(next)) => self.histories[index] = next,
-            (Some(index), None) => drop(self.histories.swap_remove_back(index)),
+            (Some(index), None) => {
+                self.block(index);
+                self.histories.swap_remove_back(index);
+            }
             (None, Some(next)) => {
-                let is_same = |one: &History| (one.id1, one.link_type) == (next.id1, next.link_type);
-                if self.histories.iter().any(is_same) {
+                let is_same = |one: &History| one.key() == next.key();
+                if self.blocked.contains(&next.key()) || self.histories.iter().any(is_same) {
                     return;
                 }
                 if self.histories.len() < HISTORIES_MAX {
                     self.histories.push_back(next);
                 } else {
                     let index = self.stream.below(HISTORIES_MAX as u64) as usize;
+                    self.block(index);
                     self.histories[index] = next;
                 }
             }
             (None, None) => {}
+        }
+    }
+
+    /// A list leaves the memory. LinkBench keeps its key, unless it is the last one, and remembers no list with it.
+    fn block(&mut self, index: usize) {
+        if self.shape.distributions == Distributions::Executed && index + 1 < self.histories.len() {
+            self.blocked.insert(self.histories[index].key());
         }
     }
 }
@@ -539,5 +559,27 @@ mod tests {
             client.remember(list(id1, i64::MAX), Some(1));
         }
         assert_eq!(client.histories.len(), HISTORIES_MAX);
+    }
+
+    #[test]
+    fn a_list_that_ended_before_others_is_not_remembered_again_as_in_the_programs() {
+        for (distributions, remembered) in [("executed", [2].as_slice()), ("configured", &[2, 1])] {
+            let workload = LinkBench::read(&json!({"distributions": distributions})).expect("sound");
+            let mut client = workload.user(ClientId { client: 0, clients: 1, thread: 0, seed: 1 });
+            let list = |id1| History { id1, link_type: 0, time_ms: i64::MAX };
+            let remember = |client: &mut Requester, id1, history, oldest_ms| {
+                client.operation.history = history;
+                client.remember(list(id1), oldest_ms);
+            };
+            for id1 in [1, 2, 3] {
+                remember(&mut client, id1, None, Some(5));
+            }
+            remember(&mut client, 3, Some(2), None); // the last one
+            remember(&mut client, 1, Some(0), None);
+            remember(&mut client, 1, None, Some(5));
+            assert!(client.histories.iter().map(|one| one.id1).eq(remembered.iter().copied()));
+            remember(&mut client, 3, None, Some(5));
+            assert_eq!(client.histories.back().map(|one| one.id1), Some(3));
+        }
     }
 }

@@ -48,7 +48,7 @@ NODES = 1_000_000
 LINK_BYTES = 260.0
 """Size of a link with its index entries."""
 
-LINKS_OF_FIRST_NODE = {"2011": 961_963, "fork": 4_181_356}
+LINKS_OF_FIRST_NODE = {"2011": 961_964, "fork": 4_181_356}
 """Links of the node with most links, in a graph of any size, with the distributions that are executed."""
 
 
