@@ -14,7 +14,7 @@ use pgwire::copy;
 use reactor::Connection;
 
 /// Changes whenever the same specification makes other rows.
-const ROWS_FORMAT: &str = "rows 1";
+const ROWS_FORMAT: &str = "rows 2";
 /// Rows of a group: about 80 kB.
 const GROUP_ROWS: u64 = 1000;
 /// Bytes of a row, and of its entries in the primary key and the three other indexes.

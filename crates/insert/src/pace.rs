@@ -71,14 +71,15 @@ impl Pace {
     /// See [`driver::User::due`]. The clock of the rate is suspended between slices.
     #[inline]
     pub fn due(&mut self, queue: &Queue, slice: (Nanos, Nanos), now: Nanos) -> Nanos {
-        let scheduled = self.interval.map_or(now, |interval| self.scheduled(interval, slice));
+        let scheduled = self.interval.map_or(now, |interval| self.scheduled(interval, slice, now));
         if scheduled <= now && self.is_coupled && queue.is_ahead(self.deletes) {
             return now + LOOK_EVERY;
         }
         scheduled
     }
 
-    fn scheduled(&mut self, interval: Nanos, slice: (Nanos, Nanos)) -> Nanos {
+    /// At most so many statements are late: the others are lost, as in the benchmark, whose queue is as long.
+    fn scheduled(&mut self, interval: Nanos, slice: (Nanos, Nanos), now: Nanos) -> Nanos {
         let (opened, (_, closed)) = (slice.0, self.slice);
         let next = match self.next {
             None => opened + Nanos((interval.0 as f64 * self.place) as u64),
@@ -88,6 +89,7 @@ impl Pace {
             // What was late in the last slice is as late in this one.
             Some(next) => opened + next - closed,
         };
+        let next = next.max(now - Nanos(interval.0.saturating_mul(AHEAD_MAX)));
         self.slice = slice;
         self.next = Some(next);
         next
@@ -121,6 +123,20 @@ mod tests {
         assert_eq!(due(&mut pace, 3000, 9000), 2978);
         // The last slice was to close later.
         assert_eq!(due(&mut pace, 4000, 9000), 4000);
+    }
+
+    #[test]
+    fn statements_that_are_late_by_more_than_the_queue_are_lost() {
+        let queue = Queue::default();
+        let mut pace = Pace::new(Some(Nanos(40 * MS)), 0.0, false, false);
+        let slice = (Nanos(1000 * MS), Nanos(9000 * MS));
+        assert_eq!(pace.due(&queue, slice, slice.0), slice.0);
+        let stalled = Nanos(5000 * MS);
+        let made_up = std::iter::from_fn(|| {
+            pace.advance();
+            (pace.due(&queue, slice, stalled) <= stalled).then_some(())
+        });
+        assert!((8..=9).contains(&made_up.count()));
     }
 
     #[test]

@@ -12,8 +12,8 @@ pub const CUSTOMERS: u64 = 100_000;
 pub const PRICES: u64 = 500;
 /// Shortest and longest data, in bytes.
 const DATA_BYTES: (u64, u64) = (10, 20);
-/// Share of the data that is random. The rest is the letter a.
-const RANDOM_PERCENT: usize = 34;
+/// Share of the data, at their end, that is random: 3/8. The rest is the letter a.
+const RANDOM: (usize, usize) = (3, 8);
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const DAY_S: i64 = 86_400;
 
@@ -53,7 +53,7 @@ impl Item {
         let length = (DATA_BYTES.0 + next(lengths)) as usize;
         let mut data = [b'a'; DATA_BYTES.1 as usize];
         let mut bits = stream.below(1 << 48);
-        for byte in data.iter_mut().take((length * RANDOM_PERCENT + 50) / 100) {
+        for byte in data[..length].iter_mut().rev().take(length * RANDOM.0 / RANDOM.1) {
             *byte = BASE64[(bits % 64) as usize];
             bits /= 64;
         }
@@ -72,10 +72,12 @@ impl Item {
         row.push(b"('");
         row.push(time);
         row.push(b"',");
-        for number in [self.cash_register, self.customer, self.product, self.price] {
+        for number in [self.cash_register, self.customer, self.product] {
             row.push_number(number);
+            row.push(b",");
         }
-        row.push(b"'");
+        row.push_number(self.price);
+        row.push(b".00,'"); // as in the benchmark: the server converts it
         row.push(self.data());
         row.push(b"')");
         sql.extend_from_slice(&row.text[..row.length]);
@@ -95,7 +97,7 @@ impl Row {
         self.length += bytes.len();
     }
 
-    /// Appends a number of at most five digits and a comma.
+    /// Appends a number of at most five digits.
     #[inline]
     fn push_number(&mut self, number: u32) {
         let digits = 1 + [10, 100, 1000, 10_000].iter().filter(|&&power| number >= power).count();
@@ -104,8 +106,7 @@ impl Row {
             self.text[at] = b'0' + (left % 10) as u8;
             left /= 10;
         }
-        self.text[self.length + digits] = b',';
-        self.length += digits + 1;
+        self.length += digits;
     }
 }
 
@@ -148,6 +149,7 @@ mod tests {
         let a = items.iter().flat_map(Item::data).filter(|&&byte| byte == b'a').count();
         let share = a as f64 / lengths.iter().sum::<usize>() as f64;
         assert!((share - 0.66).abs() < 0.02, "{share}");
+        assert!(items.iter().all(|item| item.data().starts_with(b"aaaaaaa")));
     }
 
     #[test]
@@ -169,6 +171,6 @@ mod tests {
             Item { data: [b'x'; 20], length: 10, cash_register: 0, customer: 99_999, product: 10, price: 7 };
         let mut sql = Vec::new();
         item.append(b"2026-01-01 00:00:00", &mut sql);
-        assert_eq!(sql, b"('2026-01-01 00:00:00',0,99999,10,7,'xxxxxxxxxx')");
+        assert_eq!(sql, b"('2026-01-01 00:00:00',0,99999,10,7.00,'xxxxxxxxxx')");
     }
 }

@@ -253,7 +253,7 @@ impl Client {
     }
 
     async fn create_index(&self, connection: &mut Connection) -> Result<(), Error> {
-        let (end, sql) = INDEXES[(self.statements % INDEXES.len() as u64) as usize];
+        let (end, sql) = INDEXES[((self.statements - 1) % INDEXES.len() as u64) as usize];
         connection.simple(&format!("DROP INDEX IF EXISTS {}_{end}", self.name)).await?;
         connection.simple(&sql.replace("{table}", &self.name)).await.map(drop)
     }

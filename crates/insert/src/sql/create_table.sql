@@ -5,6 +5,6 @@ CREATE TABLE {table} (
     customerid integer NOT NULL,
     productid integer NOT NULL,
     price integer NOT NULL,
-    data varchar(4000) NOT NULL
+    data varchar(4000)
 );
 COMMENT ON TABLE {table} IS 'made by pgdyno'
