@@ -140,15 +140,18 @@ def cost_table(findings: Findings, phase: Phase) -> Table:
 
 
 def _metric(cost: Cost, findings: Findings, phase: Phase) -> Metric:
-    """Return a cost as a metric, per query or per inserted row."""
-    of_query = cost.of_query and phase.query is not None
-    pace = phase.pace if of_query else Pace("rows/s", "insert", phase.batch)
+    """Return a cost as a metric, per query, inserted row or indexed row."""
+    pace, operation = Pace("rows/s", "insert", phase.batch), "inserted row"
+    if phase.indexes:
+        pace, operation = findings.study.plan.workload.pace, "indexed row"
+    elif cost.of_query and phase.query is not None:
+        pace, operation = phase.pace, "query"
     values: dict[int, Mapping[str, float | None]] = {}
     for trial in findings.trials:
         telemetry = findings.telemetry.by_trial.get(trial.trial)
         each = None if telemetry is None else cost.value(trial, telemetry)
         values[trial.trial] = {cost.name: _per_operation(each, trial, pace)}
-    unit = f"{cost.unit} per {'query' if of_query else 'inserted row'}"
+    unit = f"{cost.unit} per {operation}"
     return Metric(cost.name, unit, cost.unit, Better.LESS, by_trial=values)
 
 

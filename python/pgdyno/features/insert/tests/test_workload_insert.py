@@ -107,6 +107,17 @@ def test_lost_rows_and_deletes_of_other_rows_are_found(rows: int, lowest: int, f
     assert {one.name for one in found if not one.passed} == failed
 
 
+def test_a_trial_passes_the_unused_keys_of_a_session() -> None:
+    # All 1000 rows before, and half of the new ones, which begin after 500 unused keys of the last session.
+    before, counters = {"pi1": Extent(1000, 1, 1000)}, {"rows_inserted": 2000, "rows_deleted": 2000}
+    found = changes(before, {"pi1": Extent(1000, 2501, 3500)}, counters)
+    assert all(one.passed for one in found), found
+    # l.i0 begins with empty tables.
+    counters = {"rows_inserted": 200, "rows_deleted": 0}
+    found = changes({"pi1": Extent(0, 0, 0)}, {"pi1": Extent(200, 1, 200)}, counters)
+    assert all(one.passed for one in found), found
+
+
 def test_draws_that_are_not_uniform_are_found() -> None:
     even, skewed = [2000] * BINS, [2000 + 20 * i for i in range(BINS)]
     starts = {"market": even, "register": even, "pdc": even}
@@ -144,6 +155,8 @@ def recorded(
 
     def kinds(executed: float, _: int, __: float) -> dict[str, Counts]:
         statements = Counts(ok=COMMITS[keeps[arm]])
+        if phase == "l.x":
+            return {"index": statements}
         query = {} if phase[0] == "l" else {"range": Counts(ok=int(executed))}
         return {**query, "insert": statements, "delete": statements}
 
@@ -236,3 +249,10 @@ def test_costs_are_per_query_and_per_inserted_row(tmp_path: Path, monkeypatch: p
         8 * np.exp(np.mean([np.log(read[of.trial] * per_query(of)) for of in trials])), rel=0.01
     )
     assert "wpi" not in rows, "both servers run at the same time"
+
+
+def test_costs_of_index_creation_are_per_indexed_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    findings = report_of(recorded(tmp_path, monkeypatch, (True, True), "l.x")).findings.first
+    rows = {row[0]: row for row in cost_table(findings, PHASES["l.x"]).rows}
+    assert rows["cpupq"][1] == "µs per indexed row"
+    assert float(rows["cpupq"][2]) > 0
