@@ -6,6 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
+    requires=("plans",),
     options=("options:Versions",),
     results=("section:RESULT",),
     sections=("section:sections",),

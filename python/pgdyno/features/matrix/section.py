@@ -31,9 +31,12 @@ from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.statistics.intervals import critical_value, percent_of, with_error
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.analysis.telemetry.metrics import SERVER_CPU
+from pgdyno.features.plans.findings import plans_of
+from pgdyno.features.plans.section import named_changes
 from pgdyno.report.document import Place, Section, Table, address_of
 from pgdyno.report.json_format import Result
 from pgdyno.report.plot import Panel, drawing, element, label_width, text
+from pgdyno.report.why_section import why_reports
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.units import (
@@ -176,7 +179,10 @@ def sections(findings: StudyFindings) -> Iterator[Section]:
     """Yield the page."""
     if (found := matrix_in(findings)) is not None:
         sentences = sentences_of(found)
-        tables = [effects_table(found), costs_table(found, findings.cases), searches(found, findings.cases)]
+        tables = [
+            effects_table(found),
+            *(of(found, findings.cases) for of in (causes_table, costs_table, searches)),
+        ]
         yield Section(
             "matrix",
             f"All workloads against {found.baseline}",
@@ -264,8 +270,27 @@ def _interval(cell: Cell) -> str:
     return bracketed(*(signed(end, decimals, "") for end in ends))
 
 
+def causes_table(found: Matrix, cases: Sequence[Findings]) -> Table:
+    """Return the largest causes of each cell that differs, and the changes of plans of all cells."""
+    rows = []
+    for case, row in zip(cases, found.cells, strict=True):
+        causes = {of.why.arm.arm: of.largest for of in why_reports(case)}
+        plans = {of.arm.arm: named_changes(of) for of in plans_of(case)}
+        for server, cell, of in zip(found.servers, row, case.comparisons, strict=True):
+            cause = causes.get(of.arm.arm, "") if cell.differs else ""
+            plan = plans.get(of.arm.arm, "")
+            rows += [[case.study.case, server, cause, plan]] if cause or plan else []
+    return Table(
+        "Causes",
+        ("workload", "server", "largest cause of a difference", "change of plans"),
+        rows,
+        "The largest part of the difference by resource, and by statement.",
+        long=True,
+    )
+
+
 def costs_table(found: Matrix, cases: Sequence[Findings]) -> Table:
-    """Return what a transaction costs on each server, with its change, and why the primary metric changed."""
+    """Return what a transaction costs on each server, with its change."""
     rows = []
     for workload, case in zip(found.workloads, cases, strict=True):
         for key, name in COSTS.items():

@@ -46,10 +46,15 @@ def addresses(findings: Findings) -> Mapping[tuple[str, str], str]:
 
 
 def _sentence(of: PlanComparison) -> str:
+    return f"Plan changed on {of.arm.name}: {named_changes(of)}."
+
+
+def named_changes(of: PlanComparison) -> str:
+    """Return what changed in the plans of the first statements, and the number of others."""
     named = [_named(change) for change in of.changes[:NAMED_MAX]]
     rest = len(of.changes) - len(named)
     more = [f"{counted(rest, 'more statement')}"] if rest else []
-    return f"Plan changed on {of.arm.name}: {'; '.join([*named, *more])}."
+    return "; ".join([*named, *more])
 
 
 def _named(change: PlanChange) -> str:

@@ -11,9 +11,11 @@ import pytest
 from report_forms import checked_json, report_of, summarized
 from synthetic_study import Synthetic
 
+from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.statistics.intervals import Method, student, summarize
 from pgdyno.cli.run import read_study
 from pgdyno.errors import UsageError
+from pgdyno.features.matrix import section
 from pgdyno.features.matrix.options import Versions, servers_of
 from pgdyno.features.matrix.section import (
     Matrix,
@@ -24,6 +26,7 @@ from pgdyno.features.matrix.section import (
     level_of_page,
     matrix_in,
 )
+from pgdyno.features.plans.findings import PlanChange, PlanComparison
 from pgdyno.report.html_format import to_html
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
@@ -140,6 +143,23 @@ def test_only_significant_changes_of_costs_are_shown(built: StudyReport) -> None
         is_significant = percent.low > 0 or percent.high < 0
         assert shown[case.study.case] == (is_significant and not case.comparisons[0].is_held_back)
     assert any(shown.values())
+
+
+def test_a_cell_that_differs_has_its_largest_causes_and_any_cell_its_changed_plans(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built = report_of(*(replace(of, probed=True, statuses={}) for of in cases()[:2]))
+    change = PlanChange("SELECT 1", "a", "b", ["Seq Scan on t"], ["Index Scan on t"], 6, 6)
+
+    def plans_of(case: Findings) -> list[PlanComparison]:
+        arms = [of.arm for of in case.arms]
+        return [PlanComparison(*arms, 1, [change] if "equal" in case.study.case else [], {})]
+
+    monkeypatch.setattr(section, "plans_of", plans_of)
+    slow, equal = section.causes_table(matrix(built), built.findings.cases).rows
+    assert slow[:2] == ["workload slow one", "18"] and slow[2] and not slow[3]
+    assert equal[:3] == ["workload equal", "18", ""]
+    assert equal[3] == "Seq Scan on t → Index Scan on t (“SELECT 1”)"
 
 
 def test_a_study_without_the_factor_has_no_page() -> None:
