@@ -94,6 +94,19 @@ SCRIPTS = {
             p:set(2.9)
             print(s:execute().nrows)
         end""",
+    "texts longer than their parameter": """
+        function thread_init()
+            con = sysbench.sql.driver():connect()
+            statement = con:prepare("SELECT ?::text")
+            text = statement:bind_create(sysbench.sql.type.CHAR, 5)
+            statement:bind_param(text)
+        end
+        function event()
+            for _, value in ipairs({"abcdefgh", "abc"}) do
+                text:set(value)
+                print(statement:execute().nrows)
+            end
+        end""",
     "restarts": """
         function thread_init()
             con = sysbench.sql.driver():connect()
@@ -320,6 +333,33 @@ def test_a_stock_script_sends_the_statements_of_sysbench(
     assert got == theirs
 
 
+@pytest.mark.usefixtures("tables")
+@pytest.mark.parametrize("script", ["select_random_points", "select_random_ranges"])
+def test_each_thread_has_its_own_part_of_the_values(programs: Programs, ours: str, script: str) -> None:
+    assert SYSBENCH
+    parts = []
+    for program in (SYSBENCH, ours):
+        line = f"{script} {SMALL} --threads=3 --rand-type=uniform --events=60 --delta=0 run"
+        line = line if "ranges" in script else line.replace("--delta=0 ", "")
+        _, _, sent = programs.run(program, line)
+        events = [[int(n) for n in re.findall(r"= '(\d+)'", one)] for one in sent if one.startswith("DETAIL")]
+        # A value at the end of a part may be the first one of the next part.
+        assert all(max(values) - min(values) <= 500 / 3 + 1 for values in events)
+        parts.append({int((min(values) + max(values)) / 2 * 3 / 500) for values in events})
+    assert parts[0] | parts[1] == {0, 1, 2}
+
+
+def test_prepare_of_oltp_insert_leaves_tables_without_rows_if_it_numbers_them(
+    programs: Programs, ours: str
+) -> None:
+    assert SYSBENCH
+    line = "oltp_insert --auto_inc=off --table-size=50"
+    for program in (SYSBENCH, ours):
+        assert programs.run(program, f"{line} prepare")[0] == 0
+        assert programs.ask("SELECT count(*) FROM sbtest1") == [[(0,)]]
+        assert programs.run(program, f"{line} cleanup")[0] == 0
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_a_script_runs_as_in_sysbench(programs: Programs, ours: str, tmp_path: Path, name: str) -> None:
     assert SYSBENCH
@@ -428,6 +468,12 @@ function event() print("event", sysbench.opt.a, sysbench.opt.b, table.concat(sys
         "--events=2 run",
         "run --events=1 --a=7 --b --l=u,v",
         "run --events=1 --a=x",
+        "run --events=1 --a=0.5",
+        "run --events=1 --b=yes",
+        "run --events=1 --b=1 --validate=true",
+        "run --events=1 --time=10m",
+        "run --events=1 --rate=1k",
+        "run --events=1 --report-interval=99999999999",
         "run --events=1 --b=off --validate",
         "run --events=1 --percentile=0",
         "run --events=1 --verbosity=0",

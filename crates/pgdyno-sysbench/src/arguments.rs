@@ -76,8 +76,11 @@ impl Arguments {
             self.others.push((name.to_owned(), value.unwrap_or_default().to_owned()));
             return Ok(());
         };
-        if definition.option_type == OptionType::Bool && !matches!(value, None | Some("on" | "off")) {
-            return Err(Refusal::Plain(format!("invalid option: --{option}")));
+        let has_no_text = definition.option_type == OptionType::Bool && value == Some("");
+        let problem = if has_no_text { Some(format!("invalid option: --{option}")) } else { None };
+        let given = value.unwrap_or_default();
+        if let Some(problem) = problem.or_else(|| definition.option_type.refusal(name, given)) {
+            return Err(Refusal::Plain(problem));
         }
         if definition.name == "config-file" {
             return self.config_file(value.unwrap_or_default());
@@ -262,6 +265,8 @@ mod tests {
             ("a run more", "Unrecognized command line argument: more"),
             ("a run --mysql-host=h", "FATAL: --mysql-host is an option of MySQL"),
             ("a run --histogram=maybe", "invalid option: --histogram=maybe"),
+            ("a run --histogram=", "invalid option: --histogram="),
+            ("a run --time=10m", "Invalid value for the 'time' option: '10m'"),
             ("a run --luajit-cmd=off", "FATAL: --luajit-cmd is not supported"),
         ];
         for (line, expected) in cases {

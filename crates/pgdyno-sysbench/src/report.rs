@@ -220,7 +220,7 @@ impl<'a> Reporter<'a> {
             }
         }
         text += "\nGeneral statistics:\n";
-        let _ = writeln!(text, "    {:<37}{:.4}s", "total time:", stretch.interval_s);
+        let _ = writeln!(text, "    {:<37}{:.4}s", "total time:", stretch.total_s);
         let _ = writeln!(text, "    {:<37}{}\n", "total number of events:", interval.events);
         text += &latency(interval, stretch.percentile);
         text + &fairness(&record.clients)
@@ -230,16 +230,9 @@ impl<'a> Reporter<'a> {
 fn latency(interval: &Interval, percentile: u32) -> String {
     let ms = |time: Nanos| time.0 as f64 / 1e6;
     let line = |name: &str, value: f64| format!("         {name:<31} {value:>12.2}\n");
-    let suffix = match percentile {
-        11..=13 => "th",
-        n if n % 10 == 1 => "st",
-        n if n % 10 == 2 => "nd",
-        n if n % 10 == 3 => "rd",
-        _ => "th",
-    };
     let percentiles = if percentile > 0 {
         let value = interval.latencies.percentile(f64::from(percentile));
-        line(&format!("{percentile}{suffix} percentile:"), value)
+        format!("        {percentile:3}th percentile: {value:27.2}\n")
     } else {
         "         percentile stats:               disabled\n".to_owned()
     };

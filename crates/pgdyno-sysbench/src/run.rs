@@ -14,7 +14,7 @@ use super::messages::fatal;
 use super::report::{Reporter, preamble};
 
 /// Arrivals that may wait, as in sysbench, and how often they are counted.
-const QUEUE_MAX: usize = 100_000;
+const QUEUE_MAX: usize = 131_071;
 const QUEUE_EVERY: Nanos = Nanos(100_000_000);
 
 /// The exit status after a forced shutdown, as in sysbench.

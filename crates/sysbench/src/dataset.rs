@@ -106,7 +106,7 @@ impl Rows for OltpRows {
 
     fn append(&self, group: u64, out: &mut Vec<u8>) -> u64 {
         let state = [derive_seed(self.seed, 2 * group), derive_seed(self.seed, 2 * group + 1)];
-        let mut random = Random::new(Xoroshiro::new(state), RandomOptions::default());
+        let mut random = Random::new(Xoroshiro::new(state), RandomOptions::default(), 0);
         let first = group * GROUP_ROWS + 1;
         let last = (first + GROUP_ROWS - 1).min(u64::from(self.size));
         let mut text = Vec::with_capacity(C_PATTERN.len());

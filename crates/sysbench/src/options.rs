@@ -64,7 +64,7 @@ impl OptionType {
     #[must_use]
     pub fn read(self, text: &str) -> OptionValue {
         match self {
-            Self::Bool => OptionValue::Bool(!matches!(text, "off" | "false" | "0" | "no")),
+            Self::Bool => OptionValue::Bool(!matches!(text, "off" | "false" | "0")),
             Self::Int => OptionValue::Int(leading_int(text).0),
             Self::Size => OptionValue::Int(size(text)),
             Self::Double => OptionValue::Double(leading_double(text)),
@@ -73,6 +73,20 @@ impl OptionType {
                 OptionValue::List(parts.map(|part| part.trim().to_owned()).collect())
             }
             Self::Null | Self::Text | Self::File => OptionValue::Text(text.to_owned()),
+        }
+    }
+
+    /// Why sysbench does not take this text as a value of the option.
+    #[must_use]
+    pub fn refusal(self, name: &str, text: &str) -> Option<String> {
+        match self {
+            Self::Bool if !matches!(text, "" | "on" | "true" | "1" | "off" | "false" | "0") => {
+                Some(format!("invalid option: --{name}={text}"))
+            }
+            Self::Int if !text.is_empty() && text.trim_start().parse::<i32>().is_err() => {
+                Some(format!("Invalid value for the '{}' option: '{text}'", name.replace('-', "_")))
+            }
+            _ => None,
         }
     }
 
@@ -159,8 +173,6 @@ mod tests {
         use OptionValue::{Bool, Double, Int};
         let cases = [
             (OptionType::Int, "7", Int(7)),
-            (OptionType::Int, "1K", Int(1)),
-            (OptionType::Int, "x", Int(0)),
             (OptionType::Int, "-3", Int(-3)),
             (OptionType::Size, "3K", Int(3072)),
             (OptionType::Size, "1M", Int(1 << 20)),
@@ -176,6 +188,25 @@ mod tests {
         }
         let list = OptionValue::List(vec!["x".into(), "y".into()]);
         assert_eq!(OptionType::List.read("x,y"), list);
+    }
+
+    #[test]
+    fn values_that_sysbench_does_not_take_are_refused() {
+        for (option_type, text, is_taken) in [
+            (OptionType::Bool, "true", true),
+            (OptionType::Bool, "0", true),
+            (OptionType::Bool, "yes", false),
+            (OptionType::Int, " 7", true),
+            (OptionType::Int, "", true),
+            (OptionType::Int, "7k", false),
+            (OptionType::Int, "x", false),
+            (OptionType::Int, "-", false),
+            (OptionType::Int, "+3", true),
+            (OptionType::Int, "99999999999", false),
+            (OptionType::Double, "x", true),
+        ] {
+            assert_eq!(option_type.refusal("o", text).is_none(), is_taken, "{text}");
+        }
     }
 
     #[test]

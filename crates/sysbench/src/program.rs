@@ -53,6 +53,9 @@ pub enum ProgramError {
     /// It is no Lua, or fails when it is loaded.
     #[error("{0}")]
     Script(#[from] ScriptError),
+    /// An option has no such value.
+    #[error("{0}")]
+    OptionValue(String),
     /// It has no such option.
     #[error("invalid option: --{name}={value}; options of {script}: {known}")]
     UnknownOption {
@@ -122,7 +125,11 @@ impl Program {
     #[must_use]
     pub fn random(&self, client: u32) -> Random {
         let bits = self.generators.get(client as usize).copied();
-        Random::new(bits.unwrap_or_else(|| Xoroshiro::new([u64::from(client) + 1, 1])), self.random)
+        let bits = bits.unwrap_or_else(|| Xoroshiro::new([u64::from(client) + 1, 1]));
+        // Clients are far from each other in the permutation, so that no number comes twice.
+        let first = self.generators.first().map_or(0, |&bits| bits.clone().next_u64() as u32);
+        let distance = u32::MAX / self.generators.len().max(1) as u32;
+        Random::new(bits, self.random, first.wrapping_add(distance.wrapping_mul(client)))
     }
 
     /// Sets the script's options: those given, and the defaults of the others. What the script does not define is an error, unless it
@@ -136,7 +143,12 @@ impl Program {
             given.iter().map(|(name, value)| (name.replace('-', "_"), value.as_str())).collect();
         for definition in definitions {
             let value = match left.remove(&definition.key()) {
-                Some(text) => definition.option_type.read(text),
+                Some(text) => {
+                    if let Some(problem) = definition.option_type.refusal(&definition.name, text) {
+                        return Err(ProgramError::OptionValue(problem));
+                    }
+                    definition.option_type.read(text)
+                }
                 None => definition.default_value(),
             };
             self.set(&definition.key(), value);

@@ -107,6 +107,9 @@ impl Specification {
         }
         for (name, value) in &of_general {
             if let Some(definition) = general::find(name) {
+                if let Some(problem) = definition.option_type.refusal(name, value) {
+                    return Err(WorkloadError::value(problem));
+                }
                 program.set(&definition.key(), definition.option_type.read(value));
             }
         }

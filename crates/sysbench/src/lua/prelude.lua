@@ -93,7 +93,7 @@ sysbench = {
 local RESTART_EVENT = sysbench.error.RESTART_EVENT
 
 -- The numbers of option types that scripts may name themselves, and those of values.
-local TYPE_OF_DEFAULT = { boolean = 1, number = 2, string = 5, table = 6 }
+local TYPE_OF_DEFAULT = { boolean = 1, number = 4, string = 5, table = 6 }
 
 -- The options that a script defines: {name, description, type, default as text} each.
 function host.definitions()
@@ -103,9 +103,6 @@ function host.definitions()
         local value_type = type(default)
         if kind == nil then
             kind = TYPE_OF_DEFAULT[value_type] or 5
-            if value_type == "number" and floor(default) ~= default then
-                kind = 4
-            end
         end
         if value_type == "table" then
             default = concat(default, ",")
@@ -407,6 +404,14 @@ local function other_value(value)
     return value
 end
 
+-- A text has at most the length of its parameter, if that has one.
+local function cut(value, length)
+    if length > 0 and type(value) == "string" and #value > length then
+        return value:sub(1, length)
+    end
+    return value
+end
+
 local function set_integer(self, value)
     if type(value) == "number" then
         self[1] = value < 0 and -floor(-value) or floor(value)
@@ -427,12 +432,12 @@ local function set_text(self, value)
     if type(value) == "number" then
         self[1] = value
     else
-        self[1] = other_value(value)
+        self[1] = cut(other_value(value), self.max_len)
     end
 end
 
 local function set_rand_str(self, pattern)
-    self[1] = host.rand_string(pattern)
+    self[1] = cut(host.rand_string(pattern), self.max_len)
 end
 
 -- The class of parameters of a type and length.
@@ -636,11 +641,16 @@ mysql_table_engine, myisam_max_rows = "innodb", 1000000
 sb_rand, sb_rand_uniform, sb_rand_gaussian, sb_rand_special, sb_rand_pareto =
     host.rand_default, host.rand_uniform, host.rand_gaussian, host.rand_special, host.rand_pareto
 sb_rand_str = host.rand_string
-sb_rand_uniq = function()
-    return host.rand_unique()
+sb_rand_uniq = function(from, to)
+    from, to = from or 0, to or 4294967295
+    local value
+    repeat
+        value = host.rand_unique()
+    until from <= value and value <= to
+    return value
 end
 sb_rnd = function()
-    return (select(2, host.rand_halves())) % 2147483648
+    return (select(2, host.rand_halves()))
 end
 
 -- ---- reports and histograms

@@ -7,7 +7,7 @@ use reactor::{Clock, Reactor};
 use super::*;
 use crate::program::Limits;
 use crate::{Connections, EventEnd, Place, ScriptClient, Sources, stock};
-use OptionType::{Bool, Double, Int, List, Size, Text};
+use OptionType::{Bool, Double, List, Size, Text};
 
 fn silent(_: &str) {}
 
@@ -328,11 +328,11 @@ fn definitions_have_the_types_of_their_defaults() {
         ("b", Bool),
         ("d", Double),
         ("l", List),
-        ("n", Int),
+        ("n", Double),
         ("none", Text),
         ("s", Text),
         ("size", Size),
-        ("with-dash", Int),
+        ("with-dash", Double),
     ];
     assert_eq!(types, expected);
     program.set_options(&definitions, &[("with_dash".into(), "9".into())]).expect("known");

@@ -65,9 +65,8 @@ pub struct Random {
 }
 
 impl Random {
-    /// The random numbers that a generator gives. The start of [`Random::unique`] is made of its state.
-    pub fn new(bits: Xoroshiro, options: RandomOptions) -> Self {
-        let unique = bits.clone().next_u64() as u32;
+    /// The random numbers that a generator gives. `unique`: where [`Random::unique`] begins.
+    pub fn new(bits: Xoroshiro, options: RandomOptions, unique: u32) -> Self {
         Self { bits, options, zipfian: None, unique }
     }
 

@@ -1,11 +1,13 @@
 //! The expected values were printed by sysbench 1.0.20 with `--rand-seed=42`.
 
 use super::*;
+use crate::program::Program;
+use crate::sources::Sources;
 use Distribution::{Gaussian, Pareto, Special, Uniform, Zipfian};
 
 fn of_thread(thread: usize) -> Random {
     let bits = seeds(42).nth(thread).expect("one of many");
-    Random::new(bits, RandomOptions::default())
+    Random::new(bits, RandomOptions::default(), 0)
 }
 
 #[test]
@@ -57,7 +59,7 @@ fn ranks_follow_the_law_of_zipf() {
     let (count, exponent, draws) = (10, 0.8, 200_000);
     let mut options = RandomOptions { zipfian_exponent: exponent, ..RandomOptions::default() };
     options.distribution = Distribution::Zipfian;
-    let mut random = Random::new(seeds(1).next().expect("the first"), options);
+    let mut random = Random::new(seeds(1).next().expect("the first"), options, 0);
     let mut seen = [0_u32; 10];
     for _ in 0..draws {
         seen[random.default(1, count) as usize - 1] += 1;
@@ -95,6 +97,20 @@ fn unique_numbers_do_not_come_twice() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), 100_000);
+}
+
+#[test]
+fn unique_numbers_of_clients_do_not_meet() {
+    let program = Program::new("t", "", Sources::default(), 3, 7, |_| {});
+    let mut seen: Vec<_> = (0..3)
+        .flat_map(|client| {
+            let mut random = program.random(client);
+            (0..50_000).map(move |_| random.unique())
+        })
+        .collect();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 150_000);
 }
 
 #[test]

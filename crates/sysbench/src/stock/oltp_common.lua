@@ -41,11 +41,11 @@ function get_pad_value()
     return sysbench.rand.string(PAD_PATTERN)
 end
 
-function get_table_num()
+local function get_table_num()
     return uniform(1, opt.tables)
 end
 
-function get_id()
+local function get_id()
     return default(1, opt.table_size)
 end
 

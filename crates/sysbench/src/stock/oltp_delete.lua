@@ -7,7 +7,7 @@ function prepare_statements()
 end
 
 function event()
-    local number = get_table_num()
-    param[number].deletes[1]:set(get_id())
+    local number = sysbench.rand.uniform(1, sysbench.opt.tables)
+    param[number].deletes[1]:set(sysbench.rand.default(1, sysbench.opt.table_size))
     stmt[number].deletes:execute()
 end

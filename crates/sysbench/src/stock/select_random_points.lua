@@ -14,6 +14,9 @@ function thread_init()
         values[i] = points:bind_create(sysbench.sql.type.INT)
     end
     points:bind_param(unpack(values))
+    -- Each thread has its own part of the values.
+    width = sysbench.opt.table_size / sysbench.opt.threads
+    first = width * (sysbench.tid % sysbench.opt.threads)
 end
 
 function thread_done()
@@ -23,7 +26,7 @@ end
 
 function event()
     for i = 1, #values do
-        values[i]:set(sysbench.rand.default(0, sysbench.opt.table_size))
+        values[i]:set(sysbench.rand.default(first, first + width))
     end
     points:execute()
 end

@@ -15,6 +15,9 @@ function thread_init()
         values[i] = ranges:bind_create(sysbench.sql.type.INT)
     end
     ranges:bind_param(unpack(values))
+    -- Each thread has its own part of the values.
+    width = sysbench.opt.table_size / sysbench.opt.threads
+    lowest = width * (sysbench.tid % sysbench.opt.threads)
 end
 
 function thread_done()
@@ -24,7 +27,7 @@ end
 
 function event()
     for i = 1, #values, 2 do
-        local first = sysbench.rand.default(0, sysbench.opt.table_size)
+        local first = sysbench.rand.default(lowest, lowest + width)
         values[i]:set(first)
         values[i + 1]:set(first + sysbench.opt.delta)
     end
