@@ -325,6 +325,19 @@ def test_integer_columns_are_used_as_they_are(running_server: Server, spec: str,
     assert check(dsn) == 0
 
 
+def test_functions_in_the_way_of_those_for_hammerdb_are_found_before_the_load(running_server: Server) -> None:
+    with closing(running_server.connect()) as conn:
+        conn.execute("CREATE DATABASE in_the_way")
+    with closing(running_server.connect("in_the_way")) as conn:
+        conn.execute("CREATE FUNCTION slev(int, int, int) RETURNS int LANGUAGE sql AS 'SELECT 1'")
+        dsn, options = running_server.conninfo("in_the_way"), {"dialect": "hammerdb", "into_existing": True}
+        with pytest.raises(
+            DatasetError, match=r"has slev\(integer,integer,integer\), which pgdyno did not load"
+        ):
+            expanded(command.load)(dsn, warehouses=1, hammerdb_routines=True, quiet=True, **options)
+        assert scalar(conn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 0
+
+
 CALLS = {
     "neword": "SELECT neword(1, 1, $1, 7, 15, 0) FROM generate_series(1, 2000)",
     "payment": "SELECT payment(1, 2, 1, 2, 7, 0, 100, 'x', '0', 0)",
@@ -343,6 +356,8 @@ def test_the_functions_of_hammerdb_work_as_its_driver_calls_them(running_server:
     dsn = running_server.conninfo("for_hammerdb")
     with pytest.raises(UsageError, match=r"--hammerdb-routines requires .* --dialect hammerdb"):
         load_command(dsn, warehouses=1, hammerdb_routines=True)
+    with pytest.raises(UsageError, match="remove uniform-items from --deviate"):
+        load_command(dsn, dialect="hammerdb", deviate="-uniform-items", hammerdb_routines=True)
     options = {"warehouses": 1, "dialect": "hammerdb", "hammerdb_routines": True, "quiet": True}
     assert load_command(dsn, **options) == 0
     with closing(running_server.connect("for_hammerdb")) as conn:

@@ -149,8 +149,12 @@ impl Dataset for TpccTables {
         let failed = |error: Error| LoadError::from_io(Stage::Create, "look at the database", &error);
         let tables = existing_tables(control).await.map_err(failed)?;
         let sets = if self.is_sysbench() { self.sets } else { 0 };
-        let foreign = tables_among(control, &names_of_sets(sets)).await.map_err(failed)?;
-        if let Some(name) = foreign.iter().find(|name| !tables.contains(name)) {
+        let mut foreign = tables_among(control, &names_of_sets(sets)).await.map_err(failed)?;
+        foreign.retain(|name| !tables.contains(name));
+        if self.hammerdb_routines.is_some() {
+            foreign.extend(routines_of_hammerdb(control, false).await.map_err(failed)?);
+        }
+        if let Some(name) = foreign.first() {
             return Err(LoadError::new(
                 Stage::Create,
                 format!(
@@ -303,12 +307,26 @@ async fn tables_among(connection: &mut Connection, names: &[String]) -> Result<V
 
 /// The routines of our names, with their arguments' types; of those for HammerDB only the ones that call ours.
 async fn existing_routines(connection: &mut Connection) -> Result<Vec<String>, Error> {
-    let [names, of_hammerdb] = [&ROUTINES[..], &HAMMERDB_ROUTINES]
-        .map(|of| of.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("', '"));
+    let own = routines_among(connection, &ROUTINES, "true").await?;
+    Ok([own, routines_of_hammerdb(connection, true).await?].concat())
+}
+
+/// The routines of the names that HammerDB calls: those that call ours, or those of others.
+async fn routines_of_hammerdb(connection: &mut Connection, ours: bool) -> Result<Vec<String>, Error> {
+    let call = format!("(prosrc LIKE '%{SCHEMA_PREFIX}%.tpcc_%') = {ours}");
+    routines_among(connection, &HAMMERDB_ROUTINES, &call).await
+}
+
+/// Those of the routines that are functions of the schema public and fulfil a condition, with their arguments' types.
+async fn routines_among(
+    connection: &mut Connection,
+    routines: &[(&str, &str)],
+    condition: &str,
+) -> Result<Vec<String>, Error> {
+    let names = routines.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("', '");
     let sql = format!(
         "SELECT oid::regprocedure FROM pg_catalog.pg_proc WHERE pronamespace = 'public'::regnamespace \
-         AND (proname IN ('{names}') OR proname IN ('{of_hammerdb}') AND prosrc LIKE '%{SCHEMA_PREFIX}%.tpcc_%') \
-         ORDER BY proname"
+         AND proname IN ('{names}') AND {condition} ORDER BY proname"
     );
     let rows = connection.simple(&sql).await?;
     Ok(rows.into_iter().flatten().flatten().collect())

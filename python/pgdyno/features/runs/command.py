@@ -126,6 +126,19 @@ def _parameters(workload: WorkloadOptions) -> WorkloadParameters:
 # ----------------------------------------------------------------------
 
 
+FIXED_IN_ROUTINES = frozenset(
+    {
+        "uniform-items",
+        "supply-from-all",
+        "unsorted-lines",
+        "no-rollback",
+        "literal-last-name",
+        "unused-item-committed",
+    }
+)
+"""Deviations of what the functions for HammerDB draw and look up, which is as HammerDB has it."""
+
+
 def load(
     dsn: options.Dsn,
     *,
@@ -162,7 +175,7 @@ def load(
         bool,
         typer.Option(
             "--hammerdb-routines",
-            help="tpcc with a dialect of HammerDB: create the functions that HammerDB calls.",
+            help="tpcc with a dialect of HammerDB: create the functions that HammerDB 4.1 and later call.",
         ),
     ] = False,
     json: options.Json = False,
@@ -193,6 +206,12 @@ def load(
     if hammerdb_routines:
         if not (isinstance(parameters, TpccParameters) and parameters.dialect.startswith("hammerdb")):
             raise UsageError("--hammerdb-routines requires --workload tpcc and --dialect hammerdb")
+        given = {name.removeprefix("-") for name in parameters.deviate.split(",")}
+        if fixed := sorted(given & FIXED_IN_ROUTINES):
+            raise UsageError(
+                f"--hammerdb-routines draws lines and customers as HammerDB does: remove "
+                f"{', '.join(fixed)} from --deviate"
+            )
         further = {"hammerdb_routines": [one.name for one in parameters.deviations]}
     remote = Remote(target)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
