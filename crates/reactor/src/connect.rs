@@ -2,6 +2,8 @@
 
 use std::cell::RefCell;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket_with, sockopt};
@@ -16,6 +18,12 @@ use super::{Attempt, Attempts, Connection, Error, Failure, Nanos, Reactor};
 
 /// Delay before a Unix socket with a full queue is tried again. The kernel does not report free space.
 const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
+/// When TCP asks whether the host of an idle connection is still there, how often again, and how many times.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_COUNT: u32 = 3;
+/// How long sent data may stay without an acknowledgement.
+const USER_TIMEOUT_MS: u32 = 60_000;
 
 impl Connection {
     /// Connects to the first host that accepts the session, within `connect_timeout` per host.
@@ -191,6 +199,7 @@ async fn open(reactor: &Reactor, place: &Place) -> Result<Socket, Error> {
         },
         Place::Tcp(address) => {
             sockopt::set_tcp_nodelay(&fd, true).map_err(|e| Error::system("set TCP_NODELAY", e))?;
+            notice_vanished_host(&fd).map_err(|e| Error::system("set keepalives", e))?;
             match rustix::net::connect(&fd, address) {
                 Ok(()) | Err(Errno::INPROGRESS | Errno::INTR) => {}
                 Err(errno) => return Err(Error::system("connect", errno)),
@@ -203,6 +212,15 @@ async fn open(reactor: &Reactor, place: &Place) -> Result<Socket, Error> {
             Ok(socket)
         }
     }
+}
+
+/// Ends a connection whose host has gone without a word, idle or not: otherwise its client would wait for good.
+fn notice_vanished_host(fd: &OwnedFd) -> rustix::io::Result<()> {
+    sockopt::set_socket_keepalive(fd, true)?;
+    sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(fd, KEEPALIVE_COUNT)?;
+    sockopt::set_tcp_user_timeout(fd, USER_TIMEOUT_MS)
 }
 
 /// Starts a session on a connected socket: TLS if required, then the startup.
