@@ -78,6 +78,10 @@ fn wait(
                 let now = bench.clock.now();
                 tell(progress.line(bench, bench.so_far(), now - start, unix_s()));
                 next = next + every;
+                // After a pause of the process, one line is enough.
+                while next <= now {
+                    next = next + every;
+                }
             }
             Err(mpsc::RecvTimeoutError::Disconnected) => break,
         }

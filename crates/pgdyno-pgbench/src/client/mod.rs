@@ -196,11 +196,11 @@ impl Client<'_, '_> {
                 self.done(script, times, tries);
                 return Ok(true);
             }
-            let now = self.thread.reactor.now();
             if Box::pin(connection.recover()).await.is_err() {
                 bench.log.error("perhaps the backend died while processing");
                 return Err(Aborted);
             }
+            let now = self.thread.reactor.now();
             if now >= self.thread.ends {
                 return Ok(false);
             }
