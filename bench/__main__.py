@@ -28,6 +28,7 @@ from bench import (
     linkbench,
     load,
     network_clients,
+    original_programs,
     page,
     pairs,
     pgbench,
@@ -71,10 +72,11 @@ BENCHMARKS: Mapping[str, Callable[[Environment, Sizes], Iterator[Figure]]] = {
     "pairs": pairs.figures,
     "driver-overhead": driver_overhead.figures,
     "real-clients": real_clients.figures,
+    "original-programs": original_programs.figures,
     "pgbench-startup": pgbench.startup,
     "pgbench-init": pgbench.initialise,
 }
-LONG = ("page", "pairs", "driver-overhead", "real-clients")
+LONG = ("page", "pairs", "driver-overhead", "real-clients", "original-programs")
 """Benchmarks that run only if they are named: a study, the noise of the machine in 20 minutes, what needs
 Ray, and programs that few machines have."""
 

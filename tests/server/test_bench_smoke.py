@@ -32,12 +32,13 @@ FIGURES = {
     "pairs": {"noise"},
     "driver-overhead": {"throughput", "client CPU with Ray", "CPU of the engine", "start later by"},
     "real-clients": {"throughput", "New-Orders per payment"},
+    "original-programs": {"throughput", "rows inserted and deleted", "range queries", "point queries"},
     "pgbench-startup": {"start to end", "beside pgbench"},
     "pgbench-init": {"tables made", "CPU of client and server"},
 }
 BESIDE_PGBENCH = {"scripts", "pgbench-startup", "pgbench-init"}
 BESIDE_SYSBENCH = {"sysbench"}
-BESIDE_REAL_CLIENTS = {"real-clients"}
+BESIDE_REAL_CLIENTS = {"real-clients", "original-programs"}
 ON_DISK = {"simulated-disk"}
 ON_RAY = {"driver-overhead"}
 
@@ -62,10 +63,11 @@ def test_every_benchmark_runs_and_prints_its_figures(build: Build, name: str) ->
     done = bench("--smoke", name)
     assert done.returncode == 0, done.stderr
     if name in BESIDE_REAL_CLIENTS and len(done.stdout.splitlines()) < 3:
-        assert "sysbench-tpcc: not here" in done.stderr and "go-tpc: not here" in done.stderr
-        pytest.skip("NO REAL CLIENTS: neither sysbench-tpcc nor go-tpc is here to compare with")
+        assert done.stderr.count(": not here; ") == 2
+        pytest.skip("NO REAL CLIENTS: no program to compare with is here")
     rows = [line.split("|") for line in done.stdout.splitlines()[2:]]
-    assert {row[1].strip().rpartition(": ")[2] for row in rows} == FIGURES[name]
+    found = {row[1].strip().rpartition(": ")[2] for row in rows}
+    assert found == FIGURES[name] or (name in BESIDE_REAL_CLIENTS and found < FIGURES[name])
     assert all(float(row[2].replace(",", "")) > 0 for row in rows)
 
 
