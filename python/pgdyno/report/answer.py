@@ -781,8 +781,12 @@ def summary(
     head: Sequence[Line], unfinished: str, body: Sequence[Line | Table], sections: Sequence[Section]
 ) -> list[Line | Table]:
     """Return headlines, ``body``, the brief sentences of sections, and serious caveats."""
+    first = [Line(sentence) for section in sections if section.order < 0 for sentence in section.brief]
     briefs = [
-        Line(sentence, is_spare=not section.is_alarm) for section in sections for sentence in section.brief
+        Line(sentence, is_spare=not section.is_alarm)
+        for section in sections
+        if section.order >= 0
+        for sentence in section.brief
     ]
     caveats = [caveat for section in sections for caveat in section.caveats]
     fitted = sum(len(table.items) for section in sections for table in section.tables)
@@ -793,6 +797,7 @@ def summary(
     return [
         *(replace(line, is_headline=True) for line in head),
         *([Line(unfinished, Tone.STRONG, is_headline=True)] if unfinished else []),
+        *first,
         *body,
         *briefs,
         *serious(caveats),

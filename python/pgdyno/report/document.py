@@ -148,7 +148,7 @@ class Section:
     brief: Sequence[str] = ()  # sentences of the summary on the terminal
     place: Place = Place.BODY
     after: str = ""  # id of the section that it follows, for a section of a feature about a case
-    order: int = 0  # among the sections about all cases
+    order: int = 0  # among the sections about all cases; negative: before the results by case
     is_source: bool = False  # about the source of a study: before its results
     is_prose: bool = False  # sentences are paragraphs, not items of a list
     is_alarm: bool = False  # sentences are about a severe limitation

@@ -45,6 +45,9 @@ from pgdyno.units import ABSENT, Better, ci_text, counted
 SECTIONS = Hooks[Callable[[StudyFindings], Iterable[Section]]]("sections")
 """Sections of features about all cases; each has its place and order."""
 
+ROWS_OPEN_MAX = 40
+"""A table of more cases and arms is collapsed in HTML."""
+
 CASE_SECTIONS = Hooks[Callable[[Findings], Iterable[Section]]]("case_sections")
 """Sections of features about one case; each says after which section of ``answer`` it comes."""
 
@@ -125,7 +128,9 @@ def _of_several(
     head = headline_lines(headlines) if len(headlines) == 1 else _lines_of_arms(findings)
     results = tables_section("results", [changes_by_case(findings)], Place.TOP)
     parts = {name: replace(report, command="") for name, report in cases.items()}
-    sections = [*source, results, *others, Section("cases", "Cases", parts=parts)]
+    before = [section for section in others if section.order < 0]
+    after = [section for section in others if section.order >= 0]
+    sections = [*source, *before, results, *after, Section("cases", "Cases", parts=parts)]
     return Document(
         title=findings.first.study.title,
         sections=sections,
@@ -231,6 +236,7 @@ def changes_by_case(findings: StudyFindings) -> Table:
         ),
         numeric=frozenset(numeric),
         dispensable=("blocks", numeric[0]),
+        long=len(rows) > ROWS_OPEN_MAX,
     )
 
 

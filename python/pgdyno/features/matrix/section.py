@@ -194,7 +194,7 @@ def sections(findings: StudyFindings) -> Iterator[Section]:
             "A cell leads to its workload.",
             brief=sentences,
             place=Place.TOP,
-            order=10,
+            order=-10,
         )
 
 
