@@ -354,6 +354,9 @@ MINOR = re.compile(r"\d+\.\d+")
 SENTENCES_MAX = 4
 """Maximum number of arms whose sentence the summary on the terminal has."""
 
+COMMAND_MAX = 200
+"""Maximum length of a command in the summary. Arms of study files can have 20 settings each."""
+
 
 def durability_sections(study: StudyFindings) -> list[Section]:
     """Return the section of a study with a crash test of its arms, or the command that makes one."""
@@ -402,6 +405,8 @@ def _untested(study: StudyFindings) -> list[Section]:
     unlike = [spec for spec, guarantees in kept if guarantees != kept[0][1]]
     command = shlex.join(["pgdyno", "crash", kept[0][0], *unlike])
     brief = f"To measure lost commits: sudo {command}"
+    if len(command) > COMMAND_MAX:
+        brief = "To measure lost commits: repeat the study with --durability."
     return [Section("durability", brief=[brief], order=20, is_alarm=True)]
 
 

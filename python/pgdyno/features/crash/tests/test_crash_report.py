@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from report_forms import FORMS, checked_json, plain, sections_of, tables_of
+from report_forms import FORMS, checked_json, plain, sections_of, summarized, tables_of
+from report_forms import report_of as study_report_of
 from synthetic_study import HOST, Synthetic, write_study
 
 from pgdyno.analysis.statistics.intervals import proportion
@@ -22,6 +23,7 @@ from pgdyno.cli.main import run_command
 from pgdyno.cli.report import read_report
 from pgdyno.errors import EvidenceError
 from pgdyno.features.crash import run as crash_run
+from pgdyno.features.crash import sections
 from pgdyno.features.crash.findings import CrashFindings, CrashTest, find_crashes, median_interval
 from pgdyno.features.crash.sections import (
     DISK_TITLE,
@@ -488,3 +490,12 @@ def test_the_suggested_crash_test_names_a_server_that_is_there(
     spec: str, version: str | None, shown: str
 ) -> None:
     assert with_version(spec, version) == shown
+
+
+def test_a_long_command_for_a_crash_test_is_an_option_of_the_study(monkeypatch: pytest.MonkeyPatch) -> None:
+    def shown(seed: int) -> str:
+        return summarized(study_report_of(Synthetic(blocks=5, unsafe_arms=(1,), seed=seed)))
+
+    assert "To measure lost commits: sudo pgdyno crash 17 18" in plain(shown(1))
+    monkeypatch.setattr(sections, "COMMAND_MAX", 10)
+    assert "To measure lost commits: repeat the study with --durability" in plain(shown(2))
