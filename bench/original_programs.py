@@ -46,7 +46,7 @@ ROWS = {True: 10_000, False: 1_000_000}
 """Size of the data, in the smoke test and otherwise."""
 
 ROWS_PER_COMMIT = 50
-"""Of an insert and of a delete, as in the step l.i1."""
+"""Rows of an INSERT and of a DELETE, as in the step l.i1."""
 
 SOCKET_FACTORY = "org.newsclub.net.unix.AFUNIXSocketFactory$FactoryArg"
 NEVER = "1000000000"
