@@ -8,7 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from example_studies import CORE_STUDY_FILE, read_study
@@ -520,6 +520,7 @@ def test_included_files_are_relative_to_the_file_that_includes_them(tmp_path: Pa
         ("a = 1\0", "zero byte"),
         ("a = '" + "x" * (1 << 20), "larger than 1 MiB"),
         (b"cluster_name = 'caf\xe9'", "cluster_name is not UTF-8"),
+        (b"ALTER SYSTEM SET cluster_name = 'caf\xe9'", "cluster_name is not UTF-8"),
     ],
 )
 def test_a_file_that_cannot_be_read_is_an_error_with_a_remedy(
@@ -530,6 +531,7 @@ def test_a_file_that_cannot_be_read_is_an_error_with_a_remedy(
 
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\n\r\0")))
+@example("\ufffd")
 def test_a_value_that_pgdyno_writes_for_a_server_is_read_back(value: str) -> None:
     with TemporaryDirectory() as directory:
         path = written(Path(directory), config_text({"cluster_name": value}))

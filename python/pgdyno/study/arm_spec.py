@@ -512,7 +512,7 @@ def read_settings_file(path: Path) -> dict[str, str]:
         elif name != ARCHIVE_MODE:
             settings[name] = SECRET  # no value of these is used
     for name, value in settings.items():
-        if re.search("[\udc80-\udcff\ufffd]", name + value):  # bytes that are not UTF-8
+        if re.search("[\udc80-\udcff]", name + value):  # bytes that are not UTF-8
             raise UsageError(f"{path}: {_shown(name)} is not UTF-8: convert the file")
     return settings
 
@@ -611,7 +611,8 @@ def _altered(text: str, path: Path) -> dict[str, str]:
     for one in statements:
         match one["stmt"]:
             case {"AlterSystemStmt": {"setstmt": {"kind": "VAR_SET_VALUE", "name": name, "args": values}}}:
-                settings[name.lower()] = ", ".join(map(_constant, values))
+                texts = ", ".join(map(_constant, values))
+                settings[name.lower()] = texts.replace("\ufffd", "\udc80")  # is not UTF-8
             case {"AlterSystemStmt": {"setstmt": {"kind": "VAR_RESET_ALL"}}}:
                 settings.clear()
             case {"AlterSystemStmt": {"setstmt": {"name": name}}}:  # RESET, or SET … TO DEFAULT
