@@ -36,7 +36,6 @@ from typing import (
     get_type_hints,
 )
 
-import psutil
 import typer
 from psycopg import ProgrammingError
 from pydantic import BaseModel
@@ -47,8 +46,7 @@ from typer.models import OptionInfo
 from pgdyno.errors import PgdynoError, UsageError, naming
 from pgdyno.hooks import Hooks
 from pgdyno.interruption import Interruption
-from pgdyno.measure.host_counters import Tree
-from pgdyno.measure.machine import read_limits
+from pgdyno.measure.machine import machine_resources
 from pgdyno.study.arm_spec import LOAD_PARAMETERS, has_secrets
 from pgdyno.study.cases import FILE_KEYS, ChosenArms
 from pgdyno.study.defaults import MachineSize, block_overhead_s
@@ -522,12 +520,9 @@ SEED_MAX = 2**53 - 1
 
 
 def machine_size() -> MachineSize:
-    """Return the cores available to this process, and the memory up to the limit of its control group."""
-    physical_bytes = psutil.virtual_memory().total
-    limit_bytes = read_limits(Tree()).memory_bytes
-    return MachineSize(
-        len(psutil.Process().cpu_affinity()), min(physical_bytes, limit_bytes or physical_bytes)
-    )
+    """Return the cores and the memory available to this process, up to the limits of its control groups."""
+    found = machine_resources(Path("/"))
+    return MachineSize(found.cores, found.memory_bytes)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pgdyno.cli.options import machine_size
 from pgdyno.features.doctor import machine_state
 from pgdyno.features.doctor.machine_state import (
     TICK_S,
@@ -21,8 +22,10 @@ from pgdyno.features.doctor.machine_state import (
     read_processor,
     throttled_s,
 )
+from pgdyno.measure import machine
 from pgdyno.measure.host_counters import Tree
-from pgdyno.measure.machine import machine_resources, places, read_limits
+from pgdyno.measure.machine import Limits, machine_resources, places, read_limits
+from pgdyno.study.defaults import MachineSize
 
 CPU = "sys/devices/system/cpu"
 POWER = "sys/class/power_supply"
@@ -190,6 +193,11 @@ def test_settings_are_chosen_for_the_limits_of_our_groups(tmp_path: Path) -> Non
     limits = {f"{OUTER}/inner/memory.max": "993001472\n", f"{OUTER}/inner/cpu.max": "50000 100000\n"}
     found = machine_resources(tmp_path, tree(tmp_path, V2 | limits))
     assert (found.memory_bytes, found.cores) == (993001472, 1)
+
+
+def test_default_sizes_are_chosen_for_the_limits_of_our_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "read_limits", lambda _: Limits(0.5, 2**20, 1024))
+    assert machine_size() == MachineSize(1, 2**20)
 
 
 def test_cgroups_are_searched_from_the_process_upwards(tmp_path: Path) -> None:
