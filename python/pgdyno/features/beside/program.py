@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from psycopg.conninfo import conninfo_to_dict
+from psycopg.pq import Conninfo
 
 from pgdyno.errors import UsageError, in_one_line
 from pgdyno.interruption import Interruption
@@ -28,12 +28,12 @@ from pgdyno.measure.progress import Watch
 from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.connections import resolved
 from pgdyno.server.directories import server_account
 from pgdyno.server.processes import clean_environment, launch_tree
 from pgdyno.study.plan import Study
 
 NAME = "beside"
-VARIABLES = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
 END_TIMEOUT_S = 20.0
 """Maximum time for its end: its launcher kills it 2 s after SIGTERM."""
 
@@ -54,8 +54,12 @@ class Beside:
         """Start it. Raises ProbeError if it does not exist."""
         if not study.beside:
             raise ProbeError("a study file names the program: run.beside")
-        parts = conninfo_to_dict(arm.conninfo())
-        given = {variable: str(parts[name]) for name, variable in VARIABLES.items() if name in parts}
+        values = resolved(arm.conninfo())
+        given = {
+            option.envvar.decode(): str(values[keyword])
+            for option in Conninfo.get_defaults()
+            if option.envvar and (keyword := option.keyword.decode()) in values
+        }
         environment, pid = {**clean_environment(), **given}, arm.postmaster_pid()
         folders = [str(Path(f"/proc/{pid}/exe").resolve().parent)] if pid else []
         environment["PATH"] = os.pathsep.join([*folders, environment.get("PATH", os.defpath)])

@@ -29,8 +29,8 @@ from pgdyno.server.builds import Build
 from pgdyno.study.defaults import Schedule
 
 
-def started(*command: str) -> Beside:
-    arm = SimpleNamespace(conninfo=lambda: "host=/tmp port=5433 dbname=shop", postmaster_pid=lambda: None)
+def started(*command: str, conninfo: str = "host=/tmp port=5433 dbname=shop") -> Beside:
+    arm = SimpleNamespace(conninfo=lambda: conninfo, postmaster_pid=lambda: None)
     return Beside.start(cast(Any, arm), cast(Any, SimpleNamespace(beside=command)))
 
 
@@ -45,6 +45,18 @@ def test_a_program_has_the_address_of_the_server_and_its_status_is_recorded() ->
     found = ended(started("sh", "-c", 'echo "$PGHOST $PGPORT $PGDATABASE" >&2; exit 3'))
     assert (found["status"], found["error"]) == (3, "/tmp 5433 shop")
     assert ended(started("true"))["status"] == 0
+
+
+def test_a_program_has_the_server_of_a_service_and_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = tmp_path / "services.conf"
+    service.write_text("[prod]\nhost=db.example\nport=5433\n")
+    monkeypatch.setenv("PGSERVICEFILE", str(service))
+    monkeypatch.setenv("PGDATABASE", "shop")
+    command = ("sh", "-c", 'echo "$PGHOST $PGPORT $PGDATABASE $PGSSLMODE" >&2; exit 3')
+    found = ended(started(*command, conninfo="service=prod sslmode=require"))
+    assert found["error"] == "db.example 5433 shop require"
 
 
 def test_a_program_that_still_runs_is_ended_with_its_children() -> None:
