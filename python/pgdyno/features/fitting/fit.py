@@ -50,6 +50,7 @@ from pgdyno.features.fitting.rules import (
     fit_run,
     fit_settings,
     lay_out,
+    paired,
     quantity,
     run_changes,
     shared_buffers_of,
@@ -117,16 +118,16 @@ def losses(original: StudyFile, source: Asked, fitted: Asked) -> list[FitChange]
             lambda one: checkpoints_of(one.file),
         )
     )
-    for then, here in zip(*sizes, strict=False):
+    for then, here in paired(*sizes):
         was, now = then / source.memory_bytes, here / fitted.memory_bytes
         if max(was, now) > RATIO_MAX:
             where = " at the source only" if was > now else ""
             found += ratio_changes(DATA_TO_MEMORY, was, now, f"data larger than the memory{where}")
-    for then, here in zip(*buffers, strict=False):
+    for then, here in paired(*buffers):
         was, now = max(sizes[0]) / then, max(sizes[1]) / here
         found += ratio_changes("data : shared_buffers", was, now, f"shared_buffers {format_size(here)}")
     writes = any(arm.writes for arm in arms_of(source.costs))
-    for was, now in zip(*checkpoints, strict=False):
+    for was, now in paired(*checkpoints):
         if writes and min(was, now) < CHECKPOINTS_MIN:
             why = "the window is too short for checkpoints"
             found += ratio_changes("timed checkpoints per window", was, now, why)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.features.fitting.levels import (
@@ -91,6 +91,9 @@ class FitTask:
 
 By = Literal["data", "cores", "window"]
 KB, MB, GB = 2**10, 2**20, 2**30
+
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -662,9 +665,17 @@ def data_changes(before: Costs, after: Costs, task: FitTask, memory_bytes: int |
         why = f"the memory of the machine is fixed{fits if was > RATIO_MAX and now < 1 else ''}"
         yield from ratio_changes("data : memory", was, now, why, REPORTED)
     buffers = (_buffers(costs, task.contrasted) for costs in (before, after))
-    for (is_given, then), (_, here) in zip(*buffers, strict=False):
+    for (is_given, then), (_, here) in paired(*buffers):
         key = f"data : shared_buffers{'' if is_given else ' (default)'}"
         yield from ratio_changes(key, sizes[0] / then, sizes[1] / here, AS_NEAR, REPORTED)
+
+
+def paired(before: Sequence[Value], after: Sequence[Value]) -> Iterator[tuple[Value, Value]]:
+    """Return the values before and after a fit in pairs. Both are ordered; where fewer are left, the first
+    ones became equal, because a fit has smallest sizes and times.
+    """
+    count = min(len(before), len(after))
+    return zip(before[len(before) - count :], after[len(after) - count :], strict=True)
 
 
 def data_sizes(costs: Costs) -> list[float]:

@@ -22,6 +22,7 @@ from pgdyno.features.fitting.fit import (
     needs_of,
 )
 from pgdyno.features.fitting.levels import Mapped, with_levels
+from pgdyno.features.fitting.rules import paired
 from pgdyno.features.planning.cost import costs_of, load_s, pass_s
 from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
@@ -261,6 +262,11 @@ def test_the_time_that_keeps_the_question_names_the_levels_that_it_drops() -> No
     kept = fit_study(study(MOPPEL_2019), SMALL, need.minutes)
     assert kept.lost == () and len(kept.file.factors["scale"]) == 2
     assert "scale 5000" in need.sentence
+
+
+def test_where_sizes_became_equal_the_largest_ones_are_compared() -> None:
+    assert list(paired([1, 10, 100, 1000], [1, 6, 60])) == [(10, 1), (100, 6), (1000, 60)]
+    assert list(paired([1], [])) == []
 
 
 def test_a_disk_too_small_for_the_smallest_data_is_reported() -> None:
