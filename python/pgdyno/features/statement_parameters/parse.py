@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Literal
@@ -146,15 +146,15 @@ def fingerprint(text: str) -> str:
         return ""
 
 
-def is_begin_or_commit(text: str) -> bool:
-    """True if a statement begins or commits a transaction."""
+def is_transaction_control(text: str, kinds: Collection[str]) -> bool:
+    """True if a text only controls a transaction, by statements of these kinds, for example BEGIN."""
     import pgparse  # noqa: PLC0415
 
     try:
-        kinds = {one["stmt"].get("TransactionStmt", {}).get("kind", "") for one in pgparse.parse(text)}
+        found = {one["stmt"].get("TransactionStmt", {}).get("kind", "") for one in pgparse.parse(text)}
     except (pgparse.PGQueryError, RecursionError, ValueError, UnicodeError):
         return False
-    return bool(kinds) and kinds <= {"TRANS_STMT_BEGIN", "TRANS_STMT_START", "TRANS_STMT_COMMIT"}
+    return bool(found) and found <= {f"TRANS_STMT_{kind}" for kind in kinds}
 
 
 def parts(node: Node) -> tuple[str, Any]:

@@ -48,7 +48,7 @@ from pgdyno.features.statement_parameters.parse import (
     Tables,
     Unusable,
     fingerprint,
-    is_begin_or_commit,
+    is_transaction_control,
     parameter_uses,
     parse_statement,
     table_of,
@@ -295,7 +295,8 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
         before, executed = open_ones.get(session, ("", []))
         # Without a number, the statement was logged after its own commit.
         if before != virtual or virtual.rpartition("/")[2] in ("", "0"):
-            _count(found, executed)
+            if not _is_rollback(message[1]):  # logged after the transaction that it ended
+                _count(found, executed)
             executed = []
             open_ones[session] = virtual, executed
         if (one := _fingerprint(message[1])) is not None:
@@ -343,7 +344,12 @@ def _add_ranges(found: TransactionLog, text: str, detail: str) -> None:
 @lru_cache(maxsize=10_000)
 def _fingerprint(text: str) -> str | None:
     """Return the fingerprint of a statement; None for BEGIN and COMMIT; empty if it is not parsed."""
-    return None if is_begin_or_commit(text) else fingerprint(text)
+    return None if is_transaction_control(text, ("BEGIN", "START", "COMMIT")) else fingerprint(text)
+
+
+@lru_cache(maxsize=10_000)
+def _is_rollback(text: str) -> bool:
+    return is_transaction_control(text, ("ROLLBACK",))
 
 
 def _entries(path: Path) -> Iterator[Mapping[str, str | None]]:

@@ -89,6 +89,15 @@ def test_savepoints_and_rejected_statements_stay_in_a_transaction(tmp_path: Path
     assert transaction == (PAIR[0], fingerprint("SAVEPOINT s"), "")
 
 
+def test_a_transaction_that_was_rolled_back_is_not_counted(tmp_path: Path) -> None:
+    # log_min_duration_statement logs the ROLLBACK after the end of its transaction.
+    entries = [("a", "1/7", f"duration: 0.1 ms  statement: {text}") for text in ("BEGIN", READ, WRITE)]
+    log = read(tmp_path, [*entries, ("a", "1/0", "duration: 0.1 ms  statement: ROLLBACK")])
+    assert not log.transactions
+    assert log.statements[PAIR[1]] == 1
+    assert read(tmp_path, [*entries, ("a", "1/0", "duration: 0.1 ms  statement: COMMIT")]).transactions
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
