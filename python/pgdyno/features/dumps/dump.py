@@ -37,6 +37,7 @@ _NAMED = tuple(
 _ENCODING = re.compile(r"SET client_encoding = '(\w+)';")
 _DATABASE = re.compile(r"(?:-- )?CREATE DATABASE .*;")
 """As a comment in a dump of one database that pgdyno has read."""
+_SEARCH_PATH = re.compile(rf"(?:-- )?ALTER DATABASE (?:{NAME}) SET search_path TO (.+);")
 _OPTION = re.compile(
     r"(ENCODING|LC_COLLATE|LC_CTYPE|LOCALE_PROVIDER|ICU_LOCALE|BUILTIN_LOCALE|LOCALE) = ('[^']*'|\w+)"
 )
@@ -50,7 +51,9 @@ _WITH_FACTS = (b"ALTER ", b"GRANT ", b"REVOKE ", b"CREATE ", b"SET ", b"-- ")
 
 @dataclass
 class DumpFacts:
-    """Facts of a dump. ``locale``: options of CREATE DATABASE, as keyword and value; empty if unknown."""
+    """Facts of a dump. ``locale``: options of CREATE DATABASE, as keyword and value; empty if unknown.
+    ``search_path``: that of the database, as SQL; empty if it has none.
+    """
 
     roles: set[str] = field(default_factory=set)
     superusers: set[str] = field(default_factory=set)
@@ -58,6 +61,7 @@ class DumpFacts:
     extensions: set[str] = field(default_factory=set)
     encoding: str = ""
     locale: dict[str, str] = field(default_factory=dict)
+    search_path: str = ""
     major: int | None = None
     has_policies: bool = False
     origin: str = ""
@@ -90,6 +94,8 @@ def _read(facts: DumpFacts, line: str) -> None:
         facts.encoding = found[1]
     elif (found := _VERSION.match(line)) and facts.major is None:
         facts.major = int(found[1])
+    elif found := _SEARCH_PATH.match(line):
+        facts.search_path = found[1]
     elif _DATABASE.match(line) and not facts.locale:
         facts.locale = {name: value.strip("'") for name, value in _OPTION.findall(line)}
 

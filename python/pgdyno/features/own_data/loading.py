@@ -307,7 +307,7 @@ def require_extensions(
 # Loading of the user's data: a dump, scripts or a backup become the data directory of a dataset.
 # ----------------------------------------------------------------------
 
-FORMAT = "own 2"
+FORMAT = "own 3"
 """Version of this loading, part of the key of a dataset."""
 
 DATABASE = "pgdyno_data"
@@ -400,7 +400,7 @@ class OwnDataMaker:
 
     def _program(self, name: str) -> str:
         """Return the path of a client program."""
-        return str(client_program(name, [self.build, *installed_clients(self.maker.cache.store())]))
+        return str(client_program(name, [*installed_clients(self.maker.cache.store()), self.build]))
 
     def _require_unchanged(self) -> None:
         if not Path(self.data.path).exists():
@@ -462,6 +462,10 @@ class OwnDataMaker:
         origin = OriginFacts.parse(facts.origin)
         changes = list(_roles_created(connection, facts, origin))
         self._create_database(connection, facts)
+        if self.data.form == "plain" and not (self.data.locale or facts.locale):
+            changes.append("the dump does not name its locale, and the copy has C")
+        if facts.search_path:
+            connection.execute(f"ALTER DATABASE {DATABASE} SET search_path TO {facts.search_path}".encode())
         self._phase("loading")
         unknown = {name for name, major in NEWER_SETTINGS.items() if self.build.version.major < major}
         changed = DumpFilter(frozenset(unknown))

@@ -47,7 +47,10 @@ class OwnData(BaseModel, frozen=True, extra="forbid", json_schema_extra=_as_give
     source: str = Field(min_length=1, description="Dump, directory, DSN, or name given by pgdyno data add.")
     analyze: bool = Field(default=True, description="Run ANALYZE before the snapshot.")
     database: str = Field(default="", description="Database to measure. [default: the only one]")
-    locale: str = Field(default="", description="Locale of the database. [default: that of the origin]")
+    locale: str = Field(
+        default="",
+        description="Locale of the database. [default: that of the origin, C if a dump does not name it]",
+    )
     name: str = Field(default="", description="Name of the data.")
     form: Form = Field(default="", description="Form of the source.")
     path: str = Field(default="", description="Absolute path of the source.")

@@ -262,7 +262,9 @@ class NamedDataStore:
                 found = examined(found.model_copy(update={"source": found.path}), check)
         else:
             return examined(data, check)
-        return found.model_copy(update={"analyze": data.analyze, "source": found.name})
+        is_read = is_connection_string(data.source)  # its options are given each time; a name keeps its own
+        given = {key: value for key in ("database", "locale") if (value := getattr(data, key)) or is_read}
+        return _possible(found.model_copy(update={**given, "analyze": data.analyze, "source": found.name}))
 
     def _read_database(
         self, data: OwnData, part: Path, selection: Selection, check: Callable[[], None]
@@ -303,7 +305,7 @@ class NamedDataStore:
         connection.isolation_level, connection.read_only = psycopg.IsolationLevel.REPEATABLE_READ, True
         with connection.transaction(), gzip.open(target, "wb", compresslevel=1) as packed:
             file = io.BufferedWriter(packed, CHUNK_BYTES)
-            connection.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            connection.execute(NO_TIMEOUTS)
             file.write(_header(connection))
             place = [
                 f"--snapshot={value_of(connection, EXPORT)}",
@@ -371,11 +373,17 @@ def sweep(directory: Path) -> None:
 
 DUMP = "database.sql.gz"
 EXPORT = "SELECT pg_export_snapshot()"
+NO_TIMEOUTS = (  # of the transaction, which waits for pg_dump; the second since PostgreSQL 17
+    "SELECT set_config(name, '0', true) FROM pg_settings "
+    "WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')"
+)
 UNTRACKED = {"pg_stat_statements.track": "none"}
 
 DATABASE = (
-    "SELECT to_jsonb(d), pg_encoding_to_char(encoding) FROM pg_database AS d "
-    "WHERE datname = current_database()"
+    "SELECT to_jsonb(d), pg_encoding_to_char(encoding), (SELECT substr(one, strpos(one, '=') + 1) "
+    "FROM pg_db_role_setting, unnest(setconfig) AS one "
+    "WHERE setdatabase = d.oid AND setrole = 0 AND one LIKE 'search_path=%') "
+    "FROM pg_database AS d WHERE datname = current_database()"
 )
 PROVIDERS = {"i": "icu", "b": "builtin", "c": "libc"}
 
@@ -421,7 +429,9 @@ def value_of(connection: Connection, statement: str) -> Any:
 
 
 def _header(connection: Connection) -> bytes:
-    """Return a comment with encoding and locale of the database, as pg_dump --create writes them."""
+    """Return comments with encoding, locale and search_path of the database, as pg_dump --create writes
+    them.
+    """
     (row,) = connection.execute(DATABASE.encode()).fetchall()
     facts: Mapping[str, Any] = row[0]
     provider = PROVIDERS.get(str(facts.get("datlocprovider", "c")), "libc")
@@ -430,7 +440,10 @@ def _header(connection: Connection) -> bytes:
         locale = facts.get("datlocale") or facts.get("daticulocale")
         options |= {"LOCALE_PROVIDER": provider, f"{provider.upper()}_LOCALE": locale}
     written = " ".join(f"{name} = '{value}'" for name, value in options.items())
-    return f"-- CREATE DATABASE origin WITH TEMPLATE = template0 {written};\n".encode()
+    header = f"-- CREATE DATABASE origin WITH TEMPLATE = template0 {written};\n"
+    if row[2]:
+        header += f"-- ALTER DATABASE origin SET search_path TO {row[2]};\n"
+    return header.encode()
 
 
 def _conninfo_of(dsn: Dsn, connection: Connection, settings: Mapping[str, str]) -> str:
@@ -520,7 +533,16 @@ def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData
     except OSError as error:
         raise UsageError(f"--data: cannot read {error.filename}: {error.strerror}") from None
     found = {"form": form, "path": str(path), "digest": digest, "size_bytes": size_bytes, "major": major}
-    return data.model_copy(update={**found, "name": data.name or path.name.partition(".")[0]})
+    return _possible(data.model_copy(update={**found, "name": data.name or path.name.partition(".")[0]}))
+
+
+def _possible(data: OwnData) -> OwnData:
+    """Return the data. Raises UsageError for an option that their form does not have."""
+    if data.database and data.form != "backup":
+        raise UsageError(f"--data: {data.label} has one database: remove database = {data.database!r}")
+    if data.locale and data.form == "backup":
+        raise UsageError(f"--data: the backup {data.label} has its locale: remove locale = {data.locale!r}")
+    return data
 
 
 def form_of(path: Path) -> Form:

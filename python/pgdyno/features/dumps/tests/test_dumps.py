@@ -15,6 +15,7 @@ DUMP = b"""--
 SET transaction_timeout = 0;
 SET client_encoding = 'LATIN1';
 CREATE DATABASE shop WITH TEMPLATE = template0 ENCODING = 'LATIN1' LOCALE_PROVIDER = libc LOCALE = 'de_DE';
+ALTER DATABASE shop SET search_path TO 'sales', 'public';
 CREATE EXTENSION IF NOT EXISTS "uuid-ossp" WITH SCHEMA public;
 CREATE ROLE made;
 CREATE TABLE t (n text);
@@ -37,6 +38,7 @@ def test_a_dump_names_roles_extensions_encoding_and_locale_outside_of_its_rows()
     assert facts.extensions == {"uuid-ossp"}
     assert (facts.encoding, facts.major) == ("LATIN1", 17)
     assert facts.locale == {"ENCODING": "LATIN1", "LOCALE_PROVIDER": "libc", "LOCALE": "de_DE"}
+    assert facts.search_path == "'sales', 'public'"
 
 
 def test_settings_that_an_older_server_lacks_are_left_out_but_rows_and_line_numbers_stay() -> None:

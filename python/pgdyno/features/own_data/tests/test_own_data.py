@@ -188,6 +188,18 @@ def test_what_is_no_source_is_refused_with_the_reason(reason: str, tmp_path: Pat
         examined(OwnData(source=str(path)))
 
 
+def test_an_option_that_a_form_does_not_have_is_refused(tmp_path: Path) -> None:
+    file, backup = tmp_path / "a.sql", tmp_path / "backup"
+    file.write_text("SELECT 1;")
+    with pytest.raises(UsageError, match="has one database: remove"):
+        examined(OwnData(source=str(file), database="other"))
+    backup.mkdir()
+    (backup / "PG_VERSION").write_text("17\n")
+    assert examined(OwnData(source=str(backup), database="other")).database == "other"
+    with pytest.raises(UsageError, match="has its locale: remove"):
+        examined(OwnData(source=str(backup), locale="C"))
+
+
 def test_only_a_stopped_data_directory_without_tablespaces_or_a_base_backup_is_copied(
     tmp_path: Path,
 ) -> None:
@@ -222,6 +234,7 @@ def test_a_name_stands_for_a_file_and_for_its_datasets_after_the_file_is_gone(tm
     assert store.names() == ["shop"]
     first = store.resolved(OwnData(source="shop"))
     assert (first.name, first.locale) == ("shop", "C")
+    assert store.resolved(OwnData(source="shop", locale="POSIX")).locale == "POSIX"
     file.write_text("SELECT 2;")
     assert store.resolved(OwnData(source="shop")).digest != first.digest
     file.unlink()

@@ -16,7 +16,8 @@ from psycopg.conninfo import make_conninfo
 from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
 from pgdyno.errors import ConnectError, DatasetError, UsageError
-from pgdyno.features.dumps.origin import ROLES, Counted, count_rows, relations_to_count
+from pgdyno.features.dumps import origin as dump_origin
+from pgdyno.features.dumps.origin import ROLES, Counted, OriginFacts, count_rows, relations_to_count
 from pgdyno.features.own_data.loading import DATABASE, FOREIGN_TABLES_TO_LOCAL
 from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
 from pgdyno.features.own_data.source import NamedDataStore, Selection, examined, identity_of
@@ -196,6 +197,7 @@ def test_a_dump_of_an_older_version_is_loaded_on_the_newest(
     run(build, "pg_dump", origin.conninfo(DATABASE), "-Fp", f"--file={server_dir / 'shop.sql'}")
     (server_dir / "s.gz").write_bytes(gzip.compress((server_dir / "shop.sql").read_bytes()))
     details = loaded(server_dir / "s.gz", newest, account, server_dir / "data")
+    assert "the dump does not name its locale, and the copy has C" in details["changes"]
     with opened(newest, account, server_dir / "data", details["database"]) as connection:
         require_the_shop(connection)
 
@@ -220,8 +222,9 @@ def test_a_database_is_read_once_without_write_access_and_by_selected_tables(
         store.add("shop", OwnData(source=dsn), Selection())
     store.remove("shop")
     assert store.names() == []
-    first = store.resolved(OwnData(source=dsn))
-    assert store.resolved(OwnData(source=dsn)) == first
+    first = store.resolved(OwnData(source=dsn, locale="C"))
+    assert store.resolved(OwnData(source=dsn, locale="C")) == first
+    assert store.resolved(OwnData(source=dsn)).locale == ""
     assert len(store.names()) == 1
 
 
@@ -255,6 +258,7 @@ CREATE ROLE clerk;
 CREATE TABLE local (id int PRIMARY KEY, options text);
 INSERT INTO local SELECT generate_series(1, 30), 'x';
 CREATE SCHEMA sales;
+ALTER DATABASE odd SET search_path = public, sales;
 CREATE EXTENSION citext SCHEMA sales;
 CREATE TYPE sales.mood AS ENUM ('good', 'bad');
 CREATE FUNCTION sales.touch() RETURNS trigger LANGUAGE plpgsql
@@ -367,6 +371,7 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
             "SELECT count(*) FROM pg_user_mapping": 0,
             "SELECT relkind::text FROM pg_class WHERE relname = 'remote'": "r",
             "SELECT rolsuper AND NOT rolcanlogin FROM pg_roles WHERE rolname = 'boss'": True,
+            "SHOW search_path": "public, sales",
         }
         require_values(connection, expected)
         before = value(connection, "SELECT count(*) FROM ddl_log")
@@ -400,6 +405,26 @@ def test_a_role_that_cannot_switch_statistics_off_reads_what_it_may_and_is_warne
         assert value(connection, "SELECT to_regclass('local') IS NULL")
     with odd_origin.connect("odd") as connection:
         connection.execute("DROP OWNED BY reader; DROP ROLE reader")
+
+
+@needs_pg_dump
+def test_a_long_reading_is_not_ended_by_limits_of_the_database(
+    origin: Server, build: Build, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = ["idle_in_transaction_session_timeout"]
+    limits += ["transaction_timeout"] if build.version.major >= 17 else []
+    monkeypatch.setattr(dump_origin, "COUNT_ALL_S", -1)
+    with origin.connect(DATABASE) as connection:
+        for name in limits:
+            connection.execute(f"ALTER DATABASE {DATABASE} SET {name} = '1ms'".encode())
+        try:
+            data = NamedDataStore(server_dir, system_builds).add(
+                "shop", OwnData(source=origin.conninfo(DATABASE)), Selection()
+            )
+        finally:
+            connection.execute(f"ALTER DATABASE {DATABASE} RESET ALL".encode())
+    facts = OriginFacts.parse(gzip.decompress(Path(data.data.path).read_bytes()).decode().splitlines()[-1])
+    assert facts.counted and {one.rows for one in facts.counted} == {None}
 
 
 def test_a_dsn_means_the_database_that_it_resolves_to(
