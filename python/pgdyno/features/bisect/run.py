@@ -163,6 +163,8 @@ class ScriptBuilds:
         try:
             if self.worktree.is_dir():
                 run_git(self.worktree, ["checkout", "--quiet", "--force", "--detach", commit.sha])
+                # Makefiles do not know which objects of the previous commit are stale.
+                run_git(self.worktree, ["clean", "-ffdxq"])
             else:
                 place = [str(self.worktree), commit.sha]
                 run_git(self.repository, ["worktree", "add", "--force", "--quiet", "--detach", *place])

@@ -106,6 +106,12 @@ def test_each_commit_is_built_once_from_its_own_files_and_again_after_a_kill(
     assert (prefix / "bin" / "postgres").read_text() == "c3"
 
 
+def test_a_build_has_no_files_of_the_previous_commit(builds: ScriptBuilds, repository: Path) -> None:
+    script = f"test ! -e left.o && touch left.o && echo '*.o' > .gitignore && {INSTALL}"
+    for commit in read_commits(repository, "c3", "c4"):
+        replace(builds, command=script).server_of(commit)
+
+
 @pytest.mark.parametrize(
     ("command", "error", "message"),
     [
