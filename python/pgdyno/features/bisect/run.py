@@ -124,11 +124,12 @@ class ScriptBuilds:
     interruption: Interruption
 
     def server_of(self, commit: Commit) -> str:
-        """Return the directory of the build, which is made at most once.
+        """Return the directory of the build, which a search makes at most once.
 
+        Other searches make their own: the command may run a script that was changed since.
         Raises BuildError if the commit does not build, and UsageError if the command is wrong.
         """
-        digest = hashlib.sha256(f"{self.repository}\0{self.command}".encode()).hexdigest()[:8]
+        digest = hashlib.sha256(f"{self.worktree}\0{self.command}".encode()).hexdigest()[:8]
         name = f"commit-{commit.short}-{digest}"
         prefix = self.cache.builds / name
         with locked(self.cache.builds / f".{name}.lock"):

@@ -106,6 +106,16 @@ def test_each_commit_is_built_once_from_its_own_files_and_again_after_a_kill(
     assert (prefix / "bin" / "postgres").read_text() == "c3"
 
 
+def test_a_search_keeps_its_own_builds_when_it_is_resumed(
+    builds: ScriptBuilds, repository: Path, server_dir: Path, tmp_path: Path
+) -> None:
+    commit, _ = read_commits(repository, "c0", "c1")
+    own = builds.server_of(commit)
+    for folder, is_own in ((tmp_path, False), (server_dir, True)):
+        with script_builds(repository, INSTALL, folder, builds.interruption) as made:
+            assert (made.server_of(commit) == own) == is_own
+
+
 def test_a_build_has_no_files_of_the_previous_commit(builds: ScriptBuilds, repository: Path) -> None:
     script = f"test ! -e left.o && touch left.o && echo '*.o' > .gitignore && {INSTALL}"
     for commit in read_commits(repository, "c3", "c4"):
