@@ -28,7 +28,7 @@ from pgdyno.cli.options import ClientOptions
 from pgdyno.cli.report import read_report
 from pgdyno.cli.workload_options import WorkloadOptions
 from pgdyno.errors import INCONCLUSIVE, Interrupted, UsageError, naming
-from pgdyno.features.bisect.run import LOCK, StepEnded, StepStarted, read_commits, run_bisect
+from pgdyno.features.bisect.run import LOCK, LOST, StepEnded, StepStarted, read_commits, run_bisect
 from pgdyno.features.bisect.search import (
     Commit,
     Confirmation,
@@ -103,8 +103,13 @@ def _no_ends(record: SearchRecord, more: str) -> str:
             f"GOOD and BAD are the same within ±{given_percent(record.study.margin)}, so there is no commit "
             "to find. To search for a smaller effect, start again with a smaller --margin."
         )
-    reason = f" ({record.ends_reason})" if record.ends_reason else ""
-    return f"It is undecided whether GOOD and BAD differ{reason}. To continue: {more}"
+    return _undecided("whether GOOD and BAD differ", record.ends_reason, more)
+
+
+def _undecided(what: str, reason: str, more: str) -> str:
+    """Return what is undecided, why, and the remedy. A comparison with a lost block never has a decision."""
+    remedy = "Start a new search." if reason.startswith(LOST) else f"To continue: {more}"
+    return f"It is undecided {what}{f' ({reason})' if reason else ''}. {remedy}"
 
 
 def _found(record: SearchRecord, more: str) -> list[str]:
@@ -152,7 +157,8 @@ def _confirmation(record: SearchRecord, more: str) -> list[str]:
     if record.confirmation is Confirmation.CONFIRMED:
         return [words, *_part(record)]
     if record.confirmation is Confirmation.UNDECIDED:
-        return [words, f"It is undecided whether this commit changes the performance. To continue: {more}"]
+        what = "whether this commit changes the performance"
+        return [words, _undecided(what, record.confirmation_reason, more)]
     return [
         words,
         "The commit has less than half of the effect between the ends, or none. Several commits may have a "

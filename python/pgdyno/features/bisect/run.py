@@ -257,6 +257,7 @@ def _remove_worktree(repository: Path, worktree: Path) -> None:
 # ----------------------------------------------------------------------
 
 SPENT = "the time of the search is spent"
+LOST = "a server failed during measurement"
 
 TREND_MAX = 0.5
 """Maximum of the margin that trends of a large effect may have."""
@@ -454,7 +455,9 @@ class Bisection:
         if found.is_decided and found.summary is not None:
             is_there = is_confirmed(found.summary, reference)
             confirmation = Confirmation.CONFIRMED if is_there else Confirmation.NOT_CONFIRMED
-        self._store(confirmation=confirmation, confirmation_measured=found.measured)
+        self._store(
+            confirmation=confirmation, confirmation_measured=found.measured, confirmation_reason=found.reason
+        )
         self._end(str(confirmation), found)
 
     def _study(self, baseline: Commit, commit: Commit, confidence: float) -> Study:
@@ -548,7 +551,7 @@ def _found(path: Path, rule: Decided) -> Found:
     )
     reason = ""
     if lost and not is_decided:
-        reason = f"a server failed during measurement; see pgdyno report {path}"
+        reason = f"{LOST}; see pgdyno report {path}"
     elif not is_decided:
         trending = comparison.is_trending or comparison.may_trend
         reason = "the effect depends on the length of the warm-up" if trending else SPENT

@@ -289,6 +289,7 @@ class SearchRecord(_Value):
     steps: tuple[Step, ...] = ()
     confirmation: Confirmation | None = None
     confirmation_measured: Measured | None = None
+    confirmation_reason: str = ""
 
     @property
     def last(self) -> int:

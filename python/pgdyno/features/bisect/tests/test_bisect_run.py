@@ -18,7 +18,7 @@ from pgdyno.analysis.statistics.intervals import Method, summarize
 from pgdyno.errors import BuildError, DiskFullError, Interrupted
 from pgdyno.features.bisect import run as bisect_run
 from pgdyno.features.bisect.command import BisectView, bisect_json, is_conclusive, sentences
-from pgdyno.features.bisect.run import Bisection, Decided, Found, Measurement, StepEnded, StepStarted
+from pgdyno.features.bisect.run import LOST, Bisection, Decided, Found, Measurement, StepEnded, StepStarted
 from pgdyno.features.bisect.search import (
     Commit,
     Confirmation,
@@ -80,7 +80,7 @@ class Lab:
             high=summary and summary.high,
             confidence=study.confidence,
         )
-        reason = "its server failed" if is_lost else "" if is_decided else "no time"
+        reason = LOST if is_lost else "" if is_decided else "no time"
         return Found(measured, summary, is_decided and not is_lost, is_lost, reason)
 
 
@@ -161,6 +161,15 @@ def test_ends_or_a_step_without_a_decision_are_reported_with_the_remedy_and_cont
         assert "one of 8 commits" in text
     again = run(lab, record.model_copy(update={"minutes": 240.0}))
     assert again.search.bad == 6 and is_conclusive(again) and again.undecided is None
+
+
+def test_a_lost_block_of_the_ends_or_of_the_confirmation_requires_a_new_search(lab: Lab) -> None:
+    lab.rates = slower_from(6)
+    whole = run(lab)
+    lab.failed = {6, N}
+    for record in (new_record(), whole.model_copy(update={"confirmation": None})):
+        text = "\n".join(sentences(run(lab, record), "d"))
+        assert f"({LOST}). Start a new search." in text and "--resume" not in text
 
 
 def test_commits_that_do_not_build_are_skipped_and_the_range_is_reported(lab: Lab) -> None:
