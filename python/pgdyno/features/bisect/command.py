@@ -427,7 +427,8 @@ class BisectView(LiveView):
         self, record: SearchRecord, *, quiet: bool, interruption: Interruption | None = None
     ) -> None:
         self._line = "preparing"
-        self._spent_s, self._steps, self._left = record.spent_s, 0, 0
+        self._spent_s = {one.file: one.spent_s for one in record.measured}
+        self._left = 0
         self._warned: set[str] = set()
         super().__init__((), quiet, interruption)
         if not quiet:
@@ -475,11 +476,10 @@ class BisectView(LiveView):
         """Print the line of the step, with the likely time of those that are left."""
         spent, left = "", ""
         if event.measured is not None:
-            self._steps += 1
-            self._spent_s += event.measured.spent_s
+            self._spent_s[event.measured.file] = event.measured.spent_s
             spent = f", {effect_text(event.measured)}, {format_duration(event.measured.spent_s)}"
             if self._left > 0:
-                left_s = self._left * self._spent_s / self._steps
+                left_s = self._left * sum(self._spent_s.values()) / len(self._spent_s)
                 left = f"; about {max(1, math.ceil(left_s / 60))} min of blocks left"
         if not self._quiet:
             self._log(f"{self._line} … {event.result}{spent}{left}")

@@ -495,9 +495,7 @@ class Bisection:
 
     def _spent_before(self, path: Path) -> float:
         """Return the seconds of the comparisons in other results files."""
-        record = self.record
-        done = [record.ends_measured, *(step.measured for step in record.steps), record.confirmation_measured]
-        return sum(one.spent_s for one in done if one is not None and one.file != path.name)
+        return sum(one.spent_s for one in self.record.measured if one.file != path.name)
 
     def _without_undecided(self) -> CommitSearch:
         """Forget the undecided step, which continues in its results file. Return the state."""

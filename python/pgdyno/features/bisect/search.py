@@ -322,10 +322,15 @@ class SearchRecord(_Value):
         return last if last is not None and last.outcome is Outcome.UNDECIDED else None
 
     @property
+    def measured(self) -> list[Measured]:
+        """All comparisons so far."""
+        found = (self.ends_measured, self.confirmation_measured, *(step.measured for step in self.steps))
+        return [one for one in found if one is not None]
+
+    @property
     def spent_s(self) -> float:
         """Time of all blocks."""
-        found = (self.ends_measured, self.confirmation_measured, *(step.measured for step in self.steps))
-        return sum(one.spent_s for one in found if one is not None)
+        return sum(one.spent_s for one in self.measured)
 
 
 def read_search(folder: Path) -> SearchRecord:

@@ -26,6 +26,7 @@ from pgdyno.features.bisect.search import (
     Measured,
     Outcome,
     SearchRecord,
+    Step,
     read_search,
 )
 from pgdyno.interruption import Interruption
@@ -273,6 +274,18 @@ def test_ctrl_c_during_a_study_ends_the_search(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(bisect_run, "start_study", lambda *_: StudyEnd.INTERRUPTED)
     with pytest.raises(Interrupted):
         measured(tmp_path / "s.sqlite", lambda _: False, 60.0)
+
+
+def test_the_time_left_after_a_resume_is_that_of_a_comparison_per_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ends, step = (Measured(file=name, blocks=9, spent_s=600, confidence=0.95) for name in ("ends", "step"))
+    undecided = Step(commit=4, outcome=Outcome.UNDECIDED, level=0.0, measured=step)
+    record = new_record().model_copy(update={"ends_measured": ends, "steps": (undecided,)})
+    view = BisectView(record, quiet=False)
+    view(StepStarted(2, 5, "commit abc"))
+    view(StepEnded("like GOOD", step.model_copy(update={"spent_s": 1200})))  # another 600 s of the same step
+    assert "; about 45 min of blocks left" in capsys.readouterr().err
 
 
 def test_the_view_shows_the_step_its_blocks_and_what_takes_long(
