@@ -327,7 +327,7 @@ def bisect(
     Examples:
 
     \b
-      pgdyno bisect REL_17_0 master --repository ~/postgresql --workload pgbench -f query.sql
+      pgdyno bisect REL_17_BETA1 master --repository ~/postgresql --workload pgbench -f query.sql
       pgdyno bisect v1 v2 --build-script './configure --prefix=$PGDYNO_PREFIX && make -sj4 install'
       pgdyno bisect --resume pgdyno-bisect-20261121-213000 --minutes 60
     """
@@ -338,7 +338,7 @@ def bisect(
             record = record.model_copy(update={"minutes": record.minutes + minutes})
     else:
         if good is None or bad is None:
-            raise UsageError("bisect requires GOOD and BAD; for example: pgdyno bisect REL_17_0 master")
+            raise UsageError("bisect requires GOOD and BAD; for example: pgdyno bisect REL_17_BETA1 master")
         if build_script is not None and not build_script.strip():
             raise UsageError("--build-script requires a command: omit it to let pgdyno build the commits")
         commits = read_commits(repository, good, bad)
