@@ -88,7 +88,7 @@ COMPLETE = ".complete"
 def read_commits(repository: Path, good: str, bad: str) -> list[Commit]:
     """Return the commits from ``good`` to ``bad``, both included, along the first parents.
 
-    Raises UsageError: no repository, unknown revision, ``good`` is not an ancestor of ``bad``.
+    Raises UsageError: no repository, unknown revision, ``good`` is not an ancestor along the first parents.
     """
     first, last = (git_commit(repository, revision).commit for revision in (good, bad))
     if first == last:
@@ -103,6 +103,12 @@ def read_commits(repository: Path, good: str, bad: str) -> list[Commit]:
     lines = [*start.splitlines(), *listed.splitlines()]
     if len(lines) > COMMITS_MAX:
         raise UsageError(f"{len(lines)} commits between {good} and {bad}: choose a smaller range")
+    parents = run_git(repository, ["log", "-1", "--format=%P", lines[1].partition("\t")[0], "--"]).split()
+    if parents[:1] != [first]:  # on a branch: the commit after it may lack its changes
+        raise UsageError(
+            f"GOOD ({good}) is not an ancestor of BAD ({bad}) along first parents: name the merge that "
+            "contains it"
+        )
     return [Commit(sha=sha, subject=subject) for sha, _, subject in (line.partition("\t") for line in lines)]
 
 

@@ -80,6 +80,8 @@ def test_commits_follow_the_first_parents_and_include_both_ends(repository: Path
         ("c0", "c0", "same commit"),
         ("c4", "c0", "exchange them"),
         ("s1", "c1", "exchange them"),
+        ("s1", "c4", "name the merge that contains it"),
+        ("s2", "c2", "name the merge that contains it"),
         ("nonesuch", "c0", "no commit 'nonesuch'"),
         ("--upload-pack=x", "c0", "no commit"),
     ],
