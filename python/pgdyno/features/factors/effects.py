@@ -85,7 +85,8 @@ class FactorialCell:
     """Values of a cell. ``logs`` is pass → ln of the metric.
 
     ``stalled``: in some pass the arm completed nothing or failed, so the other passes would bias the result
-    in its favor. ``work`` is what a transaction does (``WorkloadParameters.work``).
+    in its favor. ``work`` is what a transaction does (``WorkloadParameters.work``). ``is_biased``: a trend, a
+    missed limit or a missed rate holds back its comparisons.
     """
 
     levels: Levels
@@ -94,6 +95,7 @@ class FactorialCell:
     logs: Mapping[int, float]
     stalled: bool
     work: str = ""
+    is_biased: bool = False
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,19 @@ def _cells(
             failed = any(trial.arm == arm and trial.failed_by_itself for trial in of.trials)
             stalled = failed or len(known) < len(values)
             clients = of.arms[arm].arm.clients
-            yield FactorialCell(own, clients, plan.rate_per_s, known, stalled=stalled, work=work)
+            biased = _is_biased(of, arm)
+            yield FactorialCell(own, clients, plan.rate_per_s, known, stalled, work, biased)
+
+
+def _is_biased(of: Findings, arm: int) -> bool:
+    """Return whether comparisons are held back because of this arm, not only of their baseline."""
+    name = of.arms[arm].arm.name
+    return any(
+        (one.is_trending and one.arm.arm == arm)
+        or name in one.unconfirmed
+        or any(missed.arm.arm == arm for missed in one.missed_rates)
+        for one in of.comparisons
+    )
 
 
 def _arms(of: Findings) -> Sequence[Levels]:
@@ -408,7 +422,7 @@ Corners = Sequence[tuple[int, FactorialCell]]
 def _corners(
     design: FactorialDesign, context: Levels, change: LevelChange, by: LevelChange | None
 ) -> Corners | None:
-    """Return the cells of a contrast; None if one was not run or stalled."""
+    """Return the cells of a contrast; None if one was not run, stalled or is biased."""
     sides: list[tuple[int, Levels]]
     sides = [(1, {change.factor: change.level}), (-1, {change.factor: change.first})]
     if by is not None:
@@ -420,7 +434,7 @@ def _corners(
     found = []
     for sign, levels in sides:
         cell = design.at({**context, **levels})
-        if cell is None or cell.stalled:
+        if cell is None or cell.stalled or cell.is_biased:
             return None
         found.append((sign, cell))
     return found

@@ -293,7 +293,7 @@ def sweep_of(design: FactorialDesign, context: Levels, levels: Sequence[str]) ->
     found = {level: design.at({**context, FACTOR: level}) for level in levels}
     most = max((len(cell.logs) for cell in found.values() if cell is not None), default=0)
     for level, cell in found.items():
-        if cell is None or cell.stalled or 2 * len(cell.logs) <= most:
+        if cell is None or cell.stalled or cell.is_biased or 2 * len(cell.logs) <= most:
             left_out.append(level)
         else:
             cells.append(cell)

@@ -126,6 +126,18 @@ def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_s
     assert server is not None and server.names == ["settings old, clients 64"]
 
 
+def test_a_combination_whose_effect_changes_within_the_windows_is_left_out() -> None:
+    cases = report_of(CASES[0], replace(CASES[1], cold=(0.0, 0.0, 0.0, 0.3))).findings.cases
+    assert [one.is_trending for one in cases[1].comparisons] == [False, False, True]
+    effects = effects_in(cases)
+    assert effects is not None
+    server = effects.main[0].combined
+    assert server is not None
+    assert server.names == [
+        "settings old, clients 8", "settings old, clients 64", "settings new, clients 8"
+    ]  # fmt: skip
+
+
 def sweep(sigma: float, kappa: float, *numbers: int, blocks: int = 6) -> list[Synthetic]:
     return list(sweep_of_clients(sigma, kappa, numbers, blocks=blocks))
 
