@@ -287,13 +287,17 @@ def _p99_alone(of: ArmFindings) -> Estimate | None:
 
 
 def _paired(cases: Mapping[str, Findings], same: SameArm, baseline: SameArm) -> Iterator[AcrossFiles]:
-    """Yield the change of an arm from the baseline in each file whose baseline is the same arm."""
+    """Yield the change of an arm from the baseline in each file whose baseline is the same arm.
+
+    Unknown if the file holds it back, since an estimate without the worst blocks is biased.
+    """
     found: dict[str, Estimate | None] = {}
     for file, of in same.items():
         if file not in baseline or baseline[file].arm.arm != 0 or of.arm.arm == 0:
             continue
         (comparison,) = (one for one in cases[file].comparisons if one.arm.arm == of.arm.arm)
-        found[file] = comparison.primary.percent if comparison.primary else None
+        primary = None if comparison.is_held_back else comparison.primary
+        found[file] = primary.percent if primary else None
     if sum(of is not None for of in found.values()) > 1:
         case, first = next(iter(cases.values())), next(iter(found))
         metric = case.primary

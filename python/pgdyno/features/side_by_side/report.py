@@ -104,6 +104,8 @@ def build_side_by_side(found: FilesFindings) -> SideBySideReport:
     first = next(iter(found.studies.values())).first.study
     caveats = by_rank(ShownCaveat.of(of) for of in found.caveats)  # the first one is above the headlines, too
     left_out = [f"Not in all files: {'; '.join(found.left_out)}."] if found.left_out else []
+    if held_back := _held_back(found):
+        left_out.append(f"No verdict in the report of the file, so levels may be biased: {held_back}.")
     tables = [_level_table(found, list(of)) for _, of in groupby(found.levels, key=lambda of: of.metric)]
     paired = [_paired_table(found, list(of)) for _, of in groupby(found.paired, key=lambda of: of.metric)]
     primary = [of for of in found.levels if of.metric == found.levels[0].metric]
@@ -130,6 +132,17 @@ def build_side_by_side(found: FilesFindings) -> SideBySideReport:
         "paired change.",
         kicker="side-by-side view",
         found=found,
+    )
+
+
+def _held_back(found: FilesFindings) -> str:
+    """Return the comparisons that have no paired change, because their file holds them back."""
+    return "; ".join(
+        f"{file}: {one.arm.name} vs. {one.baseline.name}{f' in {case.study.case}' if case.study.case else ''}"
+        for file, study in found.studies.items()
+        for case in study.cases
+        for one in case.comparisons
+        if one.is_held_back
     )
 
 

@@ -34,6 +34,7 @@ from pgdyno.features.side_by_side.findings import (
     read_p99,
 )
 from pgdyno.features.side_by_side.report import build_side_by_side, read_files
+from pgdyno.results.records import TrialStatus
 from pgdyno.study.defaults import Schedule
 from pgdyno.units import Better, Estimate
 
@@ -78,6 +79,13 @@ def test_the_paired_change_is_the_ratio_of_the_changes_and_drift_between_the_fil
         and level.high is not None
     )
     assert paired.low > 0 and paired.high - paired.low < level.high - level.low
+
+
+def test_a_paired_change_that_a_file_holds_back_is_omitted_and_named() -> None:
+    found = found_in(a=SMALL, b=replace(LATER, statuses={(3, 1): TrialStatus.FAILED}))
+    assert found.levels and not found.paired
+    (results,) = [of for of in build_side_by_side(found).sections if of.id == "results"]
+    assert [of for of in results.sentences if of.endswith(" biased: b: 18 vs. 17.")]
 
 
 def test_the_interval_of_a_change_covers_the_truth_in_95_percent_of_the_pairs() -> None:
