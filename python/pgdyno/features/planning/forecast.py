@@ -76,12 +76,13 @@ def study_forecast(file: StudyFile, cache: Cache, machine: MachineSize) -> Study
     one_pass_s = pass_s(cases, machine)
     without_aa_s = one_pass_s / (1 + aa_share(cases))
     run = file.run
-    blocks = run.repeats or max(1, int((run.budget_s or 0.0) / one_pass_s))
+    limits = (run.repeats, None if run.budget_s is None else max(1, int(run.budget_s / one_pass_s)))
+    blocks = min(limit for limit in limits if limit is not None)
     aa_blocks = [
         case.study for case in cases for block in range(blocks) if aa_arm_after(case.study, block) is not None
     ]
     aa_s = without_aa_s / len(cases) * sum(2 / len(study.arms) for study in aa_blocks)
-    by_repeats_s = None if run.repeats is None else blocks * without_aa_s + aa_s
+    by_repeats_s = blocks * without_aa_s + aa_s if blocks == run.repeats else None
     total_s = min(limit for limit in (by_repeats_s, run.budget_s) if limit is not None)
     builds, servers = _expected({arm.build: arm for case in cases for arm in case.study.arms}, cache)
     return StudyForecast(

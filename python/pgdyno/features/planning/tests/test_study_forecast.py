@@ -111,6 +111,19 @@ def test_a_study_with_a_budget_uses_it_without_exceeding_it(cache: Cache) -> Non
     assert "30 min, the budget" in "\n".join(plan_lines(FittedFile(file), found))
 
 
+@pytest.mark.parametrize(("repeats", "is_by_budget"), [(1000, True), (1, False)])
+def test_a_study_with_repeats_and_a_budget_ends_at_the_first_of_them(
+    cache: Cache, repeats: int, is_by_budget: bool
+) -> None:
+    both = f'repeats = {repeats}\nbudget = "30min"'
+    text = (STUDIES / "templates" / "upgrade.toml").read_text().replace("repeats = 15", both)
+    file = read_study(text, "upgrade")
+    found = study_forecast(file, cache, MACHINE)
+    assert found.blocks == (int(1800 / found.pass_s) if is_by_budget else 1)
+    assert found.trials == 3 * found.blocks and (found.total_s == 1800) == is_by_budget
+    assert ("30 min, the budget" in "\n".join(plan_lines(FittedFile(file), found))) == is_by_budget
+
+
 def test_a_study_limited_by_transactions_reports_it(cache: Cache) -> None:
     file = read_study((STUDIES / "moppel-2022-a-billion-transactions.toml").read_text(), "billion")
     found = study_forecast(file, cache, MACHINE)
