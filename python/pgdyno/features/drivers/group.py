@@ -394,7 +394,7 @@ def added(parts: Sequence[Any]) -> Any:
         return added_bins(parts).tolist()
     if isinstance(first, Mapping):
         keys = dict.fromkeys(key for part in parts for key in part)
-        rules = {key: _equal(key) if key == CONSTANTS else added for key in keys}
+        rules = {key: _constants if key == CONSTANTS else added for key in keys}
         return {key: rule([part[key] for part in parts if key in part]) for key, rule in rules.items()}
     if isinstance(first, list):
         return [added(of) for of in zip(*parts, strict=True)]
@@ -402,7 +402,7 @@ def added(parts: Sequence[Any]) -> Any:
 
 
 CONSTANTS = "nurand_c"
-"""The part of the tally of tpcc that is equal in all engines: constants of the run."""
+"""The part of the tally of tpcc that is equal in all engines: constants of the run. Null without a draw."""
 
 Rule = Callable[[Sequence[Any]], Any]
 """How the values of several engines become one."""
@@ -416,6 +416,11 @@ def _equal(key: str) -> Rule:
         return values[0]
 
     return rule
+
+
+def _constants(values: Sequence[Any]) -> Any:
+    known = [value for value in values if value is not None]
+    return _equal(CONSTANTS)(known) if known else None
 
 
 def _first_of(*ordered: str) -> Rule:

@@ -490,6 +490,8 @@ def _fits(
     lines = LINES_MAX - LINES_MIN + 1
     yield "lines per order", fit_distribution(tally["lines_per_order"], np.full(lines, 1 / lines))
     c = tally["nurand_c"]
+    if c is None:  # nothing was drawn
+        return
 
     def expected(field: NURand, constant: int, *, is_uniform: bool) -> npt.NDArray[np.float64]:
         if is_uniform:

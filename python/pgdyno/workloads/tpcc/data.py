@@ -120,11 +120,10 @@ class TpccChecks:
             deviations=self.deviations,
         )
         without_constant = [one for one in self.deviations if one.name in ("constant-c", "c-redrawn")]
-        checks.append(
-            skipped(LAST_NAME_CONSTANT, without_constant[0])
-            if without_constant
-            else check_constant(mark.c_load, tally["nurand_c"]["c_last"])
-        )
+        if without_constant:
+            checks.append(skipped(LAST_NAME_CONSTANT, without_constant[0]))
+        elif (constants := tally["nurand_c"]) is not None:
+            checks.append(check_constant(mark.c_load, constants["c_last"]))
         if server_log is not None:
             checks.append(check_log(server_log, counted_in(result.totals.values())))
         return checks
