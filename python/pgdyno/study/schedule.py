@@ -13,17 +13,12 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from pgdyno.errors import UsageError
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.defaults import ROUNDS_OF_A_WINDOW_MAX, Schedule
 from pgdyno.study.plan import Study
 from pgdyno.units import parse_duration_s
-
-if TYPE_CHECKING:
-    from pgdyno.study.plan import Study
-
 
 # ----------------------------------------------------------------------
 # Windows of complete checkpoint cycles: a multiple of checkpoint_timeout, starting after a checkpoint.
