@@ -277,7 +277,9 @@ def _judged(condition: GateCondition, one: MetricVerdict, *, is_significant: boo
         is_met = one.verdict in MEETING[condition.word]
     else:
         limit = condition.limit_of(one)
-        beyond = _is_beyond(one, limit)
+        beyond = is_beyond(one, limit)
+        if condition.word is GateWord.NOT_SAME and beyond is False:
+            beyond = is_beyond(one, -limit)
         if beyond is None:
             return Reason.UNDECIDED
         if _is_near(one, limit):
@@ -288,7 +290,7 @@ def _judged(condition: GateCondition, one: MetricVerdict, *, is_significant: boo
     return GateOutcome.FAILED if is_significant else Reason.NOT_SIGNIFICANT
 
 
-def _is_beyond(one: MetricVerdict, limit_percent: float) -> bool | None:
+def is_beyond(one: MetricVerdict, limit_percent: float) -> bool | None:
     """Return whether the interval lies beyond a limit on its side of zero; None if it contains the limit."""
     percent = one.percent
     if percent is None or percent.low is None or percent.high is None or not has_interval(one):

@@ -19,6 +19,7 @@ from pgdyno.features.gates.conditions import (
     NotEvaluable,
     Reason,
     has_interval,
+    is_beyond,
 )
 from pgdyno.report.document import Document, ShownCaveat, Table, count_by_rank
 from pgdyno.report.markdown_format import escaped, grid
@@ -122,6 +123,8 @@ def why_inconclusive(one: Inconclusive, of: Gate) -> str:
     if not has_interval(one.of):
         return f"; a limit needs a CI, and {VERDICT_BLOCKS_MIN} blocks"
     limit = one.condition.limit_of(one.of)
+    if is_beyond(one.of, limit) is False:  # of not-same, whose other limit is in the CI
+        limit = -limit
     return f"; the CI contains {'−' if limit < 0 else '+'}{given_number(abs(limit))}%"
 
 

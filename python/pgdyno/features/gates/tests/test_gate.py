@@ -34,7 +34,7 @@ from pgdyno.features.gates.conditions import (
     gate,
     parse_condition,
 )
-from pgdyno.features.gates.section import outcome, reasons, to_summary
+from pgdyno.features.gates.section import outcome, reasons, to_summary, why_inconclusive
 from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.measure import study_runner
 from pgdyno.report.document import FileReport
@@ -195,6 +195,7 @@ TRUTH = {
     "below 0, above the limit": ((-4.5, -2.2), (F, P, F, P, P, P, P)),
     "undecided, wide": ((-15, 1.7), (OPEN, OPEN, OPEN, F, OPEN, P, OPEN)),
     "undecided, very wide": ((-15, 17), (OPEN, OPEN, OPEN, F, OPEN, OPEN, OPEN)),
+    "undecided, beyond the limit on the other side": ((-4.98, 5.22), (OPEN, OPEN, OPEN, F, P, OPEN, OPEN)),
     "undecided, within the limits": ((-4, 3), (OPEN, OPEN, OPEN, F, P, P, P)),
     "the same": ((-1, 1), (P, P, P, P, P, P, P)),
     "the same, although it excludes 0": ((0.1, 0.9), (P, P, P, P, P, P, P)),
@@ -215,6 +216,13 @@ def test_each_condition_is_met_ruled_out_or_inconclusive_by_the_interval(name: s
             condition = parse_condition(word_of.get(word, word) + colon + limit)
             found = evaluate([condition], {"": [shown_as(low, high, better)]}, 0.95)
             assert found.outcome is outcome_expected, (text, better)
+
+
+def test_within_a_limit_means_on_both_sides_and_the_reason_names_the_limit_in_the_interval() -> None:
+    one = shown_as(-1, 4, percent=Estimate(1, "%", 8, Better.MORE, -20, 4))
+    found = evaluate([parse_condition("not-same:5%")], {"": [one]}, 0.95)
+    assert found.outcome is OPEN
+    assert why_inconclusive(found.inconclusive[0], found) == "; the CI contains −5%"
 
 
 @pytest.mark.parametrize("state", ["partial", "no value"])
