@@ -11,12 +11,15 @@ from report_forms import report_of
 from synthetic_study import Synthetic, written_study
 
 from example_studies import make_study
+from pgdyno.analysis import comparison as comparing
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, student
-from pgdyno.analysis.steady_state import trending
+from pgdyno.analysis.steady_state import WarmUpBias, trending
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.caveats import Caveat
+from pgdyno.cli.report import read_report
+from pgdyno.features.gates.conditions import GateOutcome, gate, parse_condition
 from pgdyno.measure.progress import InterimVerdicts, Progress
 from pgdyno.measure.study_runner import Budget, interim_analysis_of
 from pgdyno.measure.trial import Lab
@@ -101,6 +104,27 @@ def test_an_effect_of_arms_that_still_rise_differently_has_no_verdict_and_a_cave
         (comparison,) = found.comparisons
         assert (comparison.verdict is Verdict.UNDECIDED) == is_biased
         assert ("warm-up-bias" in {caveat.kind for caveat in found.caveats}) == is_biased
+
+
+def test_a_verdict_that_differs_at_the_final_rates_is_held_back_also_by_a_small_bias(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    alike = Synthetic(effects=(1.0, 1.0), blocks=8, noise=0.004)
+    conditions = [parse_condition("slower:5%")]
+    assert found_in(alike).first.comparisons[0].verdict is Verdict.SAME
+    assert gate(found_in(alike), conditions).outcome is GateOutcome.PASSED
+    bias = WarmUpBias(0.009, 0.05, None, None, p_value=1e-6, window_s=4.0, load_s=7.0)
+    assert not bias.exceeds(alike.margin)
+    monkeypatch.setattr(comparing, "warm_up_biases", lambda *_: [None, bias])
+    findings = read_report(written_study(alike)).findings
+    assert findings.first.comparisons[0].is_held_back
+    assert "warm-up-bias" in {caveat.kind for caveat in findings.first.caveats}
+    more = case_report(findings.first).headlines[0].more
+    assert "depends on the length of the warm-up" in more and "more block" not in more
+    assert gate(findings, conditions).outcome is GateOutcome.NOT_EVALUABLE
+    with Evidence(written_study(alike)) as evidence:
+        seen = interim_result(evidence, 0)
+    assert not seen.is_decided and not seen.is_trending
 
 
 def test_a_study_continues_while_an_effect_may_change_within_the_windows() -> None:

@@ -409,9 +409,10 @@ class Comparison:
     bias the effect in its favor, so a comparison with blocks ``lost_by_an_arm`` has no decision, and a metric
     with censored values has no effect. ``is_trending``: the effect changes within the windows, or is biased
     because the arms have not reached their final rates, so it depends on the length of the warm-up: no
-    decision, either. ``bias`` is set if it is the reason. ``may_trend``: it may change, at a level that is
-    too weak for this, but another block will tell. ``unconfirmed`` names the arms that missed the latency
-    limit at their capacity: no decision, either. Nor with ``missed_rates``.
+    decision, either. ``bias`` is set if it is the reason, or if it is small and changes the verdict.
+    ``may_trend``: it may change, at a level that is too weak for this, but another block will tell.
+    ``unconfirmed`` names the arms that missed the latency limit at their capacity: no decision, either. Nor
+    with ``missed_rates``.
     """
 
     baseline: ArmName
@@ -449,7 +450,8 @@ class Comparison:
     @property
     def is_held_back(self) -> bool:
         """True if the estimate is biased, whatever its interval is."""
-        return self.is_trending or bool(self.lost_by_an_arm or self.unconfirmed or self.missed_rates)
+        reasons = (self.bias, self.lost_by_an_arm, self.unconfirmed, self.missed_rates)
+        return self.is_trending or any(reasons)
 
     @in_json
     def verdict(self) -> Verdict:
@@ -615,10 +617,10 @@ def _decided(comparison: Comparison, bias: WarmUpBias | None, better: Better, pl
         else:
             comparison = replace(comparison, may_trend=True)
             if bias.exceeds(plan.margin):
-                comparison = replace(comparison, is_trending=True, bias=bias)
+                comparison = replace(comparison, is_trending=True)
             if bias.p_value <= ALARM_OF_RISES:
-                decision = replace(decision, verdict=Verdict.UNDECIDED, difference=None, blocks_needed=1)
-    return replace(comparison, decision=None if comparison.is_trending else decision)
+                comparison = replace(comparison, bias=bias)
+    return replace(comparison, decision=None if comparison.is_trending or comparison.bias else decision)
 
 
 def _at_final_rates(

@@ -187,8 +187,8 @@ or two. Without it, three in ten studies stopped too early if arms had time cons
 
 SUSPICION_OF_RISES, ALARM_OF_RISES = 0.05, 0.001
 """Levels at which an arm's own rate changes from the start of the warm-up. At the first, a study does not
-stop on a verdict that differs at the final rates. At the second, there is no such verdict, and the warm-up is
-extended. Slow warm-ups are far more significant than that after a few blocks, and steady arms hardly ever."""
+stop on a verdict that differs at the final rates. At the second, there is no such verdict, and a large bias
+extends the warm-up. Slow warm-ups are far more significant after a few blocks, steady arms hardly ever."""
 
 BIAS_SHARE_MAX, BIAS_ERRORS_MIN = 0.5, 0.3
 """A bias above these shares of the margin and of its error is large. An extrapolation corrects smaller

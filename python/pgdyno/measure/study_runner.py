@@ -92,7 +92,7 @@ def _standing(comparison: Comparison, lab: Lab, budget: Budget) -> ArmVerdict:
         change=primary.percent if primary else None,
         blocks_needed=decision.blocks_needed if decision else None,
         forecast=forecast,
-        is_trending=comparison.is_trending,
+        is_trending=comparison.is_trending or comparison.bias is not None,
         may_trend=comparison.may_trend,
         is_provisional=not lab.study.needs_anytime_intervals,
     )
@@ -370,7 +370,7 @@ def times_of_warm_up(
     most = int(spare_s / (study.warmup_s * study.turns))
     if left < VERDICT_BLOCKS_MIN or most < 2 * times:
         return times
-    biases = [of.bias for of in found.comparisons if of.bias]
+    biases = [of.bias for of in found.comparisons if of.bias and of.bias.exceeds(study.margin)]
     if not biases:
         return 2 * times
     longer = (

@@ -21,6 +21,7 @@ from pgdyno.analysis.comparison import Effect, Verdict, decide
 from pgdyno.analysis.statistics.averages import combine
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
+from pgdyno.analysis.steady_state import WarmUpBias
 from pgdyno.analysis.study_findings import AVERAGE, StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.errors import EvidenceError, UsageError
@@ -233,11 +234,14 @@ def test_cases_with_other_primary_metrics_are_pooled_too() -> None:
     assert all(of.percent is not None for of in alone.verdicts_on())
 
 
-def test_a_held_back_result_of_any_file_of_a_machine_is_held_back() -> None:
+@pytest.mark.parametrize(
+    "changes", [{"is_trending": True}, {"bias": WarmUpBias(0.009, 0.05, None, None, 1e-6, 4.0, 7.0)}]
+)
+def test_a_held_back_result_of_any_file_of_a_machine_is_held_back(changes: dict[str, Any]) -> None:
     again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
     studies = findings_of(first=SMALL, second=again)
     case = studies["second"].first
-    trending = replace(case, comparisons=[replace(of, is_trending=True) for of in case.comparisons])
+    trending = replace(case, comparisons=[replace(of, **changes) for of in case.comparisons])
     studies = {**studies, "second": replace(studies["second"], cases=[trending])}
     (over,) = find_hosts(studies).primary
     assert over.stalled
