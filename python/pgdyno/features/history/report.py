@@ -305,15 +305,17 @@ def _in_utc(unix_s: float, form: str) -> str:
 def recent_changes(report: HistoryReport, asked: Sequence[HistoryCondition], newest: int) -> list[str]:
     """Return sentences for each confirmed change that meets one of the conditions ``asked``.
 
-    Only the last one of a series counts, and only if one of its ``newest`` files confirmed it.
+    Only the last one of a series counts, and only if one of the ``newest`` files of its history confirmed
+    it. A history that has ended fails no gate.
     """
     found = []
-    for history in report.histories:
+    for history in _continuing(report, newest):
+        recent = history.files[-newest:]
         for series in history.series:
             last = series.changes[-1] if series.changes else None
             if last is None or last.confirmed_at is None or not _is_requested(last, asked):
                 continue
-            if last.confirmed_at >= len(series.points) - newest:
+            if series.points[last.confirmed_at].file in recent:
                 found.append(f"{history_change_sentence(series, last)} {other_differences(last)}")
     return found
 

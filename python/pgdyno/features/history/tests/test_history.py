@@ -28,6 +28,7 @@ from pgdyno.features.history.changes import (
     find_history,
 )
 from pgdyno.features.history.report import (
+    NEWEST_FILES,
     HistoryCondition,
     HistoryReport,
     overview,
@@ -183,6 +184,16 @@ def test_each_machine_and_study_has_its_own_history(nights: Path, capsys: pytest
 )
 def test_a_recent_change_ends_with_status_3(nights: Path, more: tuple[str, ...], status: int) -> None:
     assert run_command(["history", str(nights), *more]) == status
+
+
+def test_a_change_of_a_study_that_has_ended_trips_no_gate(tmp_path: Path) -> None:
+    write_nights(tmp_path, 12, 7)
+    assert run_command(["history", str(tmp_path), "--fail-if", "slower"]) == 3
+    for i in range(NEWEST_FILES):
+        at_unix_s = CREATED_UNIX_S + (12 + i) * DAY_S
+        other = replace(NIGHT, warehouses=99, seed=100 + i, created_unix_s=at_unix_s)
+        write_study(tmp_path / f"other-{i:02}.sqlite", other)
+    assert run_command(["history", str(tmp_path), "--fail-if", "slower"]) == 0
 
 
 def test_a_change_in_one_file_awaits_confirmation_and_trips_no_gate(
