@@ -41,11 +41,12 @@ class MetricVerdict:
     """One arm against the baseline in one metric. ``case`` is empty for a single case, "average" over cases.
 
     ``percent`` and ``summary`` have the interval of the report; None without values. ``partial``: the result
-    is biased, because an arm completed nothing in some blocks, the effect changed within the windows, or the
-    latency limit did not hold at the capacity found. ``no_interval_below``: number of blocks below which a
-    percentile has no interval, if it has fewer. ``floor`` is the noise floor as a log ratio, None if unknown,
-    and ``taken_back`` the verdict before it became undecided because it is below the floor. ``difference`` is
-    faster or slower if the interval excludes 0, also if the verdict is same.
+    is biased, because an arm completed nothing in some blocks, the effect changed within the windows, one
+    block counts in a case of the average, or the latency limit did not hold at the capacity found.
+    ``no_interval_below``: number of blocks below which a percentile has no interval, if it has fewer.
+    ``floor`` is the noise floor as a log ratio, None if unknown, and ``taken_back`` the verdict before it
+    became undecided because it is below the floor. ``difference`` is faster or slower if the interval
+    excludes 0, also if the verdict is same.
     """
 
     case: str
@@ -110,8 +111,9 @@ class OverCases:
 
     @in_json
     def stalled(self) -> list[str]:
-        """Cases that are not in the average, because an arm lost a block or the effect changes in windows."""
-        return [case for case, comparison in self.comparisons.items() if comparison.is_held_back]
+        """Cases not averaged: an arm lost blocks, the effect changes in windows, or only one block counts."""
+        single = self.average.left_out if self.average else ()
+        return [case for case, of in self.comparisons.items() if of.is_held_back or case in single]
 
     @property
     def is_under_floor(self) -> bool:

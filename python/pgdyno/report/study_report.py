@@ -266,8 +266,8 @@ def _left_out(findings: StudyFindings) -> str:
     cases = list(dict.fromkeys(case for over in findings.over_cases for case in over.stalled))
     if not cases:
         return ""
-    why = "an arm failed or did nothing in some block, or the effect depends on the length of the warm-up"
-    return f" Excluded from the average ({why}): {'; '.join(cases)}."
+    why = "an arm failed or did nothing in some block, only one block counts, or the effect depends on the "
+    return f" Excluded from the average ({why}length of the warm-up): {'; '.join(cases)}."
 
 
 def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:

@@ -87,8 +87,9 @@ NO_TAIL = (
     "above it in some arm (measure longer per block with --window, or use a lower percentile)"
 )
 SOME_BLOCKS = (
-    "the result is biased: some blocks have no value of this metric for one arm, the effect depends on the "
-    "length of the warm-up, or the latency limit did not hold at the capacity found"
+    "the result is biased: some blocks have no value of this metric for one arm, only one block counts in a "
+    "case of the average, the effect depends on the length of the warm-up, or the latency limit did not hold "
+    "at the capacity found"
 )
 
 

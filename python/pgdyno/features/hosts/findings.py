@@ -74,8 +74,8 @@ class OverHosts:
     """One effect over the hosts.
 
     ``absent`` are hosts without this effect, which do not count. ``stalled`` are hosts whose effect is biased
-    (``Comparison.is_held_back``), so there is no verdict. ``own`` is the decision of a single comparison of a
-    single host, which accounts for the noise floor.
+    (``Comparison.is_held_back``, or one block counts in a case of the average), so there is no verdict.
+    ``own`` is the decision of a single comparison of a single host, which accounts for the noise floor.
     """
 
     case: str
@@ -215,6 +215,10 @@ def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Plac
                 one.tails.setdefault(pair, {})[host] = effect.summary
             is_primary = comparison.primary is not None and comparison.primary.key == own
             one.decisions.setdefault(pair, []).append(comparison.decision if is_primary else None)
+    for of_average in [one for (case, _), one in found.items() if case == AVERAGE]:
+        for pair, by_host_and_case in of_average.ratios.items():
+            single = _with_single_blocks(by_host_and_case)
+            stalled.setdefault(pair, []).extend((AVERAGE, host) for host in single)
     return [
         OverHosts(
             *(case, *pair, key, one.name, one.better, pooled, _absent(by_host, pooled)),
@@ -225,6 +229,12 @@ def _pooled(by_host: ByHost, confidence: float, place: Callable[[str, str], Plac
         for (case, key), one in found.items()
         for pair, pooled in _of_pairs(one, confidence)
     ]
+
+
+def _with_single_blocks(ratios: Mapping[str, Mapping[str, LogRatios]]) -> list[str]:
+    """Return the hosts whose average lacks a part with a single block (``combine``)."""
+    blocks = {host: [len(d) for d in parts.values()] for host, parts in ratios.items()}
+    return [host for host, of_parts in blocks.items() if min(of_parts) == 1 < max(of_parts)]
 
 
 def _of_pairs(effects: _Effects, confidence: float) -> list[tuple[Pair, Pooled]]:

@@ -52,6 +52,7 @@ NINE = {"levels": {"clients": "9"}}
 FAILED_8 = {(block, 1): TrialStatus.FAILED for block in range(8)}
 NO_TRIAL = [replace(SAME, **FOUR), replace(SAME, **NINE, statuses=FAILED_8)]
 SOME_STALLED = [replace(SAME, **FOUR), replace(SAME, **NINE, stalled=[(2, 1), (5, 1)])]
+SINGLE_BLOCK = [replace(SAME, **FOUR), replace(SAME, **NINE, warm_up_times={7: 2})]
 OVERLOADED = replace(SAME, fixed_rate_per_s=3000.0, skipped=(0.0, 0.1))
 # The effect changes within the windows.
 WARMING_UP = replace(FASTER, cold=(0.0, 0.3))
@@ -139,6 +140,7 @@ def on_hosts(path: Path, *studies: Synthetic | Sequence[Synthetic]) -> list[Path
         *((NO_TRIAL, condition, 1) for condition in ("slower", "not-same", "slower:p99", "slower:average")),
         *((SOME_STALLED, condition, 1) for condition in ("slower", "faster", "slower:p99", "slower:average")),
         (SOME_STALLED, "slower:p50", 1),
+        (SINGLE_BLOCK, "slower:average", 1),
         (SOME_STALLED, "undecided", 3),
         (SOME_STALLED[1], "slower not-same slower:50%", 1),
         (replace(OVERLOADED, skipped=(0.0, 0.6)), "slower", 1),
@@ -379,6 +381,9 @@ def test_a_gate_does_not_pass_if_an_arm_stalled_on_one_of_several_hosts_or_has_n
     for condition, place in (("slower", "clients 4"), ("slower:average", "average")):
         found = gate(findings, [parse_condition(condition)])
         assert found.outcome is E and places(found)[1] == [(condition, place, "18")]
+    single = [of_first[0], replace(of_first[1], warm_up_times={7: 2})]
+    findings = read_hosts(on_hosts(tmp_path, of_first, single)).findings
+    assert gate(findings, [parse_condition("slower:average")]).outcome is E
     lost = {(block, 2): TrialStatus.EXCLUDED for block in range(8)}
     wanted = replace(SAME, effects=(1, 1, 1), names=("16", "17", "18"), statuses=lost)
     found = gate(read_hosts(on_hosts(tmp_path, wanted, wanted)).findings, [parse_condition("slower")])
