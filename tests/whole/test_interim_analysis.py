@@ -66,6 +66,8 @@ def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason() -> N
         # The window of 4 s is too short, and so is the budget for eight blocks of 60 s.
         remedy = "Longer windows may decide: --window 60s --minutes 20."
         assert (remedy in case_report(found).headlines[0].more) == is_trending
+        of_two_cases = case_report(replace(found, cases=2)).headlines[0].more
+        assert (remedy.replace("20", "40") in of_two_cases) == is_trending
 
 
 @pytest.mark.parametrize(("effect", "is_trending"), [(50.0, False), (0.02, False), (1.5, True), (0.7, True)])

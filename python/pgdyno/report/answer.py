@@ -321,7 +321,7 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
         f"{group_digits(of.target, 0)} {of.unit}, too low in {of.below} of {counted(of.blocks, 'block')})"
         for of in comparison.missed_rates
     ]
-    remedy = _longer_windows(plan) if is_unsteady else ""
+    remedy = _longer_windows(plan, findings.cases) if is_unsteady else ""
     return f"No verdict: {result_tables.enumeration(reasons)}.{remedy}"
 
 
@@ -331,13 +331,13 @@ LONG_WINDOW_BLOCKS, LONG_WINDOW_OVERHEAD = 8, 1.25
 """Blocks that decide about an effect of several percent, and their time as a multiple of the windows."""
 
 
-def _longer_windows(plan: Study) -> str:
+def _longer_windows(plan: Study, cases: int) -> str:
     """Return the options with which the effect depends less on the warm-up, as a sentence."""
     if plan.window_s is None:
         return ""
     window_s = max(LONG_WINDOW_S, LONG_WINDOW_FACTOR * plan.window_s)
     study_s = LONG_WINDOW_BLOCKS * plan.turns * LONG_WINDOW_OVERHEAD * window_s
-    minutes = math.ceil(max(plan.budget_s, study_s) / 60)
+    minutes = math.ceil(cases * max(plan.budget_s, study_s) / 60)
     return f" Longer windows may decide: --window {window_s:g}s --minutes {minutes}."
 
 

@@ -135,7 +135,7 @@ class HistoryFile:
         for host, study in cases:
             known = self.block_noise(host, study)
             if known and (resolution := expected(study, known[0])):
-                found.append((resolution.log_ratio, resolution.text(study), known[1]))
+                found.append((resolution.log_ratio, resolution.text(study, len(cases)), known[1]))
         if not found:
             study = cases[0][1]
             after = (

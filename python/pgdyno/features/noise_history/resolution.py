@@ -101,9 +101,9 @@ class Resolution:
         """Return ``±4.1%``."""
         return f"±{share_text(percent_of(self.log_ratio) / 100)}"
 
-    def text(self, study: Study) -> str:
-        """Return ``±4.1% in 10 min (24 blocks, 80% power)``."""
-        time = "" if study.budget_s >= UNLIMITED_S else f" in {format_duration(study.budget_s)}"
+    def text(self, study: Study, cases: int) -> str:
+        """Return ``±4.1% in 10 min (24 blocks, 80% power)``, with the time of all cases of the study."""
+        time = "" if study.budget_s >= UNLIMITED_S else f" in {format_duration(cases * study.budget_s)}"
         return f"{self.size}{time} ({counted(self.blocks, 'block')}, {given_percent(POWER)} power)"
 
 
@@ -175,12 +175,13 @@ def notes(evidence: Evidence, case: int, found: InterimResult, further: int, blo
     resolution = Resolution.of(noise, summary.n + further, summary.confidence, summary.method)
     if resolution is None:
         return
-    yield f"smallest detectable effect: {resolution.text(study)}"
+    cases = len(evidence.cases())
+    yield f"smallest detectable effect: {resolution.text(study, cases)}"
     caveats, clients = evidence.caveats(case), max(arm.clients for arm in evidence.arms(case))
     stolen = sum(of.kind == "steal" for of in caveats)
     is_shared = any(of.code == "other-programs" for of in caveats)
     cores = evidence.study(case).host_facts.cores or 1
-    measured = Measured(noise, resolution, clients, cores, stolen, len(trials), is_shared)
+    measured = Measured(noise, resolution, clients, cores, stolen, len(trials), is_shared, cases)
     ways = improvements(study, measured, summary.confidence, summary.method)
     yield f"  for a smaller one: {', '.join(ways)}"
 
@@ -189,6 +190,7 @@ def notes(evidence: Evidence, case: int, found: InterimResult, further: int, blo
 class Measured:
     """Noise, load and machine of the blocks so far. ``clients``: largest number of an arm. ``stolen``: number
     of trials with steal. ``is_shared``: whether other programs used the machine before the first block.
+    ``cases``: number of cases of the study, which share its time.
     """
 
     noise: BlockNoise
@@ -198,6 +200,7 @@ class Measured:
     stolen: int = 0
     trials: int = 0
     is_shared: bool = False
+    cases: int = 1
 
 
 def improvements(study: Study, measured: Measured, confidence: float, method: Method) -> list[str]:
@@ -235,7 +238,7 @@ def improvements(study: Study, measured: Measured, confidence: float, method: Me
         found.append("a quieter machine (pgdyno doctor)")
     doubled = Resolution.of(noise, 2 * now.blocks, confidence, method)
     if doubled is not None:
-        minutes = f"--minutes {given_number(round(study.budget_s / 30, 1))}"
+        minutes = f"--minutes {given_number(round(measured.cases * study.budget_s / 30, 1))}"
         more = minutes if study.blocks_max is None else f"--blocks {2 * now.blocks}"
         found.insert(0, f"{more} ({doubled.size})")
     return found

@@ -191,10 +191,11 @@ class Follower:
         spent_s = sum(total or 0.0 for *_, total, _, _ in blocks)
         begun = [one for *_, one in blocks if one is not None]
         since = min(begun) if begun else max((at for *_, at, _ in blocks if at), default=study.created_unix_s)
-        left_s = max(0.0, study.plan.budget_s - spent_s)
+        budget_s = sum(one.plan.budget_s for one in self._studies.values())
+        left_s = max(0.0, budget_s - spent_s)
         expected = None
         if done and spent_s and not end:
-            expected = max(done, round(done * study.plan.budget_s / spent_s))
+            expected = max(done, round(done * budget_s / spent_s))
             if study.plan.blocks_max is not None:
                 expected = min(expected, study.plan.blocks_max * len(self._studies))
         return Update(

@@ -349,9 +349,10 @@ def _differences(studies: Mapping[str, StudyFindings], arms: set[str]) -> list[F
 def _conditions(study: StudyFindings, arms: set[str]) -> dict[str, str]:
     first = study.first
     plan = first.study.plan
+    budget_s = len(study.cases) * plan.budget_s
     found = {
         "machine": str(first.study.host.get("machine", ""))[:12],
-        "the time of the study": "" if plan.budget_s >= UNLIMITED_S else format_duration(plan.budget_s),
+        "the time of the study": "" if plan.budget_s >= UNLIMITED_S else format_duration(budget_s),
         "blocks": str(first.blocks_max),
         "window": "" if plan.window_s is None else format_duration(plan.window_s),
         "slice": "" if plan.turn_s is None else format_duration(plan.turn_s),

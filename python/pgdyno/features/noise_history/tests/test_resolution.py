@@ -74,6 +74,13 @@ def test_after_the_last_block_it_is_the_number_of_the_report(stops: bool) -> Non
     assert "(24 blocks" in more and f"({more.split()[3]})" in ways  # twice the budget has twice the blocks
 
 
+def test_the_time_is_that_of_all_cases() -> None:
+    cases = [Synthetic(stops_on_verdict=True, effects=(1.0, 1.01), levels={"clients": n}) for n in "28"]
+    with Evidence(written_study(*cases)) as evidence:
+        size, ways = notes(evidence, 0, interim_result(evidence, 0), 0, 25.0)
+    assert "in 20 min (12 blocks" in size and "--minutes 40 (" in ways
+
+
 def test_steal_and_other_programs_are_found_in_the_results_file() -> None:
     shares = {"share": "6.1%", "limit": "5%"}
     stolen = [Caveat.of("steal", trial, arm="17", **shares) for trial in (3, 4, 9)]
@@ -179,7 +186,8 @@ def test_a_study_states_before_its_start_what_an_earlier_one_resolved(
     assert after == size.replace("effect:", "effect, from an earlier study:")
     unknown = ({**study.host, "cores": 64}, study.plan)
     mixed = history.forecast([(study.host, study.plan), unknown, unknown])
-    assert mixed == f"{after}, in the case with the largest noise of 1; not known for 2 cases"
+    of_all = after.replace("in 10 min", "in 30 min")
+    assert mixed == f"{of_all}, in the case with the largest noise of 1; not known for 2 cases"
     for other in (
         unknown,
         (study.host, study.plan.model_copy(update={"clients": 9})),

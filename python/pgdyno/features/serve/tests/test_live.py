@@ -74,6 +74,20 @@ def test_a_study_is_followed_from_before_its_begin_to_its_end(
     assert standing.history[-1][1:] == (verdict.percent.value, verdict.percent.low, verdict.percent.high)
 
 
+def test_a_study_of_several_cases_ends_with_the_time_of_all(tmp_path: Path) -> None:
+    path, rng = tmp_path / "e.sqlite", np.random.default_rng(1)
+    study = replace(WANTED, stops_on_verdict=True)
+    cases = [replace(study, case=n, levels={"clients": f"{n + 1}"}) for n in range(2)]
+    described = [(study_of(one), arms_of(one)) for one in cases]
+    with QuickWriter.create(path, *described[0], *described[1:]) as writer:
+        for one in cases:
+            write_block(writer, one, 0, rng)
+        found = updated(Follower(path))
+    # Each case has 600 s, and its block took 38 s.
+    assert found.blocks_expected == round(2 * 1200 / 76)
+    assert found.ends_unix_s == CREATED_UNIX_S + 38 + 1200 - 76
+
+
 def test_comparisons_that_take_long_wait_but_not_after_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
