@@ -26,6 +26,7 @@ from pgdyno.measure.trial import Lab
 from pgdyno.report.answer import case_report
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, TrialStatus
+from pgdyno.study.cases import UNLIMITED_S
 
 STOPPING = Synthetic(stops_on_verdict=True, ended=StudyEnd.VERDICT)
 
@@ -68,6 +69,9 @@ def test_an_effect_with_a_trend_in_the_windows_is_undecided_with_a_reason() -> N
         assert (remedy in case_report(found).headlines[0].more) == is_trending
         of_two_cases = case_report(replace(found, cases=2)).headlines[0].more
         assert (remedy.replace("20", "40") in of_two_cases) == is_trending
+        without_end = found.study.plan.model_copy(update={"budget_s": UNLIMITED_S})
+        of_repeats = case_report(replace(found, study=replace(found.study, plan=without_end)))
+        assert (remedy in of_repeats.headlines[0].more) == is_trending
 
 
 @pytest.mark.parametrize(("effect", "is_trending"), [(50.0, False), (0.02, False), (1.5, True), (0.7, True)])

@@ -38,6 +38,7 @@ from pgdyno.report.document import (
 from pgdyno.report.result_tables import enumeration, in_a_head, level_or_bound, ms_text, with_interval
 from pgdyno.report.why_section import FACTOR_MIN, WhyReport
 from pgdyno.results.records import Counts, ServerFacts
+from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.study.plan import INTERVAL_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
 from pgdyno.units import (
     ABSENT,
@@ -337,7 +338,8 @@ def _longer_windows(plan: Study, cases: int) -> str:
         return ""
     window_s = max(LONG_WINDOW_S, LONG_WINDOW_FACTOR * plan.window_s)
     study_s = LONG_WINDOW_BLOCKS * plan.turns * LONG_WINDOW_OVERHEAD * window_s
-    minutes = math.ceil(cases * max(plan.budget_s, study_s) / 60)
+    budget_s = 0.0 if plan.budget_s >= UNLIMITED_S else plan.budget_s
+    minutes = math.ceil(cases * max(budget_s, study_s) / 60)
     return f" Longer windows may decide: --window {window_s:g}s --minutes {minutes}."
 
 
