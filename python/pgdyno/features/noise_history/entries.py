@@ -187,6 +187,7 @@ def load_of(study: Study) -> dict[str, Any]:
         "settings": arm.known_settings,
         "profiles": list(arm.profiles),
         **({"capacity_by": study.capacity_by} if study.searches_clients else {}),
+        **{name: dumped[name] for name in ("memory_limit_bytes", "beside", "drivers") if dumped[name]},
     }
     return {**{name: dumped[name] for name in fields}, **further}
 

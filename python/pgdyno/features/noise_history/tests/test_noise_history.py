@@ -13,6 +13,7 @@ import pytest
 from example_studies import make_study
 from pgdyno.features.noise_history import entries
 from pgdyno.features.noise_history.entries import HistoryFile, history_path, load_of, machine_of
+from pgdyno.study.plan import DriversPlan
 
 HOST = {
     "machine": "a1b2",
@@ -131,6 +132,9 @@ def test_it_is_in_the_users_state_directory(tmp_path: Path) -> None:
         {"cache_state": "prewarmed"},
         {"probes": ()},
         {"capacity": "p99<20ms"},
+        {"memory_limit_bytes": 1 << 30},
+        {"beside": ("stress-ng", "--cpu", "1")},
+        {"drivers": DriversPlan(n=2)},
     ],
 )
 def test_blocks_with_another_load_are_not_reused_from_earlier_studies(changes: dict[str, Any]) -> None:
