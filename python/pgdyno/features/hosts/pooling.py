@@ -90,8 +90,8 @@ class Pooled:
 
     @property
     def p_value(self) -> float | None:
-        """P-value of the two-sided test of no change over the hosts."""
-        return self.over_hosts.p_value
+        """P-value of the two-sided test of no change in ``effect``."""
+        return self.effect.p_value
 
     def percent(self, better: Better) -> Estimate:
         """Return (B − A) / A in percent, with the n of ``effect``."""

@@ -336,11 +336,13 @@ def test_other_builds_on_another_host_are_a_caveat() -> None:
 
 def test_intervals_of_several_arms_are_simultaneous() -> None:
     three = replace(SMALL, names=("17", "18", "19"), effects=(1.0, 2.0, 1.0))
-    found = pooled_of(small=three, large=replace(three, host=LARGE, seed=4))
-    assert {over.arm: round(over.percent.confidence, 4) for over in found.primary} == {
-        "18": 0.975,
-        "19": 0.95,
-    }
+    again = replace(three, seed=5, created_unix_s=three.created_unix_s + 86_400)
+    several = pooled_of(small=three, large=replace(three, host=LARGE, seed=4))
+    for found in (several, pooled_of(monday=three, tuesday=again)):
+        assert {over.arm: round(over.percent.confidence, 4) for over in found.primary} == {
+            "18": 0.975,
+            "19": 0.95,
+        }
 
 
 def test_a_host_with_a_block_in_which_nothing_was_done_leaves_it_undecided() -> None:
