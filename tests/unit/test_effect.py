@@ -214,6 +214,8 @@ def test_a_quantile_with_too_few_values_beyond_it_is_not_given() -> None:
         name: None if value is None else LatencyMs(value / 1e6) for name, value in known.items()
     }
     assert Latencies().quantile_ms(0.5) is None
+    assert Latencies(pairs[:100]).quantile_ms(0.9) == LatencyMs(90 / 1e6)
+    assert Latencies(pairs[:99]).quantile_ms(0.9) is None
 
 
 def test_a_curve_goes_from_the_median_to_the_maximum() -> None:

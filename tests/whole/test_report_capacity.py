@@ -89,6 +89,7 @@ def test_unanswered_transactions_miss_the_limit() -> None:
     assert limited_ms(pairs, 1000, 20, 0.99) == math.inf
     assert limited_ms(pairs[:0], 0, 1000, 0.99) == math.inf
     assert limited_ms(pairs[:900], 900, 0, 0.99) is None
+    assert limited_ms(pairs[:100], 100, 0, 0.9) == 90
 
 
 def test_a_report_contains_the_capacity_and_the_change(built: StudyReport) -> None:

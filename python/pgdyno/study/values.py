@@ -186,7 +186,7 @@ Scalar = str | int | float | bool
 _LIMIT = re.compile(r"p(\d{1,2}(?:\.\d+)?)\s*<\s*(.+)")
 
 BEYOND_MIN = 10
-"""Minimum number of transactions above a quantile, as in all reports."""
+"""Minimum number of values beyond a quantile: p99.9 of 500 values would be their maximum."""
 
 TRANSACTIONS_MAX = 20_000_000
 """Maximum number of transactions in a step of the search: no server completes more within STEP_S_MAX."""

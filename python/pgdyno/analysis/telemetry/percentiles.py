@@ -23,11 +23,8 @@ from pgdyno.caveats import Caveat
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, Measure, Pairs, Trial, TrialStatus
 from pgdyno.study.plan import Study
-from pgdyno.study.values import parse_limit
+from pgdyno.study.values import BEYOND_MIN, parse_limit
 from pgdyno.units import significant
-
-BEYOND_MIN = 10
-"""Minimum number of values beyond a quantile: p99.9 of 500 values would be their maximum."""
 
 
 def merge(histograms: Iterable[Pairs]) -> Pairs:
@@ -100,7 +97,7 @@ class Latencies:
         moment when it was skipped.
         """
         n = self.n
-        if n == 0 or (quantile < 1 and n * (1 - quantile) < BEYOND_MIN):
+        if n == 0 or (quantile < 1 and round(n * (1 - quantile), 9) < BEYOND_MIN):
             return None
         rank = _rank(n, quantile)
         if len(self.answered) == 0 or rank > self._cumulative[-1]:
@@ -173,7 +170,7 @@ def limited_ms(pairs: Pairs, answered: int, unanswered: int, quantile: float) ->
     transactions are too few (BEYOND_MIN).
     """
     every = answered + unanswered
-    if every * (1 - quantile) < BEYOND_MIN:
+    if round(every * (1 - quantile), 9) < BEYOND_MIN:  # 100 · (1 − 0.9) is slightly below 10
         return None
     share = quantile * every / answered if answered else math.inf
     if share > 1:
