@@ -24,7 +24,6 @@ def test_a_straight_line_has_its_slope_and_no_caveat(of) -> None:
     assert found is not None
     assert found.per_hour == pytest.approx(900)
     assert (found.low, found.high) == pytest.approx((900, 900))
-    assert not found.steady
     percent = found.percent(Better.MORE)
     assert percent is not None and percent.value == pytest.approx(900 / (500 + 0.25 * 1799.5) * 100)
 

@@ -364,11 +364,6 @@ class Slope:
         value, low, high = (100 * end / self.mean for end in (self.per_hour, self.low, self.high))
         return Estimate(value, "% per hour", self.n, better, low, high, self.confidence)
 
-    @property
-    def steady(self) -> bool:
-        """True if the interval includes 0."""
-        return self.low <= 0 <= self.high
-
 
 def trend(
     at_s: Sequence[float] | Floats, values: Sequence[float] | Floats, confidence: float
