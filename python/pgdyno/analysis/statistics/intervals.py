@@ -356,15 +356,16 @@ class Method(StrEnum):
     ANYTIME = "anytime"
 
 
-def method_of(plan: Study, trials: Sequence[Trial]) -> Method:
+def method_of(plan: Study, trials: Sequence[Trial] | int) -> Method:
     """Return the method of all intervals of metrics: one for effects, levels, tables, gates and formats.
 
     The block at which a study stops depends on its primary metric, and the other metrics depend on the same
     blocks. A study that ended before its first interim analysis has a single one. The blocks of an arm do not
-    matter: one that lost blocks was analyzed as often as the others.
+    matter: one that lost blocks was analyzed as often as the others. ``trials``: or the number of blocks.
     """
-    blocks = {trial.block for trial in trials if trial.status is not TrialStatus.RUNNING}
-    several = plan.needs_anytime_intervals and len(blocks) >= VERDICT_BLOCKS_MIN
+    if not isinstance(trials, int):
+        trials = len({trial.block for trial in trials if trial.status is not TrialStatus.RUNNING})
+    several = plan.needs_anytime_intervals and trials >= VERDICT_BLOCKS_MIN
     return Method.ANYTIME if several else Method.STUDENT
 
 

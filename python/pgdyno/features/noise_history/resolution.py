@@ -26,7 +26,7 @@ from pgdyno.analysis.comparison import (
     ok_by_block,
 )
 from pgdyno.analysis.measurement_noise import InterimResult
-from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, paired, percent_of
+from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, method_of, paired, percent_of
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Slice, Trial
 from pgdyno.study.cases import UNLIMITED_S
@@ -105,12 +105,6 @@ class Resolution:
         """Return ``±4.1% in 10 min (24 blocks, 80% power)``, with the time of all cases of the study."""
         time = "" if study.budget_s >= UNLIMITED_S else f" in {format_duration(cases * study.budget_s)}"
         return f"{self.size}{time} ({counted(self.blocks, 'block')}, {given_percent(POWER)} power)"
-
-
-def method_of(study: Study, blocks: int) -> Method:
-    """Return the method of the intervals after so many blocks, as the report chooses it."""
-    several = study.needs_anytime_intervals and blocks >= VERDICT_BLOCKS_MIN
-    return Method.ANYTIME if several else Method.STUDENT
 
 
 def expected(study: Study, noise: BlockNoise) -> Resolution | None:
