@@ -201,6 +201,10 @@ def _wrong_slots(
 _SQL = resources.files(__package__).joinpath("sql")
 
 
+ROWS_AT_ONCE = 100_000
+"""Rows per reading, 52 bytes each: a result of 32 MiB is refused."""
+
+
 def _statement(name: str) -> bytes:
     return _SQL.joinpath(f"{name}.sql").read_bytes()
 
@@ -222,10 +226,12 @@ def read_slots(connection: Connection) -> Rows:
 
 
 def _rows(connection: Connection, name: str, columns: tuple[str, ...]) -> Rows:
-    with psycopg.Cursor(connection) as cursor:
+    parts: list[npt.NDArray[np.int64]] = [np.empty((0, len(columns) + 1), np.int64)]
+    with connection.transaction(), psycopg.ServerCursor(connection, name) as cursor:
         cursor.execute(_statement(name), binary=True)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-    values = np.array(found, np.int64).reshape(-1, len(columns) + 1)
+        while found := cursor.fetchmany(ROWS_AT_ONCE):
+            parts.append(np.array(found, np.int64))
+    values = np.concatenate(parts)
     return Rows(
         **{column: values[:, index] for index, column in enumerate(columns)},
         is_filler_right=values[:, -1].astype(bool),

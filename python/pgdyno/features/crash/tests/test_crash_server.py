@@ -18,15 +18,18 @@ import pytest
 from pgdyno.errors import DiskFullError, ServerError
 from pgdyno.features.crash import run as crash_run
 from pgdyno.features.crash.run import CrashRun, CrashSubject
-from pgdyno.features.crash_disk import sites
+from pgdyno.features.crash_disk import ledger, sites
 from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, missing_for_power_cuts
 from pgdyno.features.crash_disk.ledger import (
     ACKNOWLEDGED,
     Acknowledge,
     CrashLoad,
     crash_load,
+    create_ledger,
     kill_backend,
     read_ledger,
+    read_rows,
+    read_slots,
 )
 from pgdyno.features.crash_disk.plan import (
     CrashKind,
@@ -43,6 +46,7 @@ from pgdyno.features.crash_disk.plan import (
 from pgdyno.features.crash_disk.records import AuditCounts, Crash
 from pgdyno.features.crash_disk.sites import CrashSite
 from pgdyno.interruption import Interruption
+from pgdyno.server import connections
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account
 from pgdyno.server.processes import Cluster, Runs
@@ -309,6 +313,19 @@ def test_the_kill_of_a_server_keeps_the_transactions_of_a_workload_with_the_chan
             with Cluster(build, data, account).start() as server, closing(server.connect()) as connection:
                 connection.execute("update pgbench_accounts set abalance = 1 where aid = 1")
             assert {found.check for found in place.crash({}).corruption} == {"consistency"}
+
+
+def test_more_rows_are_read_than_one_result_may_have(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with cluster.start() as server, closing(server.connect()) as connection:
+        create_ledger(connection, 3, 1700)
+        monkeypatch.setattr(connections, "READ_BYTES_MAX", 64 << 10)
+        monkeypatch.setattr(ledger, "ROWS_AT_ONCE", 500)
+        slots = read_slots(connection)
+        assert sorted(slots.client * 1700 + slots.slot) == list(range(5100))
+        assert slots.is_filler_right.all()
+        assert read_rows(connection).client.shape == (0,)
 
 
 def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
