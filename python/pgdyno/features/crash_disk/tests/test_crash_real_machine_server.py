@@ -6,16 +6,17 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from pgdyno.errors import Interrupted, ServerError
 from pgdyno.features.crash_disk import sites
-from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, kill_server, read_ledger
+from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, RECORD, SENT, kill_server, read_ledger
 from pgdyno.features.crash_disk.plan import CrashPlan
 from pgdyno.features.crash_disk.records import Crash
 from pgdyno.features.crash_disk.sites import RealCrashes
@@ -29,6 +30,8 @@ pytestmark = pytest.mark.server
 
 ASYNCHRONOUS = {"synchronous_commit": "off"}
 PAUSE_S = 0.01
+LATE = 1 << 39
+"""Number of a transaction that no client reaches."""
 
 
 @pytest.fixture(autouse=True)
@@ -122,6 +125,30 @@ def test_commits_lost_by_a_crash_of_a_running_server_are_counted(cluster: Cluste
         kept = machine.crash(1)
         assert kept.acknowledged > 0
         assert kept.audit is not None and (kept.audit.lost, kept.audit.damaged, kept.corruption) == (0, 0, [])
+
+
+def test_a_commit_without_an_answer_that_was_sent_after_the_last_answer_is_no_phantom(
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with machine_with(cluster, tmp_path, {}) as machine:
+        start = machine.start
+
+        def start_with_late_commit() -> None:
+            start()
+            path = machine.results.with_suffix(".ledger")
+            records = read_ledger(path)
+            last_ns = records["at_ns"][records["event"] == ACKNOWLEDGED].max()
+            with path.open("ab") as file:
+                file.write(np.array([(0, SENT, LATE, last_ns + 1)], RECORD).tobytes())
+            (database,) = Remote(Dsn(machine.dsn)).own_databases()
+            assert machine.server is not None
+            with closing(machine.server.connect(database)) as connection:
+                connection.execute("insert into pgdyno_ledger values (0, %s, 0, 0, '')", (LATE,))
+
+        monkeypatch.setattr(machine, "start", start_with_late_commit)
+        audit = machine.crash().audit
+        assert audit is not None
+        assert audit.in_doubt_present > 0 and audit.phantoms == 0
 
 
 def test_an_interrupted_test_continues_with_the_audit(cluster: Cluster, tmp_path: Path) -> None:
