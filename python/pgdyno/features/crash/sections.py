@@ -174,8 +174,8 @@ def corruption_sentences(test: CrashTest) -> list[str]:
             unchecked.setdefault(check, []).append(name)
     if unchecked:
         missing = ", ".join(f"{check} ({enumeration(names)})" for check, names in unchecked.items())
-        why = "the server has no program or extension for it, or is remote"
-        sentences.append(f"Not checked after at least one crash, because {why}: {missing}.")
+        why = "The server has no program, extension or checksums for it, or is remote."
+        sentences.append(f"Not checked after at least one crash: {missing}. {why}")
     return sentences
 
 

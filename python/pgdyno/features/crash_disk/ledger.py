@@ -572,7 +572,9 @@ def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput)
     except ServerError as error:
         found.corruption.append(Corruption("log", in_one_line(error)))
         return found
-    _note(found, "checksums", checksum_findings(build, cluster.data_dir, cluster.account))
+    has_checksums = of.plan.checksums
+    checked = checksum_findings(build, cluster.data_dir, cluster.account) if has_checksums else None
+    _note(found, "checksums", checked)
     return found
 
 

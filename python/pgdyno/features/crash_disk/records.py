@@ -124,7 +124,7 @@ class Crash:
     corruption: Sequence[Corruption] = ()
     """JSON: list of {check, text}; check is mount, start, read, amcheck, checksums or log."""
     unchecked: Sequence[str] = ()
-    """JSON: list of checks that the build has no tool for."""
+    """JSON: list of checks that were not possible."""
     disk: Mapping[str, int] = field(default_factory=dict)
     """JSON: counters at the crash, name → number: of the disk; no_space: the server found it full; in_phase:
     before the end of the checkpoint or VACUUM."""

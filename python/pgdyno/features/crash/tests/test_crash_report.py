@@ -302,7 +302,7 @@ def test_the_page_and_the_whole_report_have_every_table_and_the_csv_every_crash(
         assert "700" in text and "fsync=off" in text
         # What the checks found and could not check, and that crashes are missing.
         assert "by the check that failed: start 1. invalid page in block 3" in text
-        assert "or is remote: amcheck (18 and fsync=off)." in text
+        assert "Not checked after at least one crash: amcheck (18 and fsync=off). The server has no" in text
     for text in texts[:3]:
         assert DISK_TITLE in text and "was interrupted: 3 of 3 power cuts per arm." in text
         assert "How to repeat it" in text and RECORD.command in text
@@ -372,8 +372,8 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, cases: int) -
     (section, *_) = sections_of(built)
     slower, faster, *unchecked = section.sentences
     assert unchecked == [
-        "Not checked after at least one crash, because the server has no program or extension for it, or is "
-        "remote: amcheck (17 and 18)."
+        "Not checked after at least one crash: amcheck (17 and 18). The server has no program, extension or "
+        "checksums for it, or is remote."
     ]
     (panel,) = section.plots()
     assert str(panel.picture).count("<circle") == 2

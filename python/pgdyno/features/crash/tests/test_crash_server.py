@@ -328,6 +328,13 @@ def test_more_rows_are_read_than_one_result_may_have(
         assert read_rows(connection).client.shape == (0,)
 
 
+def test_a_server_without_checksums_is_not_corrupt(build: Build, account: Account, server_dir: Path) -> None:
+    with place_in(server_dir, build, account, CrashKind.SERVER, checksums=False) as place:
+        crash = place.crash({})
+    assert sound(crash)
+    assert "checksums" in crash.unchecked
+
+
 def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
     build: Build, account: Account, server_dir: Path
 ) -> None:
