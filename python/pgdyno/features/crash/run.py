@@ -23,7 +23,6 @@ from pgdyno.errors import DiskFullError, EvidenceError, ServerError, StartError,
 from pgdyno.features.crash.sections import progress_line
 from pgdyno.features.crash_disk.disk import missing_for_power_cuts
 from pgdyno.features.crash_disk.ledger import (
-    RECOVERY_TIMEOUT_S,
     Acknowledge,
     Aftermath,
     AuditInput,
@@ -75,7 +74,7 @@ from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import free_bytes
 from pgdyno.server.engine import build_info
-from pgdyno.server.processes import Cluster, Connection, Server, keep_idle
+from pgdyno.server.processes import RECOVERY_TIMEOUT_S, Cluster, Connection, Server, keep_idle
 from pgdyno.server.safety import safety
 from pgdyno.server.settings import ProfileInput, request
 from pgdyno.server.settings_catalogue import Catalogue, catalogue, empty_cluster

@@ -174,7 +174,7 @@ def corruption_sentences(test: CrashTest) -> list[str]:
             unchecked.setdefault(check, []).append(name)
     if unchecked:
         missing = ", ".join(f"{check} ({enumeration(names)})" for check, names in unchecked.items())
-        why = "The server has no program, extension or checksums for it, or is remote."
+        why = "The server has no program, extension or checksums for it, is remote, or the check timed out."
         sentences.append(f"Not checked after at least one crash: {missing}. {why}")
     return sentences
 

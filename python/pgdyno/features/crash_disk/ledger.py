@@ -15,6 +15,7 @@ import contextlib
 import os
 import re
 import signal
+import subprocess
 import threading
 import time
 from array import array
@@ -37,7 +38,14 @@ from pgdyno.measure.engine_runs import CONNECT_TIMEOUT_S, DRAIN_TIMEOUT_S, INTER
 from pgdyno.server.builds import Build, version_of
 from pgdyno.server.directories import Account, server_account
 from pgdyno.server.engine import Engine
-from pgdyno.server.processes import Cluster, Connection, Server, remove_segments, run_tool
+from pgdyno.server.processes import (
+    RECOVERY_TIMEOUT_S,
+    Cluster,
+    Connection,
+    Server,
+    remove_segments,
+    run_tool,
+)
 from pgdyno.workloads.workload import Connect, workload_of
 
 # ----------------------------------------------------------------------
@@ -321,10 +329,11 @@ FINDINGS_MAX = 20
 """A corrupt cluster can have thousands; the first ones identify it."""
 
 
-def amcheck_findings(connection: Connection, major: int) -> list[str] | None:
+def amcheck_findings(connection: Connection, major: int) -> tuple[list[str], bool]:
     """Check all B-tree indexes against their tables (from PostgreSQL 11 on) and all tables (from 14 on).
 
-    Returns the findings, or None if the build has no amcheck, or the role may not create it.
+    Returns the findings, and whether all checks ended. False if the build has no amcheck, or the role may not
+    create it.
     """
     try:
         connection.execute("create extension if not exists amcheck")
@@ -333,48 +342,58 @@ def amcheck_findings(connection: Connection, major: int) -> list[str] | None:
         psycopg.errors.UndefinedFile,
         psycopg.errors.InsufficientPrivilege,
     ):
-        return None
+        return [], False
     connection.execute("select set_config('statement_timeout', %s, false)", (STATEMENT_TIMEOUT,))
     heap_all_indexed = ", true" if major >= 11 else ""
     findings: list[str] = []
+    is_complete = True
     try:
         for (index,) in connection.execute(_statement("btree_indexes")).fetchall():
-            _check(connection, f"select bt_index_check(%s::regclass{heap_all_indexed})", index, findings)
+            check = f"select bt_index_check(%s::regclass{heap_all_indexed})"
+            is_complete &= _check(connection, check, index, findings)
         if major >= 14:
             for (table,) in connection.execute(_statement("tables_to_verify")).fetchall():
-                _check(connection, "select msg from verify_heapam(%s::regclass)", table, findings)
+                check = "select msg from verify_heapam(%s::regclass)"
+                is_complete &= _check(connection, check, table, findings)
+    except psycopg.errors.QueryCanceled:
+        is_complete = False
     except psycopg.Error as error:  # the catalog itself
         findings.append(in_one_line(str(error)))
-    return findings[:FINDINGS_MAX]
+    return findings[:FINDINGS_MAX], is_complete
 
 
-def _check(connection: Connection, statement: str, relation: str, findings: list[str]) -> None:
+def _check(connection: Connection, statement: str, relation: str, findings: list[str]) -> bool:
+    """Add the findings about a relation. Return whether the check ended before its timeout."""
     try:
         for (message,) in connection.execute(statement.encode(), (relation,)).fetchall():
             if message:
                 findings.append(f"{relation}: {in_one_line(str(message))}")
-    except psycopg.OperationalError:
+    except psycopg.errors.QueryCanceled:
+        return False
+    except psycopg.Error as error:
         if connection.broken:
             raise
-        findings.append(f"{relation}: the check did not end")
-    except psycopg.Error as error:
         findings.append(f"{relation}: {in_one_line(str(error))}")
+    return True
 
 
-def checksum_findings(build: Build, data_dir: Path, account: Account) -> list[str] | None:
-    """Verify the checksums of all pages of a stopped cluster. Return the findings, or None if the build has
-    no tool for it.
+def checksum_findings(build: Build, data_dir: Path, account: Account) -> tuple[list[str], bool]:
+    """Verify the checksums of all pages of a stopped cluster. Return the findings, and whether the check
+    ended. False if the build has no tool for it.
     """
     names = [name for name in ("pg_checksums", "pg_verify_checksums") if build.program(name).exists()]
     if not names:
-        return None
+        return [], False
     check = ["--check"] if names[0] == "pg_checksums" else []
     command = [str(build.program(names[0])), *check, "-D", str(data_dir)]
-    done = run_tool(command, account, CHECKSUMS_TIMEOUT_S)
+    try:
+        done = run_tool(command, account, CHECKSUMS_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        return [], False
     if done.returncode == 0:
-        return []
+        return [], True
     lines = [line.strip() for line in done.stderr.splitlines() if "checksum verification failed" in line]
-    return (lines or [in_one_line(done.stderr or done.stdout)])[:FINDINGS_MAX]
+    return (lines or [in_one_line(done.stderr or done.stdout)])[:FINDINGS_MAX], True
 
 
 # ----------------------------------------------------------------------
@@ -498,9 +517,6 @@ def _specification(
 # Recovery after a crash: start of the server, audit of the rows, checks for corruption.
 # ----------------------------------------------------------------------
 
-RECOVERY_TIMEOUT_S = 120.0
-"""Timeout of a recovery: it replays at most what a few seconds have written."""
-
 GRAVE = re.compile(r"PANIC:  .*|(?:WARNING|ERROR|FATAL):  .*(?:page verification failed|invalid page).*")
 """Log messages of a damaged cluster."""
 
@@ -572,16 +588,23 @@ def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput)
     except ServerError as error:
         found.corruption.append(Corruption("log", in_one_line(error)))
         return found
-    has_checksums = of.plan.checksums
-    checked = checksum_findings(build, cluster.data_dir, cluster.account) if has_checksums else None
-    _note(found, "checksums", checked)
+    if of.plan.checksums:
+        _note(found, "checksums", *checksum_findings(build, cluster.data_dir, cluster.account))
+    else:
+        found.unchecked.append("checksums")
     return found
 
 
 def examine_rows(found: Aftermath, connect: Connect, of: AuditInput) -> None:
     """Audit the rows of a running server, and check its tables and indexes. Adds to ``found``."""
+
+    def connect_unlimited() -> Connection:
+        connection = connect()
+        connection.execute("set statement_timeout = 0")  # the settings of the arm may have one
+        return connection
+
     try:
-        with contextlib.closing(connect()) as connection:
+        with contextlib.closing(connect_unlimited()) as connection:
             found.audit = audit(
                 of.records,
                 read_rows(connection),
@@ -591,9 +614,9 @@ def examine_rows(found: Aftermath, connect: Connect, of: AuditInput) -> None:
                 clients=of.plan.clients,
                 crash_ns=of.crash_ns,
             )
-            _note(found, "amcheck", amcheck_findings(connection, version_of(connection).major))
+            _note(found, "amcheck", *amcheck_findings(connection, version_of(connection).major))
         if (parameters := of.plan.parameters) is not None:
-            checks = workload_of(parameters).invariants(connect)
+            checks = workload_of(parameters).invariants(connect_unlimited)
             _note(found, "consistency", [f"{one.name}: {one.detail}" for one in checks if not one.passed])
     except (psycopg.Error, ServerError, DatasetError) as error:
         found.corruption.append(Corruption("read", in_one_line(str(error))))
@@ -615,8 +638,7 @@ def _lsn(text: str) -> int:
     return (int(high, 16) << 32) + int(low, 16)
 
 
-def _note(found: Aftermath, check: str, messages: list[str] | None) -> None:
-    if messages is None:
+def _note(found: Aftermath, check: str, messages: list[str], is_complete: bool = True) -> None:
+    found.corruption += [Corruption(check, message) for message in messages]
+    if not is_complete:
         found.unchecked.append(check)
-    else:
-        found.corruption += [Corruption(check, message) for message in messages]

@@ -39,7 +39,15 @@ from pgdyno.interruption import Interruption, stopping
 from pgdyno.measure.dataset_loading import WAL_RESERVE_BYTES, Place, load_data
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account, sync_file_system
-from pgdyno.server.processes import Cluster, Connection, InitOptions, LiveDirectory, Server, run_tool
+from pgdyno.server.processes import (
+    RECOVERY_TIMEOUT_S,
+    Cluster,
+    Connection,
+    InitOptions,
+    LiveDirectory,
+    Server,
+    run_tool,
+)
 from pgdyno.units import format_size
 from pgdyno.workloads.workload import Connect
 
@@ -302,7 +310,7 @@ SYNCHRONOUS: Mapping[str, str] = {"synchronous_standby_names": f'"{NAME}"'}
 """Settings of the primary; those of the arm take precedence."""
 
 TIMEOUT_S = 60.0
-"""Timeout for connecting, catching up or a promotion: the standby replays what a few seconds have written."""
+"""Timeout for becoming synchronous, catching up or a promotion."""
 
 STANDBY_POLL_S = 0.01
 
@@ -329,7 +337,8 @@ def start_standby(
         path.touch()
         cluster.account.own(path)
     (cluster.data_dir / config).write_text("\n".join(lines) + "\n")
-    return cluster.start({"hot_standby": "on", **settings}, optional=optional, ready_timeout_s=TIMEOUT_S)
+    own = {"hot_standby": "on", **settings}
+    return cluster.start(own, optional=optional, ready_timeout_s=RECOVERY_TIMEOUT_S)
 
 
 def wait_synchronous(primary: Server) -> None:

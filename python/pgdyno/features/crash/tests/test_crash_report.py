@@ -373,7 +373,7 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, cases: int) -
     slower, faster, *unchecked = section.sentences
     assert unchecked == [
         "Not checked after at least one crash: amcheck (17 and 18). The server has no program, extension or "
-        "checksums for it, or is remote."
+        "checksums for it, is remote, or the check timed out."
     ]
     (panel,) = section.plots()
     assert str(panel.picture).count("<circle") == 2

@@ -335,6 +335,17 @@ def test_a_server_without_checksums_is_not_corrupt(build: Build, account: Accoun
     assert "checksums" in crash.unchecked
 
 
+def test_a_check_that_takes_too_long_is_no_corruption(
+    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "STATEMENT_TIMEOUT", "1ms")
+    monkeypatch.setattr(ledger, "CHECKSUMS_TIMEOUT_S", 0.0)
+    with place_in(server_dir, build, account, CrashKind.SERVER) as place:
+        crash = place.crash({})
+    assert sound(crash)
+    assert crash.unchecked == ["amcheck", "checksums"]
+
+
 def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
     build: Build, account: Account, server_dir: Path
 ) -> None:
