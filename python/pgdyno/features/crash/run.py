@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import random
 import select
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -171,6 +173,9 @@ def _contradictions(plan: CrashPlan) -> Iterator[str]:
 
 POLL_S = 0.01
 
+END_TIMEOUT_S = 2.0
+"""Timeout for the end of a postmaster whose startup process has failed: it ends the other processes first."""
+
 DISK_TOO_SMALL = "the simulated disk was full before the crash: use a larger --disk-size"
 
 
@@ -225,7 +230,7 @@ class CrashRun:
             happened, found = self._backend_crash()
         else:
             happened = self._end_of_life()
-            found = self._next_life(happened)
+            found = self._next_life(self.site, partial(self._recovered, happened))
         return Crash(
             number=self.planned.number,
             arm=self.subject.arm,
@@ -261,15 +266,20 @@ class CrashRun:
                 raise
         return happened
 
-    def _next_life(self, happened: _Happened) -> Aftermath:
+    def _next_life(self, site: CrashSite, examination: Callable[[Cluster], Aftermath]) -> Aftermath:
+        """Begin the life after a crash and examine it. A disk that cannot be mounted is corrupt."""
         self.interruption.check()
         with contextlib.ExitStack() as stack:
             try:
-                life = stack.enter_context(self.site.live(self.subject.build))
+                life = stack.enter_context(site.live(self.subject.build))
             except ServerError as error:
                 return Aftermath(corruption=[Corruption("mount", in_one_line(error))])
-            of, optional = self._audit_input(happened), self.subject.optional
-            return recover(life.cluster, self.subject.settings, optional, of, self.show)
+            return examination(life.cluster)
+
+    def _recovered(self, happened: _Happened, cluster: Cluster) -> Aftermath:
+        """Start the server after its crash and examine it."""
+        of, optional = self._audit_input(happened), self.subject.optional
+        return recover(cluster, self.subject.settings, optional, of, self.show)
 
     def _crash_with_standby(self, standby_site: CrashSite) -> tuple[_Happened, Aftermath]:
         """Let the primary, its standby or both crash. The audit is of the standby, which is then promoted."""
@@ -310,9 +320,8 @@ class CrashRun:
                     kill_server(standby, forget_memory=other.disk is not None)
                     started.remove(standby)
                     life_of_standby.close()
-                    self.interruption.check()
-                    with standby_site.live(build) as next_life:
-                        found = self._standby_again(next_life.cluster, primary, happened)
+                    again = partial(self._standby_again, primary=primary, happened=happened)
+                    found = self._next_life(standby_site, again)
             except BaseException:
                 with contextlib.ExitStack() as kills:
                     for server in started:
@@ -328,7 +337,7 @@ class CrashRun:
         self.show("recovery of the standby")
         try:
             standby = start_standby(cluster, primary, self.subject.settings, self.subject.optional)
-        except (StartError, ServerError, OSError) as error:
+        except (psycopg.Error, StartError, ServerError, OSError) as error:
             return Aftermath(corruption=[Corruption("start", in_one_line(error))])
         runs = self.plan.standby is StandbyCrash.STANDBY
         return self._promoted(cluster, standby, happened, begun_s, primary if runs else None)
@@ -341,7 +350,9 @@ class CrashRun:
         begun_s: float,
         primary: Server | None = None,
     ) -> Aftermath:
-        """Promote the standby, after it has caught up with a ``primary`` that runs, and examine it."""
+        """Promote the standby, after it has caught up with a ``primary`` that runs, and examine it. One that
+        ends meanwhile is corrupt.
+        """
         try:
             if primary is not None:
                 self.show("the standby catches up")
@@ -350,6 +361,14 @@ class CrashRun:
             promote(cluster)
             self.show("checking commits, tables and indexes")
             found = examine(cluster, standby, time.monotonic() - begun_s, self._audit_input(happened))
+        except ServerError as error:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                standby.process.wait(END_TIMEOUT_S)
+            has_ended = not standby.alive
+            kill_server(standby, forget_memory=True)
+            if not has_ended:
+                raise
+            return Aftermath(corruption=[Corruption("start", in_one_line(error))])
         except BaseException:
             kill_server(standby, forget_memory=True)
             raise

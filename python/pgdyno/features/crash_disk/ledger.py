@@ -570,7 +570,7 @@ def recover(
     show("recovery")
     try:
         server = cluster.start(settings, optional=optional, ready_timeout_s=RECOVERY_TIMEOUT_S)
-    except (StartError, ServerError, OSError) as error:
+    except (psycopg.Error, StartError, ServerError, OSError) as error:
         return Aftermath(corruption=[Corruption("start", in_one_line(error))])
     show("checking commits, tables and indexes")
     return examine(cluster, server, server.ready_s, of)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Timer
 from typing import Any
 
+import psycopg
 import pytest
 
 from pgdyno.errors import DiskFullError, ServerError
@@ -46,10 +49,11 @@ from pgdyno.features.crash_disk.plan import (
 from pgdyno.features.crash_disk.records import AuditCounts, Crash
 from pgdyno.features.crash_disk.sites import CrashSite
 from pgdyno.interruption import Interruption
-from pgdyno.server import connections
+from pgdyno.server import connections, processes
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account
-from pgdyno.server.processes import Cluster, Runs
+from pgdyno.server.processes import Cluster, Connection, Runs
+from pgdyno.server.settings import verify
 from pgdyno.study.arm_spec import parse_arms
 
 MISSING = missing_for_power_cuts()
@@ -346,6 +350,29 @@ def test_a_check_that_takes_too_long_is_no_corruption(
     assert crash.unchecked == ["amcheck", "checksums"]
 
 
+def damaged_at(start: int) -> Callable[..., Any]:
+    """Return the reading of all settings, which finds a damaged catalog at the n-th start of a server."""
+    starts = itertools.count(1)
+
+    def read(connection: Connection, *others: Any) -> Any:
+        if next(starts) == start:
+            connection.close()
+            raise psycopg.errors.DataCorrupted("invalid page in block 0 of relation base/5/1259")
+        return verify(connection, *others)
+
+    return read
+
+
+def test_a_damaged_catalog_after_the_recovery_is_corruption(
+    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with place_in(server_dir, build, account, CrashKind.SERVER) as place:
+        monkeypatch.setattr(processes, "verify", damaged_at(2))
+        crash = place.crash({})
+    assert [found.check for found in crash.corruption] == ["start"]
+    assert crash.has_loss
+
+
 def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
     build: Build, account: Account, server_dir: Path
 ) -> None:
@@ -477,6 +504,33 @@ def test_a_promoted_standby_has_all_commits_that_waited_for_it(
             assert crash.acknowledged > 0 and sound(crash), level
         both = pair.crash({"synchronous_commit": "remote_write"}, standby=StandbyCrash.BOTH)
         assert sound(both)
+
+
+@pytest.mark.long
+def test_a_standby_that_does_not_start_again_or_ends_or_loses_its_disk_is_corrupt(
+    build: Build, account: Account, session_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(cluster: Cluster) -> None:
+        os.kill(int((cluster.data_dir / "postmaster.pid").read_text().split()[0]), signal.SIGQUIT)
+        raise ServerError("the standby was not promoted")
+
+    def refuse(_: Build) -> None:
+        raise ServerError("mount failed")
+
+    with pair_in(session_dir, build, account, CrashKind.SERVER) as pair:
+        assert pair.standby_site is not None
+        lives: list[Callable[..., Any]] = [pair.standby_site.live, refuse]
+        changes: list[tuple[object, str, object, StandbyCrash]] = [
+            (processes, "verify", damaged_at(3), StandbyCrash.BOTH),
+            (crash_run, "promote", end, StandbyCrash.PRIMARY),
+            (pair.standby_site, "live", lambda build: lives.pop(0)(build), StandbyCrash.BOTH),
+        ]
+        found = []
+        for of, name, value, standby in changes:
+            with monkeypatch.context() as patch:
+                patch.setattr(of, name, value)
+                found.append([one.check for one in pair.crash({}, standby=standby).corruption])
+    assert found == [["start"], ["start"], ["mount"]]
 
 
 @pytest.mark.long
