@@ -613,7 +613,10 @@ def _crashes_so_far(path: Path, plan: CrashPlan) -> set[tuple[int, int]]:
 
 
 def _writer(path: Path, plan: CrashPlan, command: str, arms: Sequence[CrashArm], cache: Cache) -> CrashWriter:
-    if path.exists() and read_crash_test(path) is not None:
+    """Open the file, or create it. Raises EvidenceError if it has crashes of other arms."""
+    if path.exists() and (found := read_crash_test(path)) is not None:
+        if found[1] != list(arms):
+            raise EvidenceError(f"{path} has crashes of other servers or settings: use another name")
         return CrashWriter.resume_test(path, plan)
     record = CrashTestRecord(
         created_unix_s=time.time(),

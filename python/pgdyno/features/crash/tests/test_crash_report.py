@@ -179,6 +179,15 @@ def test_a_crash_test_is_read_as_it_was_written_and_continues_only_with_the_same
         Evidence(path)
 
 
+def test_a_crash_test_continues_only_with_the_same_servers_and_settings(tmp_path: Path) -> None:
+    path, cache = tmp_path / "c.sqlite", cast(Any, None)
+    CrashWriter.begin(path, RECORD, ARMS).close()
+    for changes in ({"server": {"version": "18.2"}}, {"settings": {"work_mem": "4MB"}}):
+        with pytest.raises(EvidenceError, match="of other servers or settings: use another name"):
+            crash_run._writer(path, PLAN, "", [replace(ARMS[0], **changes), ARMS[1]], cache)
+    crash_run._writer(path, PLAN, "", ARMS, cache).close()
+
+
 def test_losses_and_their_intervals_are_counted_by_crash() -> None:
     safe, unsafe = findings_of(report_of())
     assert [(of.cuts_with_loss.count, of.cuts_with_loss.n) for of in (safe, unsafe) if of.cuts_with_loss] == [
