@@ -177,7 +177,7 @@ def settle(life: Life) -> None:
 # Crashes of a running server that the user causes, such as a power cut of its machine.
 #
 # The clients and the ledger run here, on a machine that keeps its power. Files beside the results file hold
-# the ledger and the start time of the server, so that a restarted pgdyno continues with the audit.
+# the ledger and, once the server is gone, its start time. A restarted pgdyno then continues with the audit.
 # ----------------------------------------------------------------------
 
 SILENCE_S = 10.0
@@ -213,12 +213,14 @@ class RealCrashes:
         started_at = self._started_before(number)
         if started_at is None:
             self.show("loading the data")
-            started_at = self._prepare(number)
+            started_at = self._prepare()
             conninfo = self.remote.dsn.with_database(self._database).conninfo
             with crash_load(self.plan, planned, conninfo, self._ledger, self.interruption) as load:
                 self.say(f"clients are writing to {self.remote.dsn}: cut the power of its machine now")
                 self.show("waiting for the crash")
                 load.wait_for_silence(self._ledger, SILENCE_S)
+            # Not before: a restart after an interrupt of the load is no crash.
+            self._pending.write_text(json.dumps({"number": number, "started_at": started_at}))
         self.say("the server is gone; waiting until it accepts connections: start its machine and the server")
         self.show("waiting for the server")
         self._wait_for_restart(started_at)
@@ -248,8 +250,9 @@ class RealCrashes:
         self._ledger.unlink(missing_ok=True)
         self.remote.drop(self._database)
 
-    def _prepare(self, number: int) -> str:
-        """Create the tables. Return the start time of the server, which is also stored."""
+    def _prepare(self) -> str:
+        """Create the tables. Return the start time of the server."""
+        self._pending.unlink(missing_ok=True)
         self._ledger.unlink(missing_ok=True)
         self.remote.drop(self._database)
         conninfo = self.remote.dsn.with_database(self._database).conninfo
@@ -259,9 +262,7 @@ class RealCrashes:
         with contextlib.closing(self.remote.connect()) as connection:
             with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
                 connection.execute("checkpoint")  # so that the tables survive even with fsync = off
-            started_at = _started_at(connection)
-        self._pending.write_text(json.dumps({"number": number, "started_at": started_at}))
-        return started_at
+            return _started_at(connection)
 
     def _started_before(self, number: int) -> str | None:
         """Return the start time of the server before a crash whose audit is missing; None without one."""
@@ -272,7 +273,7 @@ class RealCrashes:
             return None
         with contextlib.suppress(ConnectError), contextlib.closing(self.remote.connect()) as connection:
             if _started_at(connection) == pending["started_at"]:
-                return None  # pgdyno was interrupted before the crash
+                return None  # it was only silent
         return str(pending["started_at"])
 
     def _wait_for_restart(self, started_at: str) -> None:
@@ -280,6 +281,7 @@ class RealCrashes:
             with contextlib.suppress(ConnectError), contextlib.closing(self.remote.connect()) as connection:
                 if _started_at(connection) != started_at:
                     return
+                self._pending.unlink()
                 raise ServerError(
                     f"{self.remote.dsn} did not restart, but answered no client for {SILENCE_S:g} s or ended "
                     "their sessions: nothing is recorded; repeat the command"

@@ -49,6 +49,7 @@ class Machine:
     settings: dict[str, str]
     results: Path
     said: list[str] = field(default_factory=list)
+    on_writing: Callable[[], None] | None = None
     on_gone: Callable[[], None] | None = None
     server: Server | None = None
 
@@ -66,7 +67,7 @@ class Machine:
     def say(self, text: str) -> None:
         self.said.append(text)
         if text.startswith("clients are writing"):
-            self.kill_after_commits()
+            (self.on_writing or self.kill_after_commits)()
         elif text.startswith("the server is gone"):
             if self.on_gone is not None:
                 self.on_gone()
@@ -166,6 +167,26 @@ def test_an_interrupted_test_continues_with_the_audit(cluster: Cluster, tmp_path
         assert crash.acknowledged > 0 and crash.audit is not None and crash.audit.lost == 0
 
 
+def test_a_restart_after_an_interrupt_of_the_load_is_no_crash(cluster: Cluster, tmp_path: Path) -> None:
+    def interrupt_after_commits() -> None:
+        pause = threading.Event()
+        while not machine.commits():
+            pause.wait(PAUSE_S)
+        raise KeyboardInterrupt
+
+    with machine_with(cluster, tmp_path, {}) as machine:
+        machine.on_writing = interrupt_after_commits
+        with pytest.raises(Interrupted):
+            machine.crash()
+        machine.on_writing = None
+        assert machine.server is not None
+        machine.server.stop()
+        machine.start()
+        machine.said.clear()
+        assert machine.crash().acknowledged > 0
+        assert [text[:19] for text in machine.said] == ["clients are writing", "the server is gone;"]
+
+
 def test_a_server_that_did_not_restart_has_not_crashed(
     cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,3 +194,4 @@ def test_a_server_that_did_not_restart_has_not_crashed(
         monkeypatch.setattr(machine, "say", lambda _: None)
         with pytest.raises(ServerError, match="did not restart"):
             machine.crash()
+        assert not machine.results.with_suffix(".pending").exists()
