@@ -397,7 +397,7 @@ class CrashRun:
         return _Happened(cut.at_ns, cut.at_ns / 1e9 - load.began_s, {**cut.counts, **in_phase})
 
     def _backend_crash(self) -> tuple[_Happened, Aftermath]:
-        """Kill one backend; the postmaster then restarts the server in place."""
+        """Kill one backend; the postmaster then restarts the server in place, or ends by the settings."""
         with self.site.live(self.subject.build) as life:
             server = self._start(life)
             try:
@@ -408,6 +408,9 @@ class CrashRun:
                         killed_s = time.monotonic()
                     _wait_ended(idle, server, killed_s)
                 happened = _Happened(time.monotonic_ns(), killed_s - load.began_s)
+                if server.effective.get("restart_after_crash") == "off":
+                    kill_server(server)
+                    return happened, self._recovered(happened, life.cluster)
                 self.show("recovery")
                 try:
                     recovery_s = _back_again(server, killed_s)

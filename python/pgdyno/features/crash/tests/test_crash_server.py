@@ -287,6 +287,16 @@ def test_the_kill_of_a_backend_loses_nothing_even_without_fsync(
     assert place.steps == STEPS
 
 
+def test_a_server_that_does_not_restart_after_a_crash_is_started_again(
+    build: Build, account: Account, server_dir: Path
+) -> None:
+    with place_in(server_dir, build, account, CrashKind.BACKEND) as place:
+        crash = place.crash({"restart_after_crash": "off"})
+    assert sound(crash)
+    assert crash.recovery_s is not None
+    assert place.steps == STEPS
+
+
 STEPS = [
     "restoring the data",
     "starting the server",
