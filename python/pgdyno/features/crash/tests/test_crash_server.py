@@ -514,6 +514,7 @@ def test_a_promoted_standby_has_all_commits_that_waited_for_it(
             assert crash.acknowledged > 0 and sound(crash), level
         both = pair.crash({"synchronous_commit": "remote_write"}, standby=StandbyCrash.BOTH)
         assert sound(both)
+        assert sound(pair.crash({"synchronous_standby_names": "*"}, standby=StandbyCrash.PRIMARY))
 
 
 @pytest.mark.long
