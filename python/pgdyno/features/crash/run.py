@@ -21,7 +21,15 @@ from pathlib import Path
 import psycopg
 
 from pgdyno import __version__
-from pgdyno.errors import DiskFullError, EvidenceError, ServerError, StartError, UsageError, in_one_line
+from pgdyno.errors import (
+    DiskFullError,
+    EngineError,
+    EvidenceError,
+    ServerError,
+    StartError,
+    UsageError,
+    in_one_line,
+)
 from pgdyno.features.crash.sections import progress_line
 from pgdyno.features.crash_disk.disk import missing_for_power_cuts
 from pgdyno.features.crash_disk.ledger import (
@@ -454,7 +462,11 @@ class CrashRun:
         return crash_load(self.plan, self.planned, conninfo, ledger, self.interruption, self.acknowledge)
 
     def _audit_input(self, happened: _Happened) -> AuditInput:
-        return AuditInput(self.plan, self.planned, read_ledger(self._ledger), happened.at_ns)
+        """Read the ledger. Raises EngineError if nothing can be lost."""
+        records = read_ledger(self._ledger)
+        if not acknowledged_before(records, happened.at_ns):
+            raise EngineError("no transaction was acknowledged before the crash: use a longer --within")
+        return AuditInput(self.plan, self.planned, records, happened.at_ns)
 
 
 def _kill(server: Server, load: CrashLoad) -> _Happened:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import psycopg
 
-from pgdyno.errors import ConnectError, DiskFullError, ServerError, in_one_line
+from pgdyno.errors import ConnectError, DiskFullError, EngineError, ServerError, in_one_line
 from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, run_step
 from pgdyno.features.crash_disk.ledger import (
     ACKNOWLEDGED,
@@ -227,6 +227,9 @@ class RealCrashes:
         self.show("checking commits, tables and indexes")
         records = read_ledger(self._ledger)
         acknowledged = records[records["event"] == ACKNOWLEDGED]
+        if not len(acknowledged):
+            self._pending.unlink()
+            raise EngineError("no transaction was acknowledged before the crash: repeat the command")
         # The server may have committed what clients sent after the last answer.
         crash_ns = int(records["at_ns"].max(initial=0)) + 1
         found = Aftermath(unchecked=["log", "checksums"])

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from pgdyno.errors import DiskFullError, ServerError
+from pgdyno.errors import DiskFullError, EngineError, ServerError
 from pgdyno.features.crash import run as crash_run
 from pgdyno.features.crash.run import CrashRun, CrashSubject
 from pgdyno.features.crash_disk import ledger, sites
@@ -340,6 +340,17 @@ def test_more_rows_are_read_than_one_result_may_have(
         assert sorted(slots.client * 1700 + slots.slot) == list(range(5100))
         assert slots.is_filler_right.all()
         assert read_rows(connection).client.shape == (0,)
+
+
+def test_a_crash_without_an_acknowledged_commit_is_void(
+    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crash_run, "acknowledged_before", lambda *_: 0)
+    with (
+        place_in(server_dir, build, account, CrashKind.SERVER) as place,
+        pytest.raises(EngineError, match="no transaction was acknowledged before the crash"),
+    ):
+        place.crash({})
 
 
 def test_a_server_without_checksums_is_not_corrupt(build: Build, account: Account, server_dir: Path) -> None:

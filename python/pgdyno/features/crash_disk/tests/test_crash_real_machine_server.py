@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
-from pgdyno.errors import Interrupted, ServerError
+from pgdyno.errors import EngineError, Interrupted, ServerError
 from pgdyno.features.crash_disk import sites
 from pgdyno.features.crash_disk.ledger import ACKNOWLEDGED, RECORD, SENT, kill_server, read_ledger
 from pgdyno.features.crash_disk.plan import CrashPlan
@@ -185,6 +185,20 @@ def test_a_restart_after_an_interrupt_of_the_load_is_no_crash(cluster: Cluster, 
         machine.said.clear()
         assert machine.crash().acknowledged > 0
         assert [text[:19] for text in machine.said] == ["clients are writing", "the server is gone;"]
+
+
+def test_a_crash_before_the_first_acknowledged_commit_is_void(cluster: Cluster, tmp_path: Path) -> None:
+    with machine_with(cluster, tmp_path, {}) as machine:
+        ledger = machine.results.with_suffix(".ledger")
+
+        def forget_answers() -> None:
+            records = read_ledger(ledger)
+            ledger.write_bytes(records[records["event"] == SENT].tobytes())
+
+        machine.on_gone = forget_answers
+        with pytest.raises(EngineError, match="no transaction was acknowledged"):
+            machine.crash()
+        assert not machine.results.with_suffix(".pending").exists()
 
 
 def test_a_server_that_did_not_restart_has_not_crashed(
