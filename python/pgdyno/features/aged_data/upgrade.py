@@ -37,6 +37,9 @@ NEW_PROGRAMS = (
 UPGRADE_TIMEOUT_S = 6 * 3600.0
 """Maximum time of pg_upgrade: it dumps and restores the schema, and links the files of tables."""
 
+SOCKET_OPTION_FROM = 12
+"""First major version with ``--socketdir``. Before, pg_upgrade has its socket in the current directory."""
+
 LOG_CHARACTERS_MAX = 900
 """Characters of pg_upgrade's output and logs in an error message."""
 
@@ -150,15 +153,17 @@ def upgrade(
     """
     options = _init_options(builds.old, old_dir, account)
     Cluster(builds.new, data_dir, account).initdb(options, ("--username", old.user, *old.locale))
-    work_dir = data_dir.with_name("upgrade")
-    work_dir.mkdir()
-    account.own(work_dir)
-    socket = SocketDirectory.create(account)
+    socket, work_dir = SocketDirectory.create(account), data_dir.with_name("upgrade")
     command = [str(builds.new.program("pg_upgrade")), "--link", "--username", old.user]
     for which, build, place in (("old", builds.old, old_dir), ("new", builds.new, data_dir)):
         command += [f"--{which}-bindir", str(build.bin_dir), f"--{which}-datadir", str(place)]
     try:
-        command += ["--socketdir", str(socket.path)]
+        if builds.new.version.major >= SOCKET_OPTION_FROM:
+            command += ["--socketdir", str(socket.path)]
+            work_dir.mkdir()
+            account.own(work_dir)
+        else:
+            work_dir = socket.path
         # It writes into the current directory.
         there = ["/bin/sh", "-c", 'cd "$0" && exec "$@"', str(work_dir), *command]
         done = run_tool(there, account, UPGRADE_TIMEOUT_S, check=check)

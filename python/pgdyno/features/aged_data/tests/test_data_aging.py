@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from pgdyno.errors import FetchError, UsageError
+from pgdyno.errors import DatasetError, FetchError, UsageError
+from pgdyno.features.aged_data import upgrade as upgrading
 from pgdyno.features.aged_data.upgrade import (
     NEW_PROGRAMS,
     OLD_PROGRAMS,
@@ -22,7 +24,8 @@ from pgdyno.features.own_data.options import OwnDataOptions
 from pgdyno.features.own_data.plan import OwnData, OwnDataParameters
 from pgdyno.measure.dataset_loading import dataset_key
 from pgdyno.server.builds import Build, Version, VersionSpec
-from pgdyno.server.processes import InitOptions
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Cluster, InitOptions
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 from pgdyno.workloads.tpcc.parameters import TpccParameters
@@ -155,6 +158,28 @@ def test_an_upgrade_without_an_older_version_or_its_programs_is_refused(
     old = build(tmp_path, "12.2", OLD_PROGRAMS)
     with pytest.raises(UsageError, match=why):
         upgrade_builds(origin, "a", build(tmp_path, arm), [old], Downloads())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("version", "has_option"), [("11.22", False), ("12.20", True)])
+def test_pg_upgrade_without_an_option_for_its_socket_runs_in_the_directory_of_the_socket(
+    version: str, has_option: bool, tmp_path: Path, account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[Sequence[str]] = []
+
+    def run(command: Sequence[str], *_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        """The second program fails."""
+        commands.append(command)
+        facts = "Data page checksum version: 1\nBytes per WAL segment: 16777216\n"
+        return subprocess.CompletedProcess(command, len(commands) - 1, facts, "")
+
+    monkeypatch.setattr(upgrading, "run_tool", run)
+    monkeypatch.setattr(Cluster, "initdb", lambda *_: None)
+    builds = UpgradeBuilds(build(tmp_path, "10.23", OLD_PROGRAMS), build(tmp_path, version, NEW_PROGRAMS))
+    old_dir, data_dir = tmp_path / "old", tmp_path / "data"
+    with pytest.raises(DatasetError, match="pg_upgrade from"):
+        upgrading.upgrade(builds, upgrading.OldCluster(), old_dir, data_dir, account, lambda: None)
+    _, (_, _, _, directory, *command) = commands
+    assert ("--socketdir" in command, Path(directory) == tmp_path / "upgrade") == (has_option, has_option)
 
 
 def test_a_failure_shows_the_errors_in_the_logs_of_pg_upgrade(tmp_path: Path) -> None:
