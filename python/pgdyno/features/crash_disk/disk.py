@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pgdyno.errors import DiskFullError, ServerError, in_one_line
+from pgdyno.errors import DiskFullError, PgdynoError, ServerError, in_one_line
 from pgdyno.features.crash_disk.plan import DISK_BLOCK_BYTES, FileSystem, Survivors
 from pgdyno.server.directories import Mount, read_mounts
 from pgdyno.server.engine import find_engine
@@ -254,7 +254,7 @@ class FaultyDisk:
     ) -> Iterator[Self]:
         """Serve an image as a loop device. At the end, everything is unmounted and detached, in any state.
 
-        ``directory`` belongs to this disk alone. Raises ServerError.
+        ``directory`` belongs to this disk alone. Raises ServerError, DiskFullError.
         """
         fuse = directory / "fuse"
         for path in (fuse, directory / "disk"):
@@ -307,10 +307,7 @@ class FaultyDisk:
         when = None if at is None else {"at": moment, "within_ms": round(1000 * CUT_WITHIN_S)}
         event = self._ask({"do": "cut", "survivors": survivors, "seed": seed, "when": when}, "cut")
         after = self._ask({"do": "counts"}, "counts")
-        if after["image_error"] is not None:
-            raise DiskFullError(
-                f"cannot write the image of the disk below {self._directory}: {after['image_error']}"
-            )
+        self._require_image(after)
         counts = {name: count - self._counts_before.get(name, 0) for name, count in after["counts"].items()}
         pieces = {name: event[name] for name in ("volatile", "survived", "torn")}
         return DiskCut(event["at_ns"], counts | pieces, event["planned"])
@@ -340,27 +337,36 @@ class FaultyDisk:
         self._counts_before = self._ask({"do": "counts"}, "counts")["counts"]
 
     def _remove(self, *, orderly: bool) -> None:
-        """Unmount and detach. ``orderly``: keep everything that was written. Raises ServerError if a mount or
-        loop device remains.
+        """Unmount and detach. ``orderly``: keep everything that was written. Raises ServerError or
+        DiskFullError if that fails, or a mount or loop device remains.
         """
         release_file_systems(self._directory.resolve())
         failure = self._stop(orderly)
         left = release_disks(self._directory)
-        if orderly and failure:
-            raise ServerError(f"the disk below {self._directory} did not end: {failure}")
+        if failure is not None:
+            raise failure
         if left:
             raise ServerError(
                 f"cannot remove {', '.join(left)}: unmount or detach it with umount -l and losetup -d"
             )
 
-    def _stop(self, orderly: bool) -> str:
-        """End the process. Return the reason if it did not settle its contents."""
-        failure = ""
+    def _require_image(self, event: Mapping[str, Any]) -> None:
+        """Raise DiskFullError if a write to the image has failed."""
+        if event["image_error"] is not None:
+            raise DiskFullError(
+                f"cannot write the image of the disk below {self._directory}: {event['image_error']}"
+            )
+
+    def _stop(self, orderly: bool) -> PgdynoError | None:
+        """End the process. Return the error if it did not settle its contents."""
+        failure: PgdynoError | None = None
         if orderly:
             try:
-                self._ask({"do": "stop"}, "result")
+                self._require_image(self._ask({"do": "stop"}, "result"))
+            except DiskFullError as error:
+                failure = error
             except ServerError as error:
-                failure = str(error)
+                failure = ServerError(f"the disk below {self._directory} did not end: {error}")
         for mount in fuse_mounts_below(self._directory.resolve()):
             abort_connection(mount)
         for patience_s in (1.0 if orderly else 0.0, STEP_TIMEOUT_S):

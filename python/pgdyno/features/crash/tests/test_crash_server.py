@@ -430,6 +430,19 @@ def test_synced_files_survive_and_others_do_not(server_dir: Path) -> None:
 
 
 @needs_disk
+def test_an_image_that_could_not_be_written_is_an_error_at_the_end(
+    server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(message: dict[str, Any], expected: str) -> dict[str, Any]:
+        return {**answer(message, expected), "image_error": "No space left on device"}
+
+    with pytest.raises(DiskFullError, match="cannot write the image"), mounted(server_dir) as disk:
+        answer = disk._ask
+        monkeypatch.setattr(disk, "_ask", ask)
+    assert left_of(server_dir.name) == []
+
+
+@needs_disk
 def test_a_failed_flush_is_reported_to_the_program_that_syncs(server_dir: Path) -> None:
     with mounted(server_dir) as disk, (disk.root / "file").open("wb", buffering=0) as file:
         file.write(b"x")
