@@ -286,10 +286,6 @@ class FaultyDisk:
 
     def mount(self) -> None:
         """Mount the file system, which replays its journal. Raises ServerError."""
-        if self._file_system is FileSystem.BTRFS:
-            # An earlier life of this disk had another loop device, and perhaps a newer state.
-            with contextlib.suppress(ServerError):  # before the kernel has loaded its module
-                run_step(["btrfs", "device", "scan", "--forget"])
         options = MOUNT_OPTIONS[self._file_system]
         run_step(["mount", "-t", self._file_system, "-o", options, self._loop, str(self.root)])
         try:
@@ -343,6 +339,10 @@ class FaultyDisk:
         release_file_systems(self._directory.resolve())
         failure = self._stop(orderly)
         left = release_disks(self._directory)
+        if self._file_system is FileSystem.BTRFS and self._loop:
+            # The next life of this disk has another loop device, and perhaps an older state.
+            with contextlib.suppress(ServerError):  # the kernel has forgotten it already
+                run_step(["btrfs", "device", "scan", "--forget", self._loop])
         if failure is not None:
             raise failure
         if left:
