@@ -200,11 +200,15 @@ class CrashSubject:
 
 @dataclass(frozen=True)
 class _Happened:
-    """A crash: its instant on the monotonic clock, the time since the first transaction, disk counters."""
+    """A crash: its instant on the monotonic clock, the time since the first transaction, disk counters.
+
+    ``killed_ns``: instant of the kill of a backend, after which others can acknowledge until ``at_ns``.
+    """
 
     at_ns: int
     active_s: float
     disk: Mapping[str, int] = field(default_factory=dict)
+    killed_ns: int | None = None
 
 
 @dataclass
@@ -415,7 +419,8 @@ class CrashRun:
                         kill_backend(random.Random(self.planned.seed).choice(victims))
                         killed_s = time.monotonic()
                     _wait_ended(idle, server, killed_s)
-                happened = _Happened(time.monotonic_ns(), killed_s - load.began_s)
+                active_s, killed_ns = killed_s - load.began_s, round(1e9 * killed_s)
+                happened = _Happened(time.monotonic_ns(), active_s, killed_ns=killed_ns)
                 if server.effective.get("restart_after_crash") == "off":
                     kill_server(server)
                     return happened, self._recovered(happened, life.cluster)
@@ -466,7 +471,7 @@ class CrashRun:
         records = read_ledger(self._ledger)
         if not acknowledged_before(records, happened.at_ns):
             raise EngineError("no transaction was acknowledged before the crash: use a longer --within")
-        return AuditInput(self.plan, self.planned, records, happened.at_ns)
+        return AuditInput(self.plan, self.planned, records, happened.at_ns, happened.killed_ns)
 
 
 def _kill(server: Server, load: CrashLoad) -> _Happened:

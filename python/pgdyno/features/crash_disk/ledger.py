@@ -126,11 +126,20 @@ def checksums(key: int, client: npt.NDArray[np.int64], sequence: npt.NDArray[np.
 
 
 def audit(
-    records: Records, rows: Rows, slots: Rows, *, key: int, slots_per_client: int, clients: int, crash_ns: int
+    records: Records,
+    rows: Rows,
+    slots: Rows,
+    *,
+    key: int,
+    slots_per_client: int,
+    clients: int,
+    crash_ns: int,
+    killed_ns: int | None = None,
 ) -> AuditCounts:
     """Compare the ledger with the rows. Records from ``crash_ns`` on do not count: what was acknowledged
-    then, no machine had written.
+    then, no machine had written. The loss window ends at ``killed_ns``, by default at ``crash_ns``.
     """
+    end_ns = crash_ns if killed_ns is None else killed_ns
     records = records[records["at_ns"] < crash_ns]
     acknowledgements = records[records["event"] == ACKNOWLEDGED]
     acknowledged = _identifiers(acknowledgements["client"], acknowledgements["sequence"])
@@ -141,7 +150,7 @@ def audit(
     lost = acknowledged[is_lost]
     doubt = np.setdiff1d(sent, acknowledged)
     right = _is_right(rows, key, slots_per_client)
-    first_ns = acknowledgements["at_ns"][is_lost].min(initial=crash_ns)
+    first_ns = acknowledgements["at_ns"][is_lost].min(initial=end_ns)
     return AuditCounts(
         lost=len(np.unique(lost)),
         in_doubt=len(doubt),
@@ -151,7 +160,7 @@ def audit(
         damaged=int((~right).sum())
         + int((copies - 1).sum())
         + _wrong_slots(rows, right, slots, key, slots_per_client, clients),
-        loss_window_s=(crash_ns - int(first_ns)) / 1e9 if len(lost) else None,
+        loss_window_s=(end_ns - int(first_ns)) / 1e9 if len(lost) else None,
     )
 
 
@@ -554,6 +563,7 @@ class AuditInput:
     planned: PlannedCrash
     records: Records
     crash_ns: int
+    killed_ns: int | None = None
 
 
 def recover(
@@ -613,6 +623,7 @@ def examine_rows(found: Aftermath, connect: Connect, of: AuditInput) -> None:
                 slots_per_client=of.plan.slots,
                 clients=of.plan.clients,
                 crash_ns=of.crash_ns,
+                killed_ns=of.killed_ns,
             )
             _note(found, "amcheck", *amcheck_findings(connection, version_of(connection).major))
         if (parameters := of.plan.parameters) is not None:

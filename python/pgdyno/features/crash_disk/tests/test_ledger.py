@@ -83,6 +83,15 @@ def test_acknowledged_and_absent_is_lost_with_the_time_from_its_acknowledgement_
     assert result.loss_window_s == pytest.approx((CRASH_NS - 55_000) / 1e9)
 
 
+@pytest.mark.parametrize(("present", "window_s"), [(0, 29e-6), (20, 9e-6), (40, 0.0)])
+def test_the_loss_window_ends_with_the_kill_of_a_backend(present: int, window_s: float) -> None:
+    """Others can acknowledge until the end of the load."""
+    records, rows, slots = ledger_of(ALL, ALL), rows_of(ALL[:present]), slots_of(ALL[:present])
+    of = {"key": KEY, "slots_per_client": SLOTS, "clients": CLIENTS, "crash_ns": CRASH_NS}
+    result = audit(records, rows, slots, **of, killed_ns=30_000)
+    assert (result.lost, result.loss_window_s) == (len(ALL) - present, pytest.approx(window_s))
+
+
 def test_records_after_the_crash_do_not_count() -> None:
     records = np.array([(0, SENT, 1, 10), (0, ACKNOWLEDGED, 1, CRASH_NS)], RECORD)
     result = audited(records, rows_of([]), slots_of([]))
