@@ -171,7 +171,7 @@ def _age(maker: Maker, build: Build, parameters: WorkloadParameters, data_dir: P
         maker.progress_of(parameters, build)("checkpoint", 0.0)
         with server.connect(database) as connection:
             dead = value_of(connection, DEAD_ROWS)
-    failed = f"{aged['failed']} of the {parameters.age} transactions that aged them failed"
+    failed = f"{aged['failed']} of the {sum(aged.values())} transactions that aged them failed"
     changes = [*details.get("changes", ()), *([failed] if aged["failed"] else [])]
     return {**details, "changes": changes, "aged": {**aged, "dead_rows": dead}}
 

@@ -81,6 +81,15 @@ def test_data_are_aged_by_the_given_number_of_transactions_and_cached(
         assert histories.phases == phases
 
 
+def test_transactions_that_failed_are_counted_among_those_that_ran(
+    histories: Histories, build: Build, shop: OwnDataParameters
+) -> None:
+    """Each of eight clients runs two, and those of every other client fail."""
+    failing = Script(name="buy.sql", text=f"{BUY.text}\nSELECT 1 / ((:client_id + 1) % 2);\n")
+    with histories.maker.hold(build, shop.model_copy(update={"age": 9, "scripts": (failing,)})) as dataset:
+        assert dataset.details["changes"] == ["8 of the 16 transactions that aged them failed"]
+
+
 def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
     histories: Histories, build: Build, shop: OwnDataParameters
 ) -> None:
