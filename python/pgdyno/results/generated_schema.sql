@@ -271,7 +271,7 @@ CREATE TABLE crash (
     holes INTEGER,  -- Lost before a present one of the same client.
     damaged INTEGER,
     loss_window_s REAL,  -- From the first lost acknowledgement until the crash; null without a loss.
-    corruption TEXT NOT NULL,  -- JSON: list of {check, text}; check is mount, start, read, amcheck, checksums or log.
+    corruption TEXT NOT NULL,  -- JSON: list of {check, text}; check is mount, start, read, amcheck, consistency, checksums or log.
     unchecked TEXT NOT NULL,  -- JSON: list of checks that were not possible.
     disk TEXT NOT NULL,  -- JSON: counters at the crash, name → number: of the disk; no_space: the server found it full; in_phase: before the end of the checkpoint or VACUUM.
     PRIMARY KEY (number, arm)

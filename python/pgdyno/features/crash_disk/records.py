@@ -65,8 +65,7 @@ class CrashArm:
 
 @dataclass(frozen=True)
 class Corruption:
-    """One finding of a check. ``check``: mount, start, read, amcheck, consistency,
-    checksums or log."""
+    """One finding of a check. ``check``: mount, start, read, amcheck, consistency, checksums or log."""
 
     check: str
     text: str
@@ -122,7 +121,7 @@ class Crash:
     loss_window_s: float | None = None
     """From the first lost acknowledgement until the crash; null without a loss."""
     corruption: Sequence[Corruption] = ()
-    """JSON: list of {check, text}; check is mount, start, read, amcheck, checksums or log."""
+    """JSON: list of {check, text}; check is mount, start, read, amcheck, consistency, checksums or log."""
     unchecked: Sequence[str] = ()
     """JSON: list of checks that were not possible."""
     disk: Mapping[str, int] = field(default_factory=dict)
