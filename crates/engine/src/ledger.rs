@@ -3,8 +3,9 @@
 //! Each transaction inserts one row and overwrites another one. Both hold the client, the number of the transaction and a checksum of the
 //! two. They are the whole transaction, or a part of a transaction of another workload.
 //!
-//! The ledger is a file of records of 24 bytes: client (u32), event (u32: 1 sent, 2 acknowledged), number of the transaction (u64), and
-//! the instant on the monotonic clock in nanoseconds (u64), all little-endian. A record is appended before the client goes on.
+//! The ledger is a file of records of 24 bytes: client (u32), event (u32: 1 sent, 2 acknowledged, 3 rolled back by design), number of
+//! the transaction (u64), and the instant on the monotonic clock in nanoseconds (u64), all little-endian. A record is appended before the
+//! client goes on.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -103,6 +104,7 @@ impl Workload for Ledger {
 enum Record {
     Sent = 1,
     Acknowledged = 2,
+    RolledBack = 3,
 }
 
 /// A client of the ledger.
@@ -260,8 +262,9 @@ impl<U: User> User for WriterOf<U> {
         if connection.transaction_status() != TransactionStatus::Idle {
             connection.simple(if ending == Ending::Committed { "COMMIT" } else { "ROLLBACK" }).await?;
         }
-        if ending == Ending::Committed {
-            self.writer.committed()?;
+        match ending {
+            Ending::Committed => self.writer.committed()?,
+            Ending::RolledBack => self.writer.note(Record::RolledBack)?,
         }
         Ok(ending)
     }

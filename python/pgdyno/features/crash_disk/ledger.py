@@ -51,13 +51,14 @@ from pgdyno.workloads.workload import Connect, workload_of
 # ----------------------------------------------------------------------
 # The ledger that the engine writes: which transactions were sent and acknowledged, and when.
 #
-# Records of 24 bytes, little-endian: client, event (1 sent, 2 acknowledged), number of the transaction, and
-# nanoseconds of the monotonic clock. See docs/reference/engine-protocol.md.
+# Records of 24 bytes, little-endian: client, event (1 sent, 2 acknowledged, 3 rolled back by design), number
+# of the transaction, and nanoseconds of the monotonic clock. See docs/reference/engine-protocol.md.
 # ----------------------------------------------------------------------
 
 RECORD = np.dtype([("client", "<u4"), ("event", "<u4"), ("sequence", "<u8"), ("at_ns", "<u8")])
 SENT = 1
 ACKNOWLEDGED = 2
+ROLLED_BACK = 3
 
 Records = npt.NDArray[np.void]
 
@@ -75,7 +76,7 @@ def read_ledger(path: Path) -> Records:
 #
 # - A transaction that was acknowledged before the crash must be present; otherwise it is lost.
 # - One that was sent and not acknowledged is in doubt: present and absent are both right.
-# - One that is present and was never sent is a phantom.
+# - One that is present and was never sent, or was rolled back, is a phantom.
 # - A lost transaction is a hole if a later one of the same client is present.
 # - A row whose checksum or filler is wrong, that is there twice, or that contradicts the slots is damaged.
 # ----------------------------------------------------------------------
@@ -143,8 +144,9 @@ def audit(
     records = records[records["at_ns"] < crash_ns]
     acknowledgements = records[records["event"] == ACKNOWLEDGED]
     acknowledged = _identifiers(acknowledgements["client"], acknowledgements["sequence"])
-    begun = records[records["event"] == SENT]
+    begun, undone = (records[records["event"] == event] for event in (SENT, ROLLED_BACK))
     sent = np.union1d(_identifiers(begun["client"], begun["sequence"]), acknowledged)
+    sent = np.setdiff1d(sent, _identifiers(undone["client"], undone["sequence"]))
     present, copies = np.unique(_identifiers(rows.client, rows.sequence), return_counts=True)
     is_lost = ~np.isin(acknowledged, present)
     lost = acknowledged[is_lost]

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pgdyno.features.crash_disk.ledger import (
     ACKNOWLEDGED,
     RECORD,
+    ROLLED_BACK,
     SENT,
     Records,
     Rows,
@@ -96,6 +97,13 @@ def test_records_after_the_crash_do_not_count() -> None:
     records = np.array([(0, SENT, 1, 10), (0, ACKNOWLEDGED, 1, CRASH_NS)], RECORD)
     result = audited(records, rows_of([]), slots_of([]))
     assert (acknowledged_before(records, CRASH_NS), result.lost, result.in_doubt) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("present", [[], [(0, 1)]])
+def test_a_transaction_that_was_rolled_back_is_not_in_doubt(present: list[Transaction]) -> None:
+    records = np.array([(0, SENT, 1, 10), (0, ROLLED_BACK, 1, 20), (1, SENT, 1, 30)], RECORD)
+    result = audited(records, rows_of(present), slots_of(present))
+    assert (result.in_doubt, result.in_doubt_present, result.phantoms) == (1, 0, len(present))
 
 
 def without(rows: Rows, index: int) -> Rows:
