@@ -188,14 +188,14 @@ class Coordinator:
             active.again = True
         if message.end is not None and not active.again:
             state, reason = self._state_of(message.end)
-            self._finish(host, state, reason)
+            self._finish(host, state, reason, keep_files=bool(message.end.error))
             return True
         self._show(host)
         return False
 
     def _state_of(self, end: HostEnd) -> tuple[HostState, str]:
         if end.ending == StudyEnd.INTERRUPTED or (end.error and self._interruption.requested):
-            return HostState.INTERRUPTED, ""
+            return HostState.INTERRUPTED, end.error
         if end.error or end.ending == StudyEnd.FAILED:
             return HostState.FAILED, end.error or "its blocks failed"
         return HostState.DONE, ""

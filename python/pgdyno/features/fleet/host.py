@@ -466,13 +466,22 @@ class HostAgent:
         try:
             return self._sender.next()
         except OSError as error:
-            self._warnings.append(f"the snapshot of the results file cannot be read: {error}")
-            self._sender.close()
+            self._cannot_send(error)
             return None
 
     def _resend(self) -> None:
         if self._files is not None and self._files.snapshot.exists():
-            self._sender.begin(self._files.snapshot)
+            try:
+                self._sender.begin(self._files.snapshot)
+            except OSError as error:
+                self._cannot_send(error)
+
+    def _cannot_send(self, error: OSError) -> None:
+        """Warn about a snapshot. The last one becomes the error of the end, so that the files stay here."""
+        self._sender.close()
+        self._warnings.append(f"the snapshot of the results file cannot be read: {error}")
+        if self._end is not None:
+            self._end = HostEnd("", self._end.error or self._warnings[-1])
 
     def _read(self, lines: IO[str]) -> None:
         """Read the lines of the process until its end."""
@@ -507,8 +516,8 @@ class HostAgent:
             except (OSError, sqlite3.Error) as problem:
                 error = error or f"no snapshot of the results file: {problem}"
         with self._news:
-            self._resend()
             self._end = end if end is not None and not error else HostEnd("", error)
+            self._resend()
             self._news.notify_all()
 
     def _last_words(self) -> str:

@@ -24,7 +24,7 @@ from pgdyno.cli.error_reporting import as_pgdyno_error
 from pgdyno.cli.features import features
 from pgdyno.cli.options import Added, RunCall
 from pgdyno.cli.run import requested_study
-from pgdyno.errors import PgdynoError, in_one_line
+from pgdyno.errors import Interrupted, PgdynoError, in_one_line
 from pgdyno.features.cluster.ray import undo_limits_of_ray
 from pgdyno.features.fitting.options import ANYWAY, FitOptions
 from pgdyno.features.fleet.host import HostFiles, HostTask, StatusOfProgress, take_snapshot
@@ -32,6 +32,7 @@ from pgdyno.features.own_data.options import OtherData
 from pgdyno.interruption import Interruption
 from pgdyno.measure.progress import BlockEnded, LoadProgress, Progress, Running, Warned
 from pgdyno.measure.study_runner import resume_study, start_study
+from pgdyno.results.records import StudyEnd
 
 STATUS_S = 1.0
 """Minimum time between two lines for the progress within a block or a load."""
@@ -119,6 +120,8 @@ def main() -> None:
         os.environ["PGPASSWORD"] = task.password
     try:
         end = {"ending": run_task(task), "error": ""}
+    except Interrupted:
+        end = {"ending": StudyEnd.INTERRUPTED.value, "error": ""}
     except (PgdynoError, OSError) as error:
         end = {"ending": "", "error": in_one_line(error)}
     except (psycopg.Error, ValueError) as error:

@@ -46,8 +46,9 @@ class StudyChoices(_Value):
 class HostWork(_Value):
     """The cases that one host measures into one file. ``cases``: empty for all cases of the study.
 
-    ``reason``: why the work failed or was lost. ``is_collected``: the file is in the directory of the record.
-    ``is_moved``: another host measures these cases from the beginning.
+    ``reason``: why the work failed or was lost, or why its last blocks were not collected. ``is_collected``:
+    the file is in the directory of the record. ``is_moved``: another host measures these cases from the
+    beginning.
     """
 
     host: str

@@ -136,6 +136,15 @@ def test_ctrl_c_stops_every_host_and_collects_what_is_there(tmp_path: Path, evid
     assert (tmp_path / "s-b.sqlite").exists()
 
 
+def test_a_host_that_could_not_send_its_last_blocks_keeps_its_files(tmp_path: Path, evidence: Path) -> None:
+    interruption = Interruption()
+    interruption.requested = True
+    steps = [collects(evidence), ends("", "no snapshot")]
+    works, links = run(tmp_path, record_of(["a"]), interruption=interruption, a=steps)
+    assert (works["a"].state, works["a"].reason) == (HostState.INTERRUPTED, "no snapshot")
+    assert works["a"].is_collected and links.hosts["a"].removed == [False]
+
+
 def test_a_resume_continues_unfinished_hosts_with_their_files(tmp_path: Path, evidence: Path) -> None:
     record, whole = record_of(["a", "b"]), [collects(evidence), ends()]
     run(tmp_path, record, a=[collects(evidence), is_lost()], b=list(whole))

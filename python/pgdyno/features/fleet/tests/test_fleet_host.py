@@ -17,6 +17,7 @@ from pgdyno.features.fitting.fit import FitMachine
 from pgdyno.features.fleet import host_process
 from pgdyno.features.fleet.host import (
     HostAgent,
+    HostEnd,
     HostFiles,
     HostMessage,
     HostTask,
@@ -128,6 +129,17 @@ def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
     assert receiver.path.stat().st_size > 0
     assert agent.poll(message.number, 0.0, again=True).part is not None
     agent.remove_files()
+
+
+def test_a_last_snapshot_that_cannot_be_read_is_an_error_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError("no such device")
+
+    agent = HostAgent()
+    agent._end = HostEnd("verdict")
+    monkeypatch.setattr(agent._sender, "next", fail)
+    end = agent.poll(0, 0.0).end
+    assert end is not None and end.ending == "" and "no such device" in end.error
 
 
 LEVELS = """
