@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Protocol
 
@@ -164,6 +165,7 @@ class Coordinator:
                 self._finish(answer.host, HostState.FAILED, answer.error)
                 return
             active.has_begun = True
+            self._change(active.place, has_begun=True)
             active.limit_s = self._now_s() + self._wait_s + ANSWER_LIMIT_S
         wait_s = 0.0 if active.is_stopped and active.again else self._wait_s
         self._links.poll(answer.host, active.number, wait_s, active.again)
@@ -221,8 +223,9 @@ class Coordinator:
                 self._change(place, is_moved=True)
         files = {work.file for work in self._record.works}
         stem = next(work.file for work in self._record.works if work.host == host).removesuffix(".sqlite")
-        number = next(n for n in range(2, len(files) + 3) if f"{stem}-{n}.sqlite" not in files)
-        work = HostWork(host=host, file=f"{stem}-{number}.sqlite", cases=cases)
+        names = (f"{stem}-{n}.sqlite" for n in count(2))
+        file = next(of for of in names if of not in files and not self._path.with_name(of).exists())
+        work = HostWork(host=host, file=file, cases=cases, has_begun=False)
         self._record = self._record.model_copy(update={"works": (*self._record.works, work)})
         self._watch.warn(f"{host} measures the cases of a lost host from the beginning")
         self._begin(len(self._record.works) - 1)
@@ -319,7 +322,7 @@ def new_works(hosts: Sequence[str], stem: str, spread: Sequence[str] = ()) -> tu
     """
     shares = [tuple(spread[place :: len(hosts)]) for place in range(len(hosts))]
     return tuple(
-        HostWork(host=host, file=f"{stem}-{host}.sqlite", cases=cases)
+        HostWork(host=host, file=f"{stem}-{host}.sqlite", cases=cases, has_begun=False)
         for host, cases in zip(hosts, shares, strict=True)
         if cases or not spread
     )
@@ -356,12 +359,12 @@ def resumed(record: FleetRecord, hosts: Sequence[str], more_minutes: float | Non
 
 
 def task_of(work: HostWork, record: FleetRecord, *, is_resumed: bool, more_minutes: float | None) -> HostTask:
-    """Return the task of a work. The password is that of this process."""
+    """Return the task of a work; one that has not begun is new. The password is that of this process."""
     return HostTask(
         **{field: getattr(record, field) for field in FleetStudy.model_fields},
         name=work.file.removesuffix(".sqlite"),
         cases=work.cases,
-        is_resumed=is_resumed,
+        is_resumed=is_resumed and work.has_begun,
         more_minutes=more_minutes,
         password=os.environ.get("PGPASSWORD"),
         snapshot_s=float(os.environ.get(SNAPSHOT_VARIABLE, SNAPSHOT_S)),

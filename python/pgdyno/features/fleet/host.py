@@ -397,11 +397,18 @@ class HostAgent:
         """Start the process of the study. Return the error, or an empty text.
 
         ``evidence``: chunks of the results file to be resumed. They are ignored if this host has the file,
-        which is as new as any copy, or newer.
+        which is as new as any copy, or newer. A new study is refused if files of another are here: they
+        would be sent as its results.
         """
         try:
             self._files = HostFiles(task.name)
             self._held.enter_context(self._files.held())
+            earlier = (self._files.evidence, self._files.snapshot)
+            if not task.is_resumed and any(file.exists() for file in earlier):
+                raise UsageError(
+                    f"{self._files.folder} has the results of an earlier study of this name: use another "
+                    "--evidence, or move the directory"
+                )
             if evidence and not self._files.evidence.exists():
                 write_chunks(evidence, self._files.evidence)
             command = [sys.executable, "-m", "pgdyno.features.fleet.host_process"]

@@ -48,7 +48,7 @@ class HostWork(_Value):
 
     ``reason``: why the work failed or was lost, or why its last blocks were not collected. ``is_collected``:
     the file is in the directory of the record. ``is_moved``: another host measures these cases from the
-    beginning.
+    beginning. ``has_begun``: the host has accepted the work, so that a file of this name there is its own.
     """
 
     host: str
@@ -58,6 +58,7 @@ class HostWork(_Value):
     reason: str = ""
     is_collected: bool = False
     is_moved: bool = False
+    has_begun: bool = True  # also in records of versions without it
 
 
 class FleetStudy(_Value):

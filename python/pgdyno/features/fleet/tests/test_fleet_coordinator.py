@@ -170,6 +170,21 @@ def test_the_cases_of_a_lost_host_are_measured_by_another_from_the_beginning(
     assert [task.cases for task in links.hosts["b"].tasks] == [("y",), ("x", "z")]
 
 
+def test_a_resume_continues_only_works_that_have_begun(tmp_path: Path, evidence: Path) -> None:
+    """Otherwise a host would continue the file of an earlier study with the same name."""
+    (tmp_path / "s-b-2.sqlite").write_bytes(b"of another study")
+    steps = [collects(evidence), ends()]
+    refused = FakeHost(begin_error="an earlier study")
+    works, _ = run(tmp_path, record_of(["a", "b"], ("x", "y")), a=refused, b=[falls_silent])
+    assert [works[name].has_begun for name in "ab"] == [False, True]
+    left = resumed(read_fleet(tmp_path / "s.fleet.json"), ["a", "b"], None)
+    tasks = {work.host: task_of(work, left, is_resumed=True, more_minutes=None) for work in left.works}
+    assert [tasks[name].is_resumed for name in "ab"] == [False, True]
+    works, _ = run(tmp_path, left, a=[is_lost()], b=[*steps, *steps])
+    assert [(work.file, work.has_begun) for work in works.values()][-1] == ("s-b-3.sqlite", True)
+    assert (tmp_path / "s-b-2.sqlite").read_bytes() == b"of another study"
+
+
 def test_more_hosts_than_cases_leave_hosts_without_work() -> None:
     assert [work.host for work in new_works(["a", "b", "c"], "s", ("x", "y"))] == ["a", "b"]
 

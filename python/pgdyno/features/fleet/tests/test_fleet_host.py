@@ -71,23 +71,17 @@ def messages(agent: HostAgent) -> list[HostMessage]:
 
 
 def test_an_error_in_the_study_is_the_end_of_the_host_whose_files_stay_without_its_password(
-    cache: Path, tmp_path: Path
+    cache: Path,
 ) -> None:
-    """A host keeps its own newer results file. Files are pruned by age unless their agent or study lives."""
-    own = HostFiles("s-a").evidence
-    with HostFiles("s-a").held(), closing(sqlite3.connect(own)) as connection:
-        connection.execute("CREATE TABLE own (x)")
-    before = own.read_bytes()
-    (tmp_path / "older").write_bytes(b"older")
+    """Files are pruned by age unless their agent or study lives."""
     old, agent = HostFiles("old"), HostAgent()
     with old.held():  # as the process of a study whose agent is lost
         old.evidence.write_bytes(b"x" * 9000)
-        assert agent.begin(task("title = 1"), list(chunks_of(tmp_path / "older"))) == ""
+        assert agent.begin(task("title = 1"), []) == ""
         end = messages(agent)[-1].end
         assert end is not None
         assert "s-a.toml" in end.error
         assert end.ending == ""
-        assert own.read_bytes() == before
         paths = [path for path in (cache / "fleet" / "s-a").iterdir() if path.is_file()]
         assert "s-a.toml" in {path.name for path in paths}
         assert not [path for path in paths if b"hidden" in path.read_bytes()]
@@ -106,6 +100,31 @@ def test_an_error_in_the_study_is_the_end_of_the_host_whose_files_stay_without_i
     assert HostFiles("s-a").study.exists()
     agent.remove_files()
     assert not items(Cache.open())
+
+
+@pytest.mark.parametrize("suffix", ["sqlite", "snapshot"])
+def test_a_new_study_neither_sends_nor_removes_files_of_an_earlier_one(cache: Path, suffix: str) -> None:
+    files, agent = HostFiles("s-a"), HostAgent()
+    earlier = files.folder / f"s-a.{suffix}"
+    with files.held():
+        earlier.write_bytes(b"earlier")
+    assert "an earlier study" in agent.begin(task(""), [])
+    assert earlier.read_bytes() == b"earlier" and not files.log.exists()
+    agent.remove_files()
+
+
+def test_a_host_keeps_its_own_newer_results_file(cache: Path, tmp_path: Path) -> None:
+    own = HostFiles("s-a")
+    with own.held(), closing(sqlite3.connect(own.evidence)) as connection:
+        connection.execute("CREATE TABLE own (x)")
+    (tmp_path / "older").write_bytes(b"older")
+    agent = HostAgent()
+    assert agent.begin(task("", is_resumed=True), list(chunks_of(tmp_path / "older"))) == ""
+    end = messages(agent)[-1].end
+    assert end is not None and end.error
+    with closing(sqlite3.connect(own.evidence)) as connection:
+        assert connection.execute("SELECT count(*) FROM own").fetchone() == (0,)
+    agent.remove_files()
 
 
 def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
