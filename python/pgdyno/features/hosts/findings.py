@@ -427,7 +427,8 @@ class HostsFindings:
     ``averages`` are of the primary metric over the cases; empty for a single case. ``statements`` are
     averages over the mean times of the statements that all hosts have, for each case and arm. ``compared``
     has (case, baseline, arm) of every comparison, also of those without values. ``published`` are the
-    source's tables, pooled. ``incomplete``: caveats about hosts of a fleet that were lost or failed.
+    source's tables, pooled. ``incomplete``: caveats about hosts of a fleet that were lost or failed, or have
+    no file.
     """
 
     hosts: Sequence[Host]
@@ -699,17 +700,24 @@ LEVEL = 0.05
 
 
 def incomplete_hosts(works: Mapping[str, HostWork], studies: Mapping[str, StudyFindings]) -> list[Caveat]:
-    """Return a caveat for each host of a fleet that was lost or failed. ``works``: by file name."""
+    """Return a caveat for each host of a fleet that was lost or failed, or has no file.
+
+    ``works``: by file name.
+    """
     found = []
     for file, work in works.items():
-        facts = {"host": work.host, "state": work.state.value, "reason": work.reason or "unknown reason"}
-        if work.state not in (HostState.LOST, HostState.FAILED):
+        is_there = file in studies
+        if is_there and not work.reason and work.state not in (HostState.LOST, HostState.FAILED):
             continue
+        reason = work.reason or ("unknown reason" if is_there else "no results file")
+        facts = {"host": work.host, "state": work.state.value, "reason": reason}
         if work.is_moved:
             found.append(Caveat.of("host-replaced", **facts))
-        elif file in studies:
+        elif is_there:
             blocks = sum(len({trial.block for trial in case.trials}) for case in studies[file].cases)
             found.append(Caveat.of("host-incomplete", **facts, blocks=blocks))
+        elif work.state is HostState.DONE:
+            found.append(Caveat.of("host-file-missing", host=work.host, file=work.file))
         else:
             found.append(Caveat.of("host-missing", **facts))
     return found

@@ -58,6 +58,26 @@ def test_the_report_names_lost_hosts_with_and_without_results(tmp_path: Path) ->
     assert [host.name for host in built.findings.hosts] == ["a", "b"]
 
 
+def test_the_report_names_every_host_without_results(tmp_path: Path) -> None:
+    written(tmp_path, **{"s-a": SMALL, "s-b": LARGER})
+    works = (
+        work("a"),
+        work("b", HostState.INTERRUPTED, reason="no snapshot"),
+        work("c", HostState.INTERRUPTED),
+        work("d", HostState.MEASURING),
+        work("e", is_collected=True),
+    )
+    built = read_fleet_report(fleet_of(tmp_path, *works))
+    found = [(caveat.kind, caveat.parameters["host"]) for caveat in built.findings.incomplete]
+    assert found == [
+        ("host-incomplete", "b"),
+        ("host-missing", "c"),
+        ("host-missing", "d"),
+        ("host-file-missing", "e"),
+    ]
+    assert "(measuring: no results file)" in built.unfinished and "s-e.sqlite is missing" in built.unfinished
+
+
 def test_a_file_whose_cases_were_moved_does_not_count(tmp_path: Path) -> None:
     written(tmp_path, **{"s-a": SMALL, "s-b": LARGER})
     built = read_fleet_report(
