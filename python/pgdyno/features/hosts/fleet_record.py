@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pgdyno.errors import EvidenceError
 
@@ -52,7 +52,7 @@ class HostWork(_Value):
     """
 
     host: str
-    file: str
+    file: str = Field(pattern=r"^[^/\x00]*[^/\x00.][^/\x00]*$")  # beside the record: neither . nor ..
     cases: tuple[str, ...] = ()
     state: HostState = HostState.MEASURING
     reason: str = ""

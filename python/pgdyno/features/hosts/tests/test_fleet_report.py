@@ -99,6 +99,14 @@ def test_a_record_without_files_or_with_damage_is_an_error(tmp_path: Path) -> No
         read_fleet(tmp_path / "absent.fleet.json")
 
 
+@pytest.mark.parametrize("file", ["", ".", "..", "../x.sqlite", "/x.sqlite", "a/b", "a\x00b"])
+def test_a_record_that_names_a_file_elsewhere_is_damaged(tmp_path: Path, file: str) -> None:
+    path = fleet_of(tmp_path, work("a"))
+    path.write_text(path.read_text().replace('"s-a.sqlite"', json.dumps(file)))
+    with pytest.raises(EvidenceError, match="damaged"):
+        read_fleet_report(path)
+
+
 def test_slow_and_noisy_hosts_are_named() -> None:
     def host(n: int, noise: float = 0.02) -> Synthetic:
         return replace(SMALL, host={**LARGE, "cores": 64 + n}, seed=n, blocks=20, slices=2, noise=noise)
