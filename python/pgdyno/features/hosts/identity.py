@@ -207,8 +207,7 @@ def fitted_differences(one: StudyFindings, other: StudyFindings) -> list[str]:
 def is_same_machine(a: Json, b: Json) -> bool:
     """Return whether two hosts are the same machine, by their recorded facts.
 
-    Without a machine ID, two identical machines count as one. This makes the pooled interval wider, never
-    narrower.
+    Without a machine ID, two identical machines count as one. So do clones that have the same ID.
     """
     marks = a.get("machine"), b.get("machine")
     if None not in marks and marks[0] != marks[1]:
