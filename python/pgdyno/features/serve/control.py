@@ -24,11 +24,14 @@ from pgdyno.features.serve.pages import NotFoundError, path_of, rendered
 from pgdyno.features.serve.studies import PROGRAMS, Studies, end_of_log
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyRecord
-from pgdyno.study.arm_spec import OF_ARM
+from pgdyno.study.arm_spec import GIT_PREFIX, OF_ARM
 from pgdyno.study.plan import Study
 
 MORE_MINUTES = 5
 """Default of the form to extend a study, in minutes."""
+
+PARTS_OF_OTHERS = frozenset({"allow_os", "checks", "data", "modules", "text"})
+"""Parameters of a workload and of its scripts that come from files of a user."""
 
 
 def routes(index: Index, studies: Studies) -> list[Route]:
@@ -80,25 +83,47 @@ def continue_study(studies: Studies, index: Index, request: Request, form: Form)
     study = _study(path)
     if study is None:
         raise PgdynoError(f"{path.name} has no study that can be continued")
-    if _may_start_programs(study.plan):
+    with Evidence(path, verify=False) as evidence:
+        plans = [evidence.study(case).plan for case in evidence.cases()]
+    if any(map(_may_start_programs, plans)):
         command = join(["pgdyno", *_words(path, study)])
-        raise PgdynoError(f"pages do not start programs, builds or servers of a study: run {command}")
+        raise PgdynoError(
+            f"pages do not start programs, builds, servers or scripts of a study: run {command}"
+        )
     minutes = form.get("minutes", "").strip()
     studies.start(path, [*_words(path, study), *([f"--minutes={minutes}"] if minutes else [])])
     return then(f"/live/{request.path_params['id']}")
 
 
 def _may_start_programs(plan: Study) -> bool:
-    """Return whether a study, whose file may be from others, can start more than installed servers."""
+    """Return whether a study, whose file may be from others, can start more than installed servers.
+
+    Clients are superusers of the servers that pgdyno starts, so that SQL can start programs, too.
+    """
+    loads = [plan.workload, *(of.workload for of in plan.drivings or ())]
+    loads += filter(None, [plan.warmup_workload])
+    servers = [*(arm.server for arm in plan.arms), *(load.upgrade_from for load in loads)]
     given = [name for arm in plan.arms for name in arm.known_settings]
     return bool(
         plan.beside
         or plan.drivers
         or plan.into_existing
-        or getattr(plan.workload, "allow_os", False)
-        or any(arm.is_dsn or arm.is_git or any(getattr(arm, name) for name in OF_ARM) for arm in plan.arms)
+        or any(_has_parts_of_others(load.model_dump()) for load in loads)
+        or any(server.startswith(GIT_PREFIX) or "," in server for server in servers)  # ,extension=…
+        or any(arm.is_dsn or any(getattr(arm, name) for name in OF_ARM) for arm in plan.arms)
         or any(PROGRAMS.fullmatch(name.lower()) for name in given)
     )
+
+
+def _has_parts_of_others(parameters: object) -> bool:
+    """Return whether parameters of a workload have scripts, queries or data that are not those of pgdyno."""
+    match parameters:
+        case dict():
+            named = any(of and name in PARTS_OF_OTHERS for name, of in parameters.items())
+            return named or any(map(_has_parts_of_others, parameters.values()))
+        case list() | tuple():
+            return any(map(_has_parts_of_others, parameters))
+    return False
 
 
 def _study(path: Path) -> StudyRecord | None:

@@ -9,6 +9,7 @@ import sqlite3
 import threading
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -343,10 +344,26 @@ def test_a_file_without_a_study_is_not_continued(client: TestClient, path: Path)
     assert client.post(f"{live_of(path.with_name('f.sqlite'))}/continue").status_code == 404
 
 
+SQL = {"kind": "pgbench", "scale": 1, "scripts": [{"name": "x", "text": "COPY t TO PROGRAM 'evil'"}]}
+
+
+def change(path: Path, place: str, value: object, of: str = "TRUE") -> None:
+    with closing(sqlite3.connect(path)) as connection, connection:
+        query = f"UPDATE study_case SET plan = json_set(plan, '$.{place}', json(?)) WHERE {of}"
+        assert connection.execute(query, (json.dumps(value),)).rowcount
+
+
 @pytest.mark.parametrize(
     ("place", "value"),
     [
         ("beside", ["pg_dump"]),
+        ("workload", SQL),
+        ("workload", {"kind": "sysbench", "allow_os": True}),
+        ("workload", {"kind": "load", "dataset": SQL}),
+        ("workload.upgrade_from", "git:/tmp/evil@main"),
+        ("warmup_workload", SQL),
+        ("drivings", [{"workload": SQL, "clients": 1}] * 2),
+        ("arms[1].server", "18,extension=/tmp/evil"),
         ("arms[1].is_dsn", True),
         ("arms[1].extension", "/tmp/evil"),
         ("arms[1].settings", {"archive_command": "evil"}),
@@ -355,12 +372,24 @@ def test_a_file_without_a_study_is_not_continued(client: TestClient, path: Path)
 def test_a_study_with_a_program_is_continued_by_its_command_only(
     client: TestClient, path: Path, place: str, value: object
 ) -> None:
-    with closing(sqlite3.connect(path)) as connection, connection:
-        change = f"UPDATE study_case SET plan = json_set(plan, '$.{place}', json(?))"
-        assert connection.execute(change, (json.dumps(value),)).rowcount
+    change(path, place, value)
     found = client.post(f"{live_of(path)}/continue")
     assert found.status_code == 422 and f"pgdyno compare --resume {path}" in found.text
     assert not log_of(path).exists()
+
+
+def test_a_program_of_a_later_case_is_not_started_either(client: TestClient, path: Path) -> None:
+    path.unlink()
+    write_study(path, *(replace(WANTED, levels={"clients": n}) for n in "12"))
+    change(path, "beside", ["pg_dump"], "case_id = 1")
+    found = client.post(f"{live_of(path)}/continue")
+    assert found.status_code == 422 and f"pgdyno compare --resume {path}" in found.text
+
+
+def test_a_study_with_built_in_scripts_may_be_continued(client: TestClient, path: Path) -> None:
+    change(path, "workload", {"kind": "pgbench", "scale": 1})
+    found = client.post(f"{live_of(path)}/continue", data={"minutes": "0"})
+    assert found.status_code == 422 and "--minutes" in found.text  # which the command line refuses
 
 
 def test_a_started_study_has_the_priority_that_the_server_had_at_first(
