@@ -32,6 +32,7 @@ from pgdyno.report.visible_text import visible
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, StudyRecord
 from pgdyno.results.results_file import open_for_reading, translated
+from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.units import NS_PER_MS
 
 PERIOD_S = 1.0
@@ -73,9 +74,9 @@ class Update:
     """Values of a page. Lists that are None have not changed; ``readings`` are only the new ones.
 
     ``state``: waiting (no file yet), beginning (a process that has not yet written), running, stopping (it
-    was requested), stopped (no process writes it), ended. ``ends_unix_s``: latest end by the budget.
-    ``blocks_expected``: of all cases within the budget, None before the first block. ``log``: the last
-    messages of a study that a page has started.
+    was requested), stopped (no process writes it), ended. ``ends_unix_s``: latest end by the budget, None
+    without a known one. ``blocks_expected``: of all cases within the budget, None before the first block or
+    without a limit. ``log``: the last messages of a study that a page has started.
     """
 
     state: str
@@ -173,7 +174,7 @@ class Follower:
             studies = connection.execute(query("study")).fetchall()
             if not studies:
                 raise EvidenceError(f"{self.path} has no study")
-            ((title, end, n_caveats),) = studies
+            ((title, end, n_caveats, has_more_time),) = studies
             blocks = connection.execute(query("blocks")).fetchall()
             case, readings = self._new(connection)
         done = sum(n for _, is_own, n, *_ in blocks if is_own)
@@ -191,13 +192,16 @@ class Follower:
         spent_s = sum(total or 0.0 for *_, total, _, _ in blocks)
         begun = [one for *_, one in blocks if one is not None]
         since = min(begun) if begun else max((at for *_, at, _ in blocks if at), default=study.created_unix_s)
-        budget_s = sum(one.plan.budget_s for one in self._studies.values())
-        left_s = max(0.0, budget_s - spent_s)
+        plans = [of.plan for of in self._studies.values()]
+        # The time that a resume adds is not stored, only that it does.
+        is_limited = not has_more_time and all(plan.budget_s < UNLIMITED_S for plan in plans)
+        budget_s = sum(plan.budget_s for plan in plans) if is_limited else None
         expected = None
         if done and spent_s and not end:
-            expected = max(done, round(done * budget_s / spent_s))
-            if study.plan.blocks_max is not None:
-                expected = min(expected, study.plan.blocks_max * len(self._studies))
+            most = study.plan.blocks_max
+            limits = [] if most is None else [most * len(plans)]
+            limits += [] if budget_s is None else [max(done, round(done * budget_s / spent_s))]
+            expected = min(limits, default=None)
         return Update(
             doing if doing and (is_beginning or not end) else state_after(end),
             title,
@@ -206,7 +210,7 @@ class Follower:
             readings,
             done,
             expected,
-            None if end else since + left_s,
+            None if end or budget_s is None else since + max(0.0, budget_s - spent_s),
             standings,
             caveats,
         )

@@ -27,6 +27,7 @@ from pgdyno.features.serve.process import _started
 from pgdyno.results import results_file
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd
+from pgdyno.study.cases import UNLIMITED_S
 
 WANTED = Synthetic(effects=(1.0, 1.2), blocks=6, ended=None)
 
@@ -74,20 +75,6 @@ def test_a_study_is_followed_from_before_its_begin_to_its_end(
     assert standing.history[-1][1:] == (verdict.percent.value, verdict.percent.low, verdict.percent.high)
 
 
-def test_a_study_of_several_cases_ends_with_the_time_of_all(tmp_path: Path) -> None:
-    path, rng = tmp_path / "e.sqlite", np.random.default_rng(1)
-    study = replace(WANTED, stops_on_verdict=True)
-    cases = [replace(study, case=n, levels={"clients": f"{n + 1}"}) for n in range(2)]
-    described = [(study_of(one), arms_of(one)) for one in cases]
-    with QuickWriter.create(path, *described[0], *described[1:]) as writer:
-        for one in cases:
-            write_block(writer, one, 0, rng)
-        found = updated(Follower(path))
-    # Each case has 600 s, and its block took 38 s.
-    assert found.blocks_expected == round(2 * 1200 / 76)
-    assert found.ends_unix_s == CREATED_UNIX_S + 38 + 1200 - 76
-
-
 def test_comparisons_that_take_long_wait_but_not_after_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -110,6 +97,32 @@ def test_comparisons_that_take_long_wait_but_not_after_the_end(
         writer.finish_study(StudyEnd.BUDGET, CREATED_UNIX_S)
         (standing,) = updated(follower).standings or ()
         assert standing.blocks == 3
+
+
+def test_the_budget_is_that_of_all_cases_until_a_resume_adds_time(tmp_path: Path) -> None:
+    path, rng = tmp_path / "e.sqlite", np.random.default_rng(1)
+    cases = [replace(WANTED, blocks=20, case=n, levels={"clients": str(n + 1)}) for n in range(2)]
+    described = [(study_of(of), arms_of(of)) for of in cases]
+    follower = Follower(path)
+    with QuickWriter.create(path, *described[0], *described[1:]) as writer:
+        for block in range(2):
+            for of in cases:
+                write_block(writer, of, block, rng)  # 38 s
+        found = updated(follower)
+        assert (found.blocks_done, found.blocks_expected) == (4, round(4 * 1200 / (4 * 38)))
+        assert found.ends_unix_s == CREATED_UNIX_S + 40 + 38 + 1200 - 4 * 38
+        writer.note_more_time()
+        extended = updated(follower)
+        assert (extended.ends_unix_s, extended.blocks_expected) == (None, 2 * 20)
+
+
+def test_a_study_that_is_limited_by_its_blocks_only_has_no_latest_end(tmp_path: Path) -> None:
+    path, study = tmp_path / "e.sqlite", study_of(WANTED)
+    endless = replace(study, plan=study.plan.model_copy(update={"budget_s": UNLIMITED_S}))
+    with QuickWriter.create(path, endless, arms_of(WANTED)) as writer:
+        write_block(writer, WANTED, 0, np.random.default_rng(1))
+        found = updated(Follower(path))
+        assert (found.ends_unix_s, found.blocks_expected) == (None, WANTED.blocks)
 
 
 def test_a_late_page_begins_with_the_last_trials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
