@@ -47,6 +47,8 @@ class Guard:
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
         self._app, self._token = app, token
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
+        if port == 80:  # which clients omit
+            self._hosts |= {"127.0.0.1", "localhost"}
         self._cookie = f"pgdyno-{port}"  # browsers share the cookies of all ports
         self.open, self.last_s = 0, time.monotonic()
 

@@ -77,6 +77,12 @@ def test_another_host_or_origin_has_none(client: TestClient, headers: dict[str, 
     assert client.get("/", headers=headers).status_code == 403
 
 
+@pytest.mark.parametrize(("port", "status"), [(80, 200), (8123, 403)])
+def test_clients_omit_the_port_80(index: Index, port: int, status: int) -> None:
+    client = TestClient(Guard(application(index), TOKEN, port), base_url="http://127.0.0.1")
+    assert client.get(f"/?token={TOKEN}", headers={"origin": "http://127.0.0.1"}).status_code == status
+
+
 def test_pages_permit_no_inline_script_or_style(client: TestClient) -> None:
     assert client.put("/").status_code == 405
     found = client.get("/")
