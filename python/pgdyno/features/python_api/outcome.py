@@ -252,15 +252,17 @@ class Result:
         return Frame(to_html(Document(title=self.title, sections=[one])))
 
     def gate(self, condition: str, limit: float | None = None) -> GateResult:
-        """Evaluate a condition of ``--fail-if``: ``gate("slower", 5)`` is ``slower:5%``."""
-        found = gate(
-            self._report.findings, [parse_condition(f"{condition}:{limit:g}%" if limit else condition)]
-        )
+        """Evaluate a condition of ``--fail-if``: ``gate("slower", 5)`` is ``slower:5%``. Raises UsageError."""
+        text = condition if limit is None else f"{condition}:{limit:g}%"
+        found = gate(self._report.findings, [parse_condition(text)])
         passed = found.outcome is GateOutcome.PASSED
         return GateResult(passed, str(found.outcome), [outcome(found), *reasons(found)], self.answer)
 
-    def not_slower(self, limit: float = 0.0, metric: str = "") -> GateResult:
-        """Return whether no arm is more than ``limit`` percent slower; False also if the result is open."""
+    def not_slower(self, limit: float | None = None, metric: str = "") -> GateResult:
+        """Return whether no arm is more than ``limit`` percent slower; False also if the result is open.
+
+        Without a limit, by the verdict: an arm that is slower within the margin passes.
+        """
         return self.gate(f"slower:{metric}" if metric else "slower", limit)
 
     def extend(self, minutes: float, *, progress: bool = True) -> Result:

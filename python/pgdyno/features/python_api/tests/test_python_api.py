@@ -161,6 +161,8 @@ def test_a_gate_in_a_test_shows_the_answer_when_it_fails(tmp_path: Path, faster:
     slower = pgdyno.open(tmp_path / "slower.sqlite")
     assert faster.not_slower() and faster.not_slower(5) and not slower.not_slower(5)
     assert slower.gate("faster").outcome == "passed"
+    with pytest.raises(pgdyno.UsageError, match="greater than 0%"):
+        faster.not_slower(0)
     (tmp_path / "test_speed.py").write_text(
         "import pgdyno\n"
         "def test_speed(pgdyno_compare):\n"
