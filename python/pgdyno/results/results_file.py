@@ -448,7 +448,8 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
 
 def _open(path: Path, mode: str, *, verify: bool) -> sqlite3.Connection:
     if not path.is_file():
-        there = sorted(path.parent.glob("*.sqlite"), key=lambda one: (one.stat().st_mtime_ns, one.name))
+        files = filter(Path.is_file, path.parent.glob("*.sqlite"))
+        there = sorted(files, key=lambda one: (one.stat().st_mtime_ns, one.name))
         names = f"; the newest there is {there[-1].name}" if there else ""
         raise EvidenceError(f"no results file at {path}: check the name{names}")
     try:

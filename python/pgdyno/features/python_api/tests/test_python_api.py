@@ -151,6 +151,7 @@ def test_runs_lists_the_results_files_newest_first(tmp_path: Path) -> None:
     write_study(tmp_path / "old" / "a.sqlite", Synthetic(created_unix_s=1.7e9, title="old"))
     write_study(tmp_path / "b.sqlite", Synthetic(created_unix_s=1.8e9, title="new", ended=None))
     (tmp_path / "other.sqlite").write_text("not a results file")
+    (tmp_path / "link.sqlite").symlink_to("absent.sqlite")
     found = pgdyno.runs(tmp_path)
     assert [(one.title, one.is_finished) for one in found] == [("new", False), ("old", True)]
     assert found[1].open().path == tmp_path / "old" / "a.sqlite"
