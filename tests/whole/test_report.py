@@ -53,7 +53,7 @@ from pgdyno.features.history.report import history_document
 from pgdyno.report import answer, background
 from pgdyno.report.answer import CAVEATS_PER_KIND_MAX, case_report
 from pgdyno.report.csv_format import COLUMNS
-from pgdyno.report.document import Section, ShownCaveat, placed
+from pgdyno.report.document import Document, Section, ShownCaveat, placed
 from pgdyno.report.documentation import html_of, passage
 from pgdyno.report.html_format import source_hash, to_html
 from pgdyno.report.json_format import to_json
@@ -202,7 +202,13 @@ def test_a_page_contains_the_documentation_to_which_it_links() -> None:
 def test_no_line_of_a_page_is_broken_between_a_number_and_its_unit() -> None:
     plain, page = to_markdown(report_of(FAILURES)), to_html(report_of(FAILURES))
     assert re.search(r"\d (?:ms|s|min)\b", plain)  # which need no change
-    assert not re.search(r"\d (?:ms|s|min)\b", page[page.index("<main>") : page.index("</main>")])
+    main = re.sub(r"(?s)<(pre|code)\b.*?</\1>", "", page[page.index("<main>") : page.index("</main>")])
+    assert not re.search(r"\d (?:ms|s|min)\b", main)
+
+
+def test_a_command_of_a_page_can_be_copied() -> None:
+    command = "pgdyno compare '17,checkpoint_timeout=15 min' 18"
+    assert f"<pre>{command}</pre>" in unescape(to_html(Document("t", [], command=command)))
 
 
 def addresses_of_cases(*cases: Synthetic) -> list[str]:

@@ -21,8 +21,8 @@ from pgdyno.report.document import Document, Place, address_of, short_title, sho
 from pgdyno.report.documentation import html_of, passage, title_of
 from pgdyno.report.visible_text import visible
 
-UNIT = re.compile(r"(?<=\d) (?=(?:[mµ]?s|min|h|[kMGT]?i?B|tx/s)\b)")
-"""The space before a unit, at which no line is broken."""
+UNIT = re.compile(r"(?s)<(pre|code)\b.*?</\1>|(?<=\d) (?=(?:[mµ]?s|min|h|[kMGT]?i?B|tx/s)\b)")
+"""The space before a unit, at which no line is broken; or code, which is copied as it is."""
 
 
 def to_html(document: Document) -> str:
@@ -37,7 +37,11 @@ def to_html(document: Document) -> str:
         script=script,
         script_hash=source_hash(script),
     )
-    return visible(re.sub(r"(?s)<main>.*</main>", lambda main: UNIT.sub("\u00a0", main[0]), page))
+    return visible(re.sub(r"(?s)<main>.*</main>", lambda main: UNIT.sub(_unbroken, main[0]), page))
+
+
+def _unbroken(found: re.Match[str]) -> str:
+    return "\u00a0" if found[0] == " " else found[0]
 
 
 @cache
