@@ -95,4 +95,4 @@ def _row(cells: Iterable[str]) -> str:
 
 def escaped(text: str) -> str:
     """Return an untrusted text on one line, with all markup escaped."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split(" ")).replace("\n", " ").replace("\r", " "))
+    return _SPECIAL.sub(r"\\\1", text.replace("\n", " ").replace("\r", " "))
