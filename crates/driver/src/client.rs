@@ -200,8 +200,11 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
             let is_committed = outcome == Outcome::Ok;
             self.context.group.count(|counters| self.user.add_to_counters(is_committed, counters));
             let from_now = self.context.reactor.now();
-            // The close of the slice, not the last attempt, ends a transaction that would be retried in an open one.
-            let is_cut_off = failure.as_ref().is_some_and(|failure| failure.next == Next::CutOff);
+            // The close of the slice, not the last attempt, ends a transaction that is abandoned, or that would be
+            // retried in an open one.
+            let is_cut_off = failure.as_ref().is_some_and(|failure| {
+                failure.next == Next::CutOff || matches!(failure.error, Error::Abandoned)
+            });
             let done = if is_cut_off { from_now.min(self.context.group.closes()) } else { from_now };
             let sample = Sample { kind, outcome, intended, sent, done, is_timed };
             self.end(window, &sample, failure.as_ref().map(|failure| failure.why()).as_deref());

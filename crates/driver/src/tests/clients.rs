@@ -261,7 +261,8 @@ fn a_hanging_transaction_is_abandoned_canceled_and_counted_as_failed() {
     let server = play.server.clone();
     let played = play.run();
     assert_eq!(played.totals(), counts(1, 0, 1, 0));
-    assert_eq!(played.measured(), counts(1, 0, 0, 0));
+    assert_eq!(played.measured(), counts(1, 0, 1, 0), "the close of the slice ends it");
+    assert_eq!(played.record.measured[0].failures, BTreeMap::from([("abandoned".to_owned(), 1)]));
     assert_eq!(played.drained, vec![(1, 5_000 * MS)]);
     assert_eq!(server.cancels.get(), 1);
     assert_eq!(played.record.connections_lost, 0, "it was the driver that ended it");
