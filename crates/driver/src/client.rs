@@ -132,6 +132,10 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
                     }
                     self.context.group.enter();
                     let leave = self.slice(&window, &mut connection).await;
+                    if matches!(leave, Leave::Lost(Error::Abandoned)) {
+                        // Before the slice is drained, because a stopped engine exits then.
+                        Box::pin(self.context.connector.cancel(&connection)).await;
+                    }
                     if self.left == 0 {
                         served = Some(window.serial);
                         if self.context.group.share_is_done() {
@@ -342,9 +346,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
 
     /// Reconnects, or reports the server as lost.
     async fn reconnect(&mut self, lost: Connection, error: Error) -> Option<Connection> {
-        if matches!(error, Error::Abandoned) {
-            self.context.connector.cancel(&lost).await;
-        } else {
+        if !matches!(error, Error::Abandoned) {
             self.context.group.record.borrow_mut().connections_lost += 1;
         }
         drop(lost);

@@ -9,8 +9,9 @@ use reactor::{Connection, Error, Gate, Nanos, Reactor};
 /// longer, but it accepts connections one by one.
 const CONNECTING_MAX: u32 = 32;
 
-/// Timeout of a CancelRequest for an abandoned transaction, because the server may not respond to it either.
-const CANCEL_TIMEOUT: Nanos = Nanos(5_000_000_000);
+/// Timeout of a CancelRequest for an abandoned transaction, because the server may not respond to it either. After a
+/// stop, it adds to the 2 s for transactions in flight: the engine exits within 4 s.
+const CANCEL_TIMEOUT: Nanos = Nanos(1_000_000_000);
 
 /// Interface to connect a client.
 pub trait Connect {

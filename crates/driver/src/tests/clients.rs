@@ -103,7 +103,7 @@ fn a_restarting_transaction_ends_when_its_slice_is_closed_early_or_abandoned() {
     play.user.restarts = true;
     play.abandon_at = Some(150 * MS);
     let played = play.run();
-    assert_eq!(played.drained, [(1, 150 * MS)]);
+    assert_eq!(played.drained, [(1, 250 * MS)]);
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_hanging_transaction_is_abandoned_canceled_and_counted_as_failed() {
     assert_eq!(played.totals(), counts(1, 0, 1, 0));
     assert_eq!(played.measured(), counts(1, 0, 1, 0), "the close of the slice ends it");
     assert_eq!(played.record.measured[0].failures, BTreeMap::from([("abandoned".to_owned(), 1)]));
-    assert_eq!(played.drained, vec![(1, 5_000 * MS)]);
+    assert_eq!(played.drained, vec![(1, 5_100 * MS)], "after the CancelRequest");
     assert_eq!(server.cancels.get(), 1);
     assert_eq!(played.record.connections_lost, 0, "it was the driver that ended it");
 }

@@ -18,6 +18,8 @@ use pgwire::frontend;
 use reactor::{Clock, Connection, Error, Gate, Nanos, Reactor, Routine, Socket};
 
 pub const MS: u64 = 1_000_000;
+/// Duration of a CancelRequest.
+const CANCEL_TAKES: Nanos = Nanos(100 * MS);
 
 /// Reply of the server to a request.
 #[derive(Clone, Debug)]
@@ -142,7 +144,9 @@ impl Connect for Rc<Server> {
         Ok(Connection::new(Socket::new(reactor, ours)?))
     }
 
-    async fn cancel(&self, _connection: &Connection) {
+    async fn cancel(&self, connection: &Connection) {
+        let reactor = connection.reactor();
+        reactor.sleep_until(reactor.now() + CANCEL_TAKES).await;
         self.cancels.set(self.cancels.get() + 1);
     }
 }

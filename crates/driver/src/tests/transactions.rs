@@ -127,7 +127,7 @@ fn a_hanging_transaction_keeps_the_slice_open_to_its_limit_and_is_abandoned() {
     play.abandon_at = Some(5_000 * MS);
     let played = play.run();
     assert_eq!((played.totals().ok, played.totals().failed), (1, 1));
-    assert_eq!((played.done, played.drained), (vec![], vec![(1, 5_000 * MS)]));
+    assert_eq!((played.done, played.drained), (vec![], vec![(1, 5_100 * MS)]));
 }
 
 #[test]
