@@ -88,6 +88,10 @@ pub struct Client<'a, D, U: User> {
     wait: Nanos,
     /// Remaining transactions of its share of the slice.
     left: u64,
+    /// Durations of the slice and of its counted part, which is zero if it is not measured.
+    durations: (Nanos, Nanos),
+    /// Those of the slice before, in which late transactions became due.
+    durations_before: (Nanos, Nanos),
 }
 
 /// A transaction to send now.
@@ -107,7 +111,9 @@ enum Leave {
 impl<'a, D: Connect, U: User> Client<'a, D, U> {
     /// A client that is not yet connected.
     pub fn new(context: ClientContext<'a, D>, user: U, tally: &'a RefCell<U::Tally>) -> Self {
-        Self { context, user, tally, drawn: None, wait: Nanos::ZERO, left: 0 }
+        let none = (Nanos::ZERO, Nanos::ZERO);
+        let (drawn, wait) = (None, Nanos::ZERO);
+        Self { context, user, tally, drawn, wait, left: 0, durations: none, durations_before: none }
     }
 
     /// Runs the client. Returns only after a failure; otherwise its loop ends it.
@@ -129,6 +135,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
                     // After a reconnect, the client continues with the rest of its share.
                     if entered.replace(window.serial) != Some(window.serial) {
                         self.left = window.share;
+                        self.durations_before = std::mem::replace(&mut self.durations, window.durations());
                     }
                     self.context.group.enter();
                     let leave = self.slice(&window, &mut connection).await;
@@ -249,7 +256,16 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
             now = self.context.reactor.now();
             intended = self.user.due((window.opened, window.closes), now);
         }
-        Some(Due { kind, intended, sent: now, is_timed: window.times(intended) })
+        let late = window.opened - intended;
+        let is_timed = if late > Nanos::ZERO { self.times_late(late) } else { window.times(intended) };
+        Some(Due { kind, intended, sent: now, is_timed })
+    }
+
+    /// Whether a transaction that was so late when the slice opened became due in the counted part of an earlier one.
+    /// All earlier slices are assumed to be like the last one.
+    fn times_late(&self, late: Nanos) -> bool {
+        let (slice, counted) = self.durations_before;
+        counted > Nanos::ZERO && (late.0 - 1) % slice.0 < counted.0
     }
 
     async fn next_arrival(&mut self, window: &Window) -> Option<Due> {

@@ -36,6 +36,12 @@ impl Window {
     pub fn times(&self, intended: Nanos) -> bool {
         self.is_measured && intended >= self.counted_from
     }
+
+    /// Durations of the slice and of its counted part, which is zero if it is not measured.
+    pub fn durations(&self) -> (Nanos, Nanos) {
+        let counted = if self.is_measured { self.closes - self.counted_from } else { Nanos::ZERO };
+        (self.closes - self.opened, counted)
+    }
 }
 
 /// Arrivals for one thread's clients of a target, over all its slices. The schedule's clock is paused between

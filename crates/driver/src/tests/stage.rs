@@ -163,8 +163,8 @@ pub struct Counting {
     pub restarts: bool,
     /// Whether it draws another transaction for each retry.
     pub redraws: bool,
-    /// Interval of transactions at a constant rate.
-    pub interval: Option<Nanos>,
+    /// When the n-th transaction is due, in ns.
+    pub due: Option<fn(u32) -> u64>,
     /// Number of drawn transactions.
     pub number: u32,
 }
@@ -201,8 +201,8 @@ impl User for Counting {
         self.restarts
     }
 
-    fn due(&mut self, (opened, _): (Nanos, Nanos), now: Nanos) -> Nanos {
-        self.interval.map_or(now, |interval| opened + Nanos(interval.0 * u64::from(self.number)))
+    fn due(&mut self, _slice: (Nanos, Nanos), now: Nanos) -> Nanos {
+        self.due.map_or(now, |due| Nanos(due(self.number)))
     }
 
     fn keying(&self) -> Nanos {
@@ -308,7 +308,7 @@ impl Play {
 
     pub fn run(self) -> Played {
         let reactor = Reactor::new(Clock::fake()).expect("a loop");
-        let has_own_times = self.user.interval.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
+        let has_own_times = self.user.due.is_some() || self.rules.pacing == Pacing::KeyingAndThinking;
         let can_lag = self.schedule.is_some() || has_own_times;
         let clients = 1 + u32::from(self.beside.is_some());
         let group = ClientGroup::new(&reactor, Recorder::new(1, 1, can_lag), clients, self.schedule);

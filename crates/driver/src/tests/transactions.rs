@@ -163,7 +163,7 @@ fn a_user_with_keying_and_think_times_completes_its_share() {
 fn a_user_with_due_times_waits_for_them_and_latency_starts_there() {
     // The second transaction is late by the first, and the last one is due at the close.
     let mut play = Play::new(vec![Reply::Ok(35 * MS), Reply::Ok(MS)]);
-    play.user = Counting { interval: Some(Nanos(20 * MS)), ..Counting::default() };
+    play.user = Counting { due: Some(|number| 20 * MS * u64::from(number)), ..Counting::default() };
     let server = play.server.clone();
     let played = play.run();
     let sent: Vec<_> = server.requests.borrow().iter().map(|(at, _)| at / MS).collect();
@@ -171,4 +171,30 @@ fn a_user_with_due_times_waits_for_them_and_latency_starts_there() {
     let measured = &played.record.measured[0];
     assert_eq!((measured.latency.count(), measured.lag.max_ns() / MS), (4, 15));
     assert_eq!(measured.latency.quantile_ns(0.75) / MS, 16, "of the second one, which had waited");
+}
+
+#[test]
+fn a_late_transaction_is_timed_if_it_became_due_in_the_counted_part_of_an_earlier_slice() {
+    // When each transaction is due, in ms, and whether it is timed. Slices take 100 ms, of which 20 are discarded.
+    const DUE: [(u64, bool); 8] = [
+        // Before the first slice.
+        (100 - 10, false),
+        (150, true),
+        // In the discarded part of the first slice, then in its counted part.
+        (500 - 90, false),
+        (500 - 70, true),
+        (505, false),
+        // Likewise.
+        (900 - 190, false),
+        (900 - 130, true),
+        (950, true),
+    ];
+    let mut play = Play::new(vec![Reply::Ok(10 * MS)]);
+    play.slices = vec![(100 * MS, 200 * MS), (500 * MS, 600 * MS), (900 * MS, 1_000 * MS)];
+    play.discard = 20 * MS;
+    play.user.due = Some(|number| DUE.get(number as usize - 1).map_or(u64::MAX, |(ms, _)| ms * MS));
+    let played = play.run();
+    let (kind, timed) = (&played.record.measured[0], DUE.iter().filter(|(_, is_timed)| *is_timed).count());
+    assert_eq!((played.totals().ok, kind.timed), (8, timed as u64));
+    assert_eq!(kind.latency.max_ns() / MS, 150, "of the last late one");
 }
