@@ -46,6 +46,20 @@ fn arrivals_not_sent_by_the_close_are_skipped_and_all_arrivals_are_counted() {
 }
 
 #[test]
+fn arrivals_behind_a_hanging_transaction_are_skipped_at_the_close() {
+    let mut replies = vec![Reply::Ok(MS / 10); 500];
+    replies.push(Reply::Silence);
+    let mut play = Play::new(replies);
+    play.slices = vec![(0, 1_000 * MS)];
+    play.schedule = Some(constant(1_000.0));
+    play.abandon_at = Some(2_000 * MS);
+    let played = play.run();
+    let totals = played.totals();
+    assert_eq!((totals.ok, totals.failed, totals.skipped, totals.all), (500, 1, 499, 1_000));
+    assert_eq!(played.measured(), totals);
+}
+
+#[test]
 fn arrivals_of_a_slice_that_reaches_the_clients_after_its_close_are_skipped() {
     let mut play = Play::new(vec![Reply::Ok(10 * MS)]);
     play.slices = vec![(0, 1_000 * MS)];
