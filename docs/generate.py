@@ -100,7 +100,7 @@ Every wait for a server has a timeout. The error names the operation and the tim
 | Transaction | 30 s after its slice ends; then it is canceled and counted as failed (`abandoned`) |
 | Any, after the first Ctrl-C, SIGTERM or SIGHUP | About 5 s; a second signal exits at once |
 
-TCP connections have keepalives (30 s) and a `tcp_user_timeout` (60 s).
+TCP connections have keepalives (30 s), those for statements of pgdyno also a `tcp_user_timeout` (60 s).
 The connection string can change both, except for the connections of clients.
 
 | Environment variable | Meaning |

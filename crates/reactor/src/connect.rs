@@ -22,8 +22,6 @@ const KNOCK_AGAIN: Nanos = Nanos(1_000_000);
 const KEEPALIVE_IDLE: Duration = Duration::from_secs(30);
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_COUNT: u32 = 3;
-/// How long sent data may stay without an acknowledgement.
-const USER_TIMEOUT_MS: u32 = 60_000;
 
 impl Connection {
     /// Connects to the first host that accepts the session, within `connect_timeout` per host.
@@ -214,13 +212,14 @@ async fn open(reactor: &Reactor, place: &Place) -> Result<Socket, Error> {
     }
 }
 
-/// Ends a connection whose host has gone without a word, idle or not: otherwise its client would wait for good.
+/// Ends a connection whose host has gone without a word while its client waits: otherwise it would wait for good.
+///
+/// TCP_USER_TIMEOUT would also end a connection whose server is alive, but is too slow to read what was sent.
 fn notice_vanished_host(fd: &OwnedFd) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(fd, true)?;
     sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(fd, KEEPALIVE_INTERVAL)?;
-    sockopt::set_tcp_keepcnt(fd, KEEPALIVE_COUNT)?;
-    sockopt::set_tcp_user_timeout(fd, USER_TIMEOUT_MS)
+    sockopt::set_tcp_keepcnt(fd, KEEPALIVE_COUNT)
 }
 
 /// Starts a session on a connected socket: TLS if required, then the startup.
@@ -286,5 +285,24 @@ impl Canceller {
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::Clock;
+
+    #[test]
+    fn a_connection_has_keepalives_and_no_limit_on_a_server_that_reads_slowly() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let place = Place::Tcp(listener.local_addr().expect("an address"));
+        let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+        let socket = reactor.block_on(open(&reactor, &place)).expect("a loop").expect("a connection");
+        assert_eq!(sockopt::socket_keepalive(&socket), Ok(true));
+        assert_eq!(sockopt::tcp_keepidle(&socket), Ok(KEEPALIVE_IDLE));
+        assert_eq!(sockopt::tcp_user_timeout(&socket), Ok(0));
     }
 }

@@ -168,7 +168,7 @@ const REFUSED: [(&str, Option<&str>, &[&str], &str); 29] = [
     ("keepalives_idle", None, &["0"], "they are fixed: 30 s"),
     ("keepalives_interval", None, &["0"], "they are fixed: 30 s"),
     ("keepalives_count", None, &["0"], "they are fixed: 30 s"),
-    ("tcp_user_timeout", None, &["0"], "it is fixed: 60 s"),
+    ("tcp_user_timeout", None, &["0"], "it is fixed: 0, the system's default"),
     ("load_balance_hosts", Some("PGLOADBALANCEHOSTS"), &["disable"], "the hosts are tried in order"),
     ("min_protocol_version", Some("PGMINPROTOCOLVERSION"), &["3.0"], "protocol 3.0 is spoken"),
     (
