@@ -8,7 +8,7 @@ use std::time::SystemTime;
 use serde_json::{Value, json};
 
 use super::any_workload::AnyWorkload;
-use super::control::{Control, Failure, Halt, Stopped};
+use super::control::{Control, Halt, Stopped, failed};
 use super::error::{SpecificationError, WorkloadError};
 use super::event_writer::{Events, by_kind, by_name, measured};
 use super::messages::{Command, ErrorCounts, Input, Report};
@@ -86,6 +86,11 @@ fn read(text: &str, read_workload: &ReadWorkload) -> Result<(Spec, Vec<AnyWorklo
     Ok((spec, workloads))
 }
 
+/// A run whose threads cannot be started.
+fn not_started(error: &reactor::Error) -> Halt {
+    failed("connect", None, error.to_string(), None)
+}
+
 /// Reason why a run ended, and the results of its threads.
 type Ended = (Halt, Vec<ThreadResult>);
 
@@ -138,14 +143,8 @@ impl Run<'_> {
             is_warm: false,
             errors: ErrorCounts::default(),
         };
-        let (halt, thread_results) = match self.spawn(&workers, &mut control, &sender) {
-            Ok(done) => done,
-            Err(error) => {
-                let failure =
-                    Failure { stage: "connect", target: None, message: error.to_string(), sqlstate: None };
-                (Halt::Failed(failure), Vec::new())
-            }
-        };
+        let ended = self.spawn(&workers, &mut control, &sender);
+        let (halt, thread_results) = ended.unwrap_or_else(|error| (not_started(&error), Vec::new()));
         self.conclude(halt, thread_results, control)
     }
 
@@ -162,7 +161,7 @@ impl Run<'_> {
         raise_file_limit(connections + u64::from(threads) * FILES_PER_THREAD + FILES_OF_PROCESS)?;
         thread::scope(|scope| {
             let mut handles = Vec::new();
-            for number in first..first + threads {
+            let started = (first..first + threads).try_for_each(|number| -> Result<(), reactor::Error> {
                 let (sender, commands) = mailbox()?;
                 control.threads.push(sender);
                 let inputs = inputs.clone();
@@ -173,13 +172,15 @@ impl Run<'_> {
                         drop(inputs.send(Input::Report(Report::Broken(error))));
                     })
                 };
-                let started = builder.spawn_scoped(scope, work);
-                handles.push(started.map_err(|source| reactor::Error::System {
+                let handle = builder.spawn_scoped(scope, work);
+                handles.push(handle.map_err(|source| reactor::Error::System {
                     action: "start a thread".to_owned(),
                     source,
                 })?);
-            }
-            let halt = control.run();
+                Ok(())
+            });
+            // If a thread cannot be started, the others wait for commands.
+            let halt = started.map_or_else(|error| not_started(&error), |()| control.run());
             for thread in &control.threads {
                 thread.send(Command::Finish)?;
             }

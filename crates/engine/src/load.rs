@@ -45,11 +45,12 @@ fn specified(mut input: impl BufRead + Send + 'static, out: &mut dyn Write) -> R
     let specification = Specification::read(&line)
         .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
     let ordered = Arc::clone(&stop);
-    thread::spawn(move || {
+    let started = thread::Builder::new().spawn(move || {
         // The end of the input means that the parent process has exited.
         while read_line(&mut input).is_some_and(|line| !is_stop(&line)) {}
         ordered.store(true, Relaxed);
     });
+    started.map_err(|error| LoadError::new(Stage::Connect, format!("cannot start a thread: {error}")))?;
     run(&specification, &stop, &mut |event| {
         if !emit(out, &event) {
             stop.store(true, Relaxed);

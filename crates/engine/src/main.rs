@@ -102,7 +102,10 @@ fn drive(mut input: BufReader<File>, mut output: LineWriter<File>) -> ExitCode {
         return ExitCode::FAILURE;
     }
     let orders = sender.clone();
-    thread::spawn(move || listen(input, &orders));
+    if let Err(error) = thread::Builder::new().spawn(move || listen(input, &orders)) {
+        eprintln!("pgdyno-engine: cannot start a thread: {error}");
+        return ExitCode::FAILURE;
+    }
     match drive::run(&specification, (sender, receiver), &mut output) {
         End::Result => ExitCode::SUCCESS,
         End::Failed => ExitCode::FAILURE,

@@ -217,7 +217,8 @@ impl<D: Dataset> Loading<'_, D> {
         worker_events: Sender<WorkerEvent>,
     ) -> Sender<Arc<Queue>> {
         let (orders_to, orders) = mpsc::channel();
-        scope.spawn(move || {
+        let unstarted = worker_events.clone();
+        let started = thread::Builder::new().spawn_scoped(scope, move || {
             let panicked = |error: Error| Err(going_on(&error));
             let served = catch_panic(|| Ok(self.serve(&orders, &worker_events))).unwrap_or_else(panicked);
             // The receiver of events outlives the workers unless the load has failed.
@@ -225,6 +226,10 @@ impl<D: Dataset> Loading<'_, D> {
                 let _ = worker_events.send(WorkerEvent::Failed(error));
             }
         });
+        if let Err(error) = started {
+            let error = LoadError::new(Stage::Connect, format!("cannot start a thread: {error}"));
+            let _ = unstarted.send(WorkerEvent::Failed(error));
+        }
         orders_to
     }
 
