@@ -332,7 +332,7 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
     /// Restores the session after an error, unless the workload has, and decides what follows.
     async fn restore(
         &self,
-        error: Error,
+        mut error: Error,
         connection: &mut Connection,
         tries: &mut Tries,
     ) -> Box<FailedAttempt> {
@@ -340,10 +340,15 @@ impl<'a, D: Connect, U: User> Client<'a, D, U> {
         if !error.is_fatal() {
             let restarts = self.user.restarts();
             next = self.next_after(&error, restarts, tries);
-            if !(restarts && next == Next::Retry)
-                && self.context.group.unless_abandoned(pin!(connection.recover())).await.is_err()
-            {
-                next = Next::Reconnect;
+            if !(restarts && next == Next::Retry) {
+                let recovered = self.context.group.unless_abandoned(pin!(connection.recover())).await;
+                if let Err(failure) = recovered {
+                    next = Next::Reconnect;
+                    if matches!(failure, Error::Abandoned) {
+                        // The driver ends the connection: it is not lost.
+                        error = failure;
+                    }
+                }
             }
         }
         Box::new(FailedAttempt { error, next })

@@ -269,6 +269,19 @@ fn a_hanging_transaction_is_abandoned_canceled_and_counted_as_failed() {
 }
 
 #[test]
+fn a_transaction_that_hangs_in_its_rollback_is_abandoned_likewise() {
+    let mut play = Play::new(vec![Reply::ErrorInTransaction(30 * MS, "23505")]);
+    play.abandon_at = Some(5_000 * MS);
+    let server = play.server.clone();
+    *server.rollback.borrow_mut() = Reply::Silence;
+    let played = play.run();
+    assert_eq!(played.measured(), counts(0, 0, 1, 0));
+    assert_eq!(played.record.measured[0].failures, BTreeMap::from([("abandoned".to_owned(), 1)]));
+    assert_eq!((played.drained, server.cancels.get()), (vec![(1, 5_100 * MS)], 1));
+    assert_eq!(played.record.connections_lost, 0);
+}
+
+#[test]
 fn keying_and_think_times_are_suspended_between_slices() {
     let mut play = Play::new(vec![Reply::Ok(MS)]);
     play.user = Counting { keying: Nanos(20 * MS), thinking: Nanos(39 * MS), ..Counting::default() };

@@ -39,6 +39,8 @@ pub enum Reply {
 /// A server for one client. It sends its replies in order, repeats the last one, and records the requests.
 pub struct Server {
     pub replies: RefCell<Vec<Reply>>,
+    /// Reply to a ROLLBACK.
+    pub rollback: RefCell<Reply>,
     pub requests: RefCell<Vec<(u64, String)>>,
     /// Number of further connections to accept.
     pub admits: Cell<u32>,
@@ -53,6 +55,7 @@ impl Server {
         replies.reverse();
         Rc::new(Self {
             replies: RefCell::new(replies),
+            rollback: RefCell::new(Reply::Ok(1_000)),
             requests: RefCell::default(),
             admits: Cell::new(u32::MAX),
             cancels: Cell::default(),
@@ -85,7 +88,8 @@ impl Server {
             }
             while let Some(sql) = take_query(&mut received) {
                 self.requests.borrow_mut().push((reactor.now().0, sql.clone()));
-                let reply = if sql == "ROLLBACK" { Reply::Ok(1_000) } else { self.next_reply() };
+                let is_rollback = sql == "ROLLBACK";
+                let reply = if is_rollback { self.rollback.borrow().clone() } else { self.next_reply() };
                 if !answer(reactor, socket, reply).await {
                     return;
                 }
