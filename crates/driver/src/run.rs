@@ -227,14 +227,14 @@ impl Run<'_> {
             lateness.merge(&thread_result.lateness);
             merged.iter_mut().zip(&thread_result.records).for_each(|(records, record)| records.merge(record));
         }
-        let target = |(index, record): (usize, &Recorder)| {
+        let target = |(index, record): (usize, Recorder)| {
             let workload = &self.workloads[index];
             let kinds = workload.kinds();
             json!({"kinds": measured(&kinds, &record.measured), "totals": by_kind(&kinds, &record.totals),
                 "counters": by_name(workload.counters(), &record.counters), "connections_lost": record.connections_lost,
                 "tally": workload.tally()})
         };
-        let targets: Vec<_> = merged.iter().enumerate().map(target).collect();
+        let targets: Vec<_> = merged.into_iter().map(Recorder::finish).enumerate().map(target).collect();
         let used = usage();
         let [p50, p99] = [0.5, 0.99].map(|quantile| lateness.quantile_ns(quantile));
         json!({"targets": targets, "driver": {

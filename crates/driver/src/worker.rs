@@ -127,7 +127,7 @@ impl Workers<'_> {
         let mut records = Vec::new();
         for group in groups {
             lateness.merge(&group.lateness.borrow());
-            records.push(group.record.into_inner().finish());
+            records.push(group.record.into_inner());
         }
         Ok(ThreadResult { records, lateness })
     }

@@ -117,6 +117,13 @@ impl Recorder {
             }
         } else if is_timed && outcome == Outcome::Skipped {
             kind.skipped.record(done - intended);
+        } else if is_ok {
+            // In the warm-up or a discarded part, so that no counted part includes the time.
+            kind.latency.reserve();
+            if self.can_lag {
+                kind.service.reserve();
+                kind.lag.reserve();
+            }
         }
     }
 
@@ -138,10 +145,15 @@ impl Recorder {
 
     /// Takes the latencies of all ok transactions since the last call.
     pub fn take_interval(&mut self) -> Histogram {
-        std::mem::take(&mut self.interval)
+        let taken = std::mem::take(&mut self.interval);
+        if taken.count() > 0 {
+            // Between slices, rather than in the next one, which may be measured.
+            self.interval.reserve();
+        }
+        taken
     }
 
-    /// Completes the record.
+    /// Completes the merged record of all threads.
     pub fn finish(mut self) -> Self {
         if !self.can_lag {
             for kind in &mut self.measured {
@@ -152,8 +164,9 @@ impl Recorder {
         self
     }
 
-    /// Adds the complete record of another thread for the same target.
+    /// Adds the record of another thread for the same target.
     pub fn merge(&mut self, other: &Self) {
+        self.can_lag |= other.can_lag;
         self.begun += other.begun;
         self.connections_lost += other.connections_lost;
         merge_counters(&mut self.counters, &other.counters);
