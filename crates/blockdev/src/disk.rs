@@ -277,8 +277,7 @@ impl<S: Store> State<S> {
 }
 
 /// Now, on the clock that all processes of the machine share.
-#[must_use]
-pub fn monotonic_ns() -> u64 {
+fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

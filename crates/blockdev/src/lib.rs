@@ -8,5 +8,3 @@ mod disk;
 mod filesystem;
 pub mod serve;
 mod store;
-
-pub use disk::monotonic_ns;

@@ -12,10 +12,9 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use blockdev::monotonic_ns;
 use driver::{ClientId, Ending, User, Workload, WorkloadError, derive_seed};
 use pgwire::frontend;
-use reactor::{Connection, Error, Nanos, Seen, TransactionStatus};
+use reactor::{Connection, Error, Nanos, Seen, TransactionStatus, kernel_now};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -128,7 +127,7 @@ impl Writer {
         bytes[..4].copy_from_slice(&self.client.to_le_bytes());
         bytes[4..8].copy_from_slice(&(record as u32).to_le_bytes());
         bytes[8..16].copy_from_slice(&self.sequence.to_le_bytes());
-        bytes[16..].copy_from_slice(&monotonic_ns().to_le_bytes());
+        bytes[16..].copy_from_slice(&kernel_now().0.to_le_bytes());
         (&*self.file).write_all(&bytes)
     }
 

@@ -92,8 +92,10 @@ impl Clock {
     }
 }
 
+/// The present on the kernel's CLOCK_MONOTONIC, which all processes of the machine share.
 #[inline]
-fn kernel_now() -> Nanos {
+#[must_use]
+pub fn kernel_now() -> Nanos {
     let time = clock_gettime(ClockId::Monotonic);
     Nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }

@@ -29,7 +29,7 @@ mod timers;
 mod tests;
 
 pub use affinity::{CORES_MAX, KeptServer, core_set, keep_thread_to};
-pub use clock::{Clock, Nanos};
+pub use clock::{Clock, Nanos, kernel_now};
 pub use connect::Canceller;
 pub use connection::{Connection, OnNotice, TextRows};
 pub use error::{Attempt, Attempts, Error, Failure, ServerError, catch_panic};
