@@ -90,7 +90,7 @@ class Store:
         for mark in self.builds_dir.glob(f"*/{MARK}"):
             try:
                 facts = json.loads(mark.read_text())
-                origin = " ".join(facts.get(name, "") for name in ("source", "package", "package_version"))
+                origin = f"{facts['source']} {facts.get('package', '')} {facts.get('package_version', '')}"
                 builds.append(read_build(mark.parent / facts["bin_dir"], "embedded", origin.rstrip()))
             except (OSError, ValueError, KeyError, ServerError):
                 continue

@@ -12,7 +12,7 @@ import pytest
 from fake_sources import git
 from pgdyno.errors import BuildError, UsageError
 from pgdyno.features.builds.extensions import PRELOADED, ExtendedBuilds
-from pgdyno.server.build_store import split_extensions
+from pgdyno.server.build_store import Store, split_extensions
 from pgdyno.server.builds import Build, read_build
 from pgdyno.server.cache_directory import Cache, items
 from pgdyno.server.directories import server_account
@@ -112,6 +112,7 @@ def test_an_extension_is_installed_into_a_copy_of_the_server_only(
     assert not build.program("postgres").is_symlink()
     assert build.build_id != server.build_id
     assert builds.of(server, [str(extension)]) == builds.known(server, [str(extension)]) == build
+    assert Store(builds.builds_dir, tmp_path / "lists").cached() == [], "an arm that names its version"
     assert not list(builds.builds_dir.glob("*.log"))
     assert [item.kind for item in items(Cache.at(tmp_path / "cache", server_account()))] == ["build"]
 
