@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from pgdyno.errors import DatasetError, UsageError
+from pgdyno.interruption import stopping
 from pgdyno.server.cache_directory import SHARED_CACHE, Cache, Item, cache_root, items, prune, to_prune
 from pgdyno.server.connections import Dsn
-from pgdyno.server.directories import Account, locked_if_free, server_account
+from pgdyno.server.directories import Account, locked, locked_if_free, server_account
 from pgdyno.server.processes import SOCKET_PREFIX, SocketDirectory, sweep
 from pgdyno.server.settings import disk_kind
 from pgdyno.server.snapshots import ClusterState, require_clean, state_of
@@ -156,6 +157,15 @@ def test_a_lock_is_held_by_one(tmp_path: Path) -> None:
         assert (first, second) == (True, False)
     with locked_if_free(tmp_path / "l") as third:
         assert third
+
+
+def test_a_signal_ends_the_wait_for_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "since_s", 0.0)
+    monkeypatch.setattr(stopping, "grace_s", 0.0)
+    with locked(tmp_path / "l"), pytest.raises(KeyboardInterrupt), locked(tmp_path / "l"):
+        pass
+    with locked(tmp_path / "l", shared=True), locked(tmp_path / "l", shared=True):
+        assert stopping.is_over(0.0), "a free lock is taken also then"
 
 
 def write_control(data_dir: Path, state: int) -> None:

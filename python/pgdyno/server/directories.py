@@ -15,11 +15,13 @@ import pwd
 import re
 import shutil
 import stat
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from pgdyno.errors import UsageError
+from pgdyno.interruption import stopping
 
 # ----------------------------------------------------------------------
 # The kernel's table of mounts.
@@ -128,32 +130,33 @@ def open_to_all(tree: Path) -> None:
 @contextlib.contextmanager
 def locked(path: Path, *, shared: bool = False) -> Iterator[None]:
     """Hold a file lock, after waiting for other holders. The end of the process releases it, too."""
-    descriptor = _open_lock(path)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+    begun_s = time.monotonic()
+    with contextlib.ExitStack() as lock:
+        while not lock.enter_context(locked_if_free(path, shared=shared)):
+            lock.close()
+            if stopping.is_over(begun_s):  # others may hold it for hours
+                raise KeyboardInterrupt
+            time.sleep(LOCK_POLL_S)
         yield
-    finally:
-        os.close(descriptor)
+
+
+LOCK_POLL_S = 0.05
 
 
 @contextlib.contextmanager
-def locked_if_free(path: Path) -> Iterator[bool]:
+def locked_if_free(path: Path, *, shared: bool = False) -> Iterator[bool]:
     """Hold a file lock if it is free. Yields whether it was free."""
-    descriptor = _open_lock(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         free = True
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except (BlockingIOError, PermissionError):
             free = False
         yield free
     finally:
         os.close(descriptor)
-
-
-def _open_lock(path: Path) -> int:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def state_directory(environ: Mapping[str, str] = os.environ) -> Path:
