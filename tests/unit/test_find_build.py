@@ -36,7 +36,7 @@ class FakeStore(Store):
     made: Sequence[ServerSource] = ()
 
     def __init__(self, versions: Sequence[str], *, reachable: bool = True) -> None:
-        self.versions, self.reachable = versions, reachable
+        self.versions, self.reachable, self.builds_dir = versions, reachable, Path("/builds")
         self.obtained: list[str] = []
 
     def cached(self) -> list[Build]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import struct
 import tempfile
 from dataclasses import replace
@@ -13,6 +14,8 @@ import pytest
 
 from pgdyno.errors import DatasetError, UsageError
 from pgdyno.interruption import stopping
+from pgdyno.server.build_store import resolve_all
+from pgdyno.server.builds import MARK
 from pgdyno.server.cache_directory import SHARED_CACHE, Cache, Item, cache_root, items, prune, to_prune
 from pgdyno.server.connections import Dsn
 from pgdyno.server.directories import Account, locked, locked_if_free, server_account
@@ -150,6 +153,50 @@ def test_datasets_are_listed_and_pruned_unless_they_are_held_or_being_loaded(tmp
             assert removed == {"unused", ".dead.part", ".deleted.gone"}
         assert [path.name for path in cache.datasets.glob(".*.*") if path.is_dir()] == [".made.part"]
     assert cache.cached_datasets().names() == ["held"]
+
+
+def write_builds(cache: Cache, *names: str) -> None:
+    """Write builds that were used long ago."""
+    for name in names:
+        bin_dir = cache.builds / name / "bin"
+        bin_dir.mkdir(parents=True)
+        for program in ("postgres", "initdb"):
+            (bin_dir / program).write_text("#!/bin/sh\necho 'postgres (PostgreSQL) 18.1'\n")
+            (bin_dir / program).chmod(0o755)
+        (bin_dir.parent / MARK).touch()
+        os.utime(bin_dir.parent / MARK, (0, 0))
+
+
+def test_a_build_that_a_study_uses_is_not_pruned_whatever_its_age(tmp_path: Path) -> None:
+    cache = Cache.at(tmp_path / "cache", OURSELVES)
+    write_builds(cache, "made", "unused", "used")
+    resolve_all([str(cache.builds / "used")], store=cache.store(), installed=[])
+    assert [one.name for one in items(cache) if one.used_unix_s > 0] == ["used"]
+    os.utime(cache.builds / "used" / MARK, (0, 0))
+    assert [(one.name, one.in_use) for one in items(cache)] == [
+        ("made", False),
+        ("unused", False),
+        ("used", True),
+    ]
+    with locked(cache.builds / ".made.lock"):
+        assert [one.name for one in prune(cache, older_than_s=60.0)] == ["unused"]
+    assert [path.name for path in sorted(cache.builds.glob("[!.]*"))] == ["made", "used"]
+
+
+def test_an_interrupted_deletion_leaves_no_part_of_a_build_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache.at(tmp_path / "cache", OURSELVES)
+    write_builds(cache, "old")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(shutil, "rmtree", interrupted)
+        prune(cache, older_than_s=60.0)
+    assert [path.suffix for path in cache.builds.iterdir() if path.is_dir()] == [".gone"]
+    assert not [one for one in items(cache) if one.kind == "build"]
 
 
 def test_a_lock_is_held_by_one(tmp_path: Path) -> None:

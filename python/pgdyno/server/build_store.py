@@ -12,6 +12,7 @@ files of an interrupted one.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -35,6 +36,7 @@ from pgdyno.server.builds import (
 )
 from pgdyno.server.directories import locked, open_to_all, publish
 from pgdyno.server.package_sources import FORMER_NAMES, NPM, PIP, PackageSource
+from pgdyno.server.processes import OWNER
 from pgdyno.study.arm_spec import EXTENSION, GIT_PREFIX, extension_sources
 
 # ----------------------------------------------------------------------
@@ -68,6 +70,9 @@ class ServerSource(Protocol):
 OpenSource = Callable[[Path, Progress], ServerSource]
 
 SERVER_SOURCES: Hooks[OpenSource] = Hooks("servers")
+
+_held: dict[Path, int] = {}
+"""Builds of the cache that this process uses, with the descriptors of their locks, which it never closes."""
 
 
 def _silent(_: str) -> None:
@@ -142,9 +147,7 @@ class Store:
             return self.install(wanted, source_name)
         # Builds with all programs may be there only for pg_upgrade.
         has_programs = {source.name for source in self.sources if source.unlisted}
-        chosen = min(found, key=lambda build: _source_of(build) in has_programs)
-        self._touch(chosen)
-        return chosen
+        return min(found, key=lambda build: _source_of(build) in has_programs)
 
     def common_source(self, wanted: Sequence[VersionSpec]) -> str | None:
         """Return the name of the first source with all of these versions; None if there is none.
@@ -173,11 +176,15 @@ class Store:
             raise FetchError(f"no source has PostgreSQL {wanted} with all its programs")
         return self.obtain(wanted, sources[0])
 
-    def _touch(self, build: Build) -> None:
-        """Record the last use for `cache list` and `prune`."""
-        folder = next(path for path in build.bin_dir.parents if (path / MARK).is_file())
-        with contextlib.suppress(OSError):
-            os.utime(folder / MARK)
+    def hold(self, *builds: Build) -> None:
+        """Record the use of those in the cache, and keep `cache prune` from them until this process ends."""
+        root = self.builds_dir.resolve()
+        for folder in {path for build in builds for path in build.bin_dir.parents if path.parent == root}:
+            with contextlib.suppress(OSError):
+                if folder not in _held:
+                    _held[folder] = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                    fcntl.flock(_held[folder], fcntl.LOCK_SH)
+                os.utime(folder / MARK)
 
     def install(self, wanted: VersionSpec, source_name: str | None = None) -> Build:
         """Download the newest matching build, unless it is cached. Raises FetchError with the error of every
@@ -375,7 +382,7 @@ def resolve_all(
     nearest: bool = False,
     installed: Sequence[Build] | None = None,
 ) -> Resolved:
-    """Return the builds of the specifications, of one provider for all versions if possible.
+    """Return the builds of the specifications, of one provider for all versions if possible, and hold them.
 
     ``store`` has the embedded builds and those from source. ``nearest`` replaces an unavailable version by
     the nearest one. Raises UsageError (no such version, directory, commit or build), FetchError, BuildError.
@@ -391,6 +398,7 @@ def resolve_all(
         store.maker(EXTENSION).with_extensions(found[server], extensions) if extensions else found[server]
         for server, extensions in parts
     )
+    store.hold(*found.values(), *builds)  # also the server that a copy with extensions has links to
     return Resolved(builds, tuple(provider_differences(builds)), tuple(substitutions))
 
 

@@ -203,7 +203,9 @@ def items(cache: Cache) -> list[Item]:
     found: list[Item] = []
     for path in sorted(cache.builds.iterdir()):
         if path.is_dir() and path.name[0] != ".":
-            found.append(_item("build", path, path / MARK, cache.builds / f".{path.name}.lock"))
+            # Before it has MARK, its maker holds the lock beside it.
+            lock = path / OWNER if (path / MARK).exists() else cache.builds / f".{path.name}.lock"
+            found.append(_item("build", path, path / MARK, lock))
     made: tuple[tuple[ItemKind, Datasets], ...] = (
         ("dataset", cache.cached_datasets()),
         ("template", cache.templates()),
@@ -298,8 +300,9 @@ def _delete(cache: Cache, item: Item, swept: set[str]) -> bool:
     if item.kind == "fleet":
         with locked(cache.fleet / FLEET_LOCK), locked_if_free(item.path / OWNER) as free:
             return free and _removed(item.path)
-    with locked_if_free(cache.builds / f".{item.name}.lock") as free:
-        return free and _removed(item.path)
+    lock, gone = (item.path.with_name(f".{item.name}.{end}") for end in ("lock", f"{time.time_ns()}.gone"))
+    with locked_if_free(lock) as made, locked_if_free(item.path / OWNER) as free:
+        return made and free and _removed(item.path.rename(gone))  # so an interrupt leaves no half of it
 
 
 def _removed(path: Path) -> bool:

@@ -66,6 +66,7 @@ def more_builds(
     watch(PreparationStep(f"finding the programs of pg_upgrade for {arm}", may_last=True))
     there = [*of_arms, *system_builds(), *store.cached()]
     found = upgrade_builds(workload.upgrade_from, arm, build, there, store)
+    store.hold(found.old, found.new)
     workload.before_upgrade().require_major(found.old.version.major, f"pg_upgrade:{workload.upgrade_from}")
     return found.old, found.new
 

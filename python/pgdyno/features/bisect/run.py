@@ -52,6 +52,7 @@ from pgdyno.measure.study_runner import (
 from pgdyno.measure.trial import Lab
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import BlockStatus, StudyEnd
+from pgdyno.server.builds import MARK
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.directories import OURSELVES, locked, locked_if_free, open_to_all
 from pgdyno.server.processes import end_tree, launch_tree
@@ -142,6 +143,7 @@ class ScriptBuilds:
             if not (prefix / COMPLETE).is_file():
                 shutil.rmtree(prefix, ignore_errors=True)
                 self._build(commit, prefix)
+            (prefix / MARK).touch()  # records the last use for `cache list` and `prune`
         return str(prefix)
 
     def _build(self, commit: Commit, prefix: Path) -> None:

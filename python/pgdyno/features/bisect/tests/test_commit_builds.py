@@ -15,6 +15,8 @@ from fake_sources import git
 from pgdyno.errors import BuildError, Interrupted, UsageError
 from pgdyno.features.bisect.run import COMPLETE, LOCK, WORKTREE, ScriptBuilds, read_commits, script_builds
 from pgdyno.interruption import Interruption
+from pgdyno.server.builds import MARK
+from pgdyno.server.cache_directory import prune
 from pgdyno.server.directories import locked
 
 INSTALL = "mkdir $PGDYNO_PREFIX/bin && cp n $PGDYNO_PREFIX/bin/postgres"
@@ -122,6 +124,16 @@ def test_a_build_has_no_files_of_the_previous_commit(builds: ScriptBuilds, repos
     script = f"test ! -e left.o && touch left.o && echo '*.o' > .gitignore && {INSTALL}"
     for commit in read_commits(repository, "c3", "c4"):
         replace(builds, command=script).server_of(commit)
+
+
+def test_a_build_that_was_made_or_used_lately_is_not_pruned(builds: ScriptBuilds, repository: Path) -> None:
+    commit = read_commits(repository, "c0", "c1")[0]
+    for _ in range(2):
+        prefix = Path(builds.server_of(commit))
+        assert prune(builds.cache, older_than_s=3600.0) == []
+        os.utime(prefix / MARK, (0, 0))
+    assert [item.path for item in prune(builds.cache, older_than_s=3600.0)] == [prefix]
+    assert builds.server_of(commit) == str(prefix)
 
 
 @pytest.mark.parametrize(
