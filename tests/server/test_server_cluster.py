@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,8 +21,9 @@ from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 from pgdyno.errors import ServerError, StartError
 from pgdyno.measure.server_probes import autovacuum_runs
 from pgdyno.results.records import Kept
-from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
+from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build, read_build
 from pgdyno.server.cache_directory import Cache
+from pgdyno.server.directories import Account
 from pgdyno.server.processes import Cluster, InitOptions, Server
 from pgdyno.server.safety import safety
 from pgdyno.server.settings import MachineResources, ProfileInput, request
@@ -218,6 +220,29 @@ def test_checksums_and_segment_size_are_the_same_whatever_the_versions_default(
     with cluster.start() as server:
         assert server.effective["data_checksums"] == "off"
         assert server.effective["wal_segment_size"] == "4MB"
+
+
+def test_two_installations_of_one_build_have_their_own_libraries(
+    build: Build, account: Account, server_dir: Path
+) -> None:
+    """PostgreSQL finds them relative to its program, of which both have a copy."""
+    cache = Cache.at(server_dir / "cache", account)
+    share = Path(catalogue(build, cache).compiled["SHAREDIR"])
+    common = os.path.commonpath([build.bin_dir, share])
+    for root in (server_dir.resolve() / "a", server_dir.resolve() / "b"):
+        bin_dir, own_share = (root / path.relative_to(common) for path in (build.bin_dir, share))
+        bin_dir.mkdir(parents=True)
+        for program in ("postgres", "initdb"):
+            shutil.copy(build.program(program), bin_dir)
+        for path in build.bin_dir.parent.iterdir():
+            if path != build.bin_dir:
+                (bin_dir.parent / path.name).symlink_to(path)
+        if not own_share.exists():
+            own_share.parent.mkdir(parents=True, exist_ok=True)
+            own_share.symlink_to(share)
+        found = catalogue(read_build(bin_dir, "system", "a copy"), cache).library_dir
+        assert found is not None
+        assert found.is_relative_to(root)
 
 
 def test_builds_of_different_compilers_are_distinguished(cache: Cache) -> None:

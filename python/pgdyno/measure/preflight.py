@@ -235,11 +235,11 @@ class EmptyClusters:
 
     cache: Cache
     stack: contextlib.ExitStack
-    made: dict[tuple[str, InitOptions], Cluster] = field(default_factory=dict)
+    made: dict[tuple[Build, InitOptions], Cluster] = field(default_factory=dict)
 
     def of(self, build: Build, init: InitOptions) -> Cluster:
         """Return the cluster, which is stopped. Raises StartError."""
-        where = (build.build_id, init)
+        where = (build, init)
         if where not in self.made:
             self.made[where] = self.stack.enter_context(empty_cluster(build, self.cache, "try", init))
         return self.made[where]
@@ -270,7 +270,7 @@ def require_starts(
         in_effect.append({})
         for index, arm in wanted.items():
             settings = arm.requested.settings
-            what = (arm.build.build_id, init, frozenset(settings.items()), arm.requested.optional)
+            what = (arm.build, init, frozenset(settings.items()), arm.requested.optional)
             if not settings.keys() - {*arm.certain} and not arm.build.extensions:
                 in_effect[-1][index] = {**arm.catalogue.initial, **settings}
                 continue
@@ -331,7 +331,7 @@ def require_working_scripts(
                 if minimal is None:
                     continue
                 settings = frozenset(arm.requested.settings.items())
-                what = (arm.build.build_id, init, minimal.model_dump_json(), settings)
+                what = (arm.build, init, minimal.model_dump_json(), settings)
                 key = dataset_key(arm.build, driving.workload, init, arm.data_builds)
                 if what in tried or key.name in cached:
                     continue

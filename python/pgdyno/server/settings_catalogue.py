@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -92,7 +94,8 @@ def known_catalogue(build: Build, cache: Cache) -> Catalogue | None:
 
 
 def _place(build: Build, cache: Cache) -> Path:
-    return cache.catalogues / f"{build.build_id}-{LAYOUT}.json"
+    where = hashlib.sha256(os.fsencode(build.bin_dir)).hexdigest()[:8]  # of its libraries
+    return cache.catalogues / f"{build.build_id}-{where}-{LAYOUT}.json"
 
 
 def read_catalogue(connection: Connection) -> Catalogue:
