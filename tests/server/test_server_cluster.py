@@ -89,6 +89,17 @@ def test_a_server_that_cannot_have_its_settings_does_not_start(cluster: Cluster)
         assert not (cluster.data_dir / "postmaster.pid").exists()
 
 
+def test_a_server_without_hot_standby_is_ready_only_after_its_crash_recovery(cluster: Cluster) -> None:
+    """From PostgreSQL 15 on, its postmaster.pid reports a standby during the recovery."""
+    server = cluster.start()
+    with server.connect() as connection:
+        connection.execute("create table t (n int)")
+        connection.execute("insert into t select generate_series(1, 500000)")
+    server.stop("immediate")
+    with cluster.start({"hot_standby": "off"}) as again:
+        assert value(again, "select count(*) from t") == 500_000
+
+
 def test_two_servers_on_one_data_directory_are_rejected(cluster: Cluster) -> None:
     with cluster.start() as server, pytest.raises(StartError, match=r"postmaster\.pid"):
         cluster.start()

@@ -496,7 +496,7 @@ KILL_TIMEOUT_S = 20.0  # 5 s after SIGQUIT the postmaster kills its remaining ch
 POLL_END_S = 0.05  # interval of the check for an interrupt meanwhile
 LOG_WORDS_MAX = 4  # lines of the server log in an error message
 POLL_S = 0.01
-READY = (b"ready", b"standby")
+READY = b"ready"
 TELLING = (
     *("FATAL:", "PANIC:", "ERROR:", "DETAIL:", "HINT:", "error:"),
     *("unrecognized configuration parameter", "for parameter"),
@@ -571,8 +571,8 @@ class Server:
                 )
 
     def _says_ready(self) -> bool:
-        """Return whether the eighth line of postmaster.pid reports ready, or that of a standby that accepts
-        queries. A connection before that would write FATAL to the log.
+        """Return whether the eighth line of postmaster.pid reports ready, as it does for a hot standby, too.
+        "standby" means recovery with hot_standby off: a connection would write FATAL to the log.
         """
         try:
             # Bytes: it contains a path.
@@ -580,7 +580,7 @@ class Server:
         except FileNotFoundError:
             return False
         pid = str(self.postmaster_pid).encode()
-        return len(lines) >= 8 and lines[0] == pid and lines[7].strip() in READY
+        return len(lines) >= 8 and lines[0] == pid and lines[7].strip() == READY
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server and wait for its end. Raises ServerError if it has exited before, or must be

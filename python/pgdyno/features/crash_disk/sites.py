@@ -342,8 +342,8 @@ def start_standby(
         path.touch()
         cluster.account.own(path)
     (cluster.data_dir / config).write_text("\n".join(lines) + "\n")
-    # After its promotion it has no standby to wait for.
-    own = {"hot_standby": "on", **settings, "synchronous_standby_names": ""}
+    # Otherwise it never becomes ready. After its promotion it has no standby to wait for.
+    own = {**settings, "hot_standby": "on", "synchronous_standby_names": ""}
     return cluster.start(own, optional=optional, ready_timeout_s=RECOVERY_TIMEOUT_S)
 
 
