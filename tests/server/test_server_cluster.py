@@ -223,6 +223,15 @@ def test_a_setting_newer_than_the_server_is_an_error_unless_optional(
         assert list(server.dropped) == ["jit"]
 
 
+def test_an_optional_setting_that_the_sample_file_lacks_is_in_effect(
+    cache: Cache, cluster_of: Callable[[Build], Cluster]
+) -> None:
+    cluster = cluster_of(build_of(cache, NEWEST_MAJOR))
+    with cluster.start({"jit_expressions": "off"}, optional={"jit_expressions"}) as server:
+        assert server.dropped == {}
+        assert server.effective["jit_expressions"] == "off"
+
+
 def test_checksums_and_segment_size_are_the_same_whatever_the_versions_default(
     cache: Cache, server_dir: Path
 ) -> None:

@@ -801,11 +801,10 @@ class Cluster:
 
     def _unknown(self, optional: Collection[str]) -> set[str]:
         """Return the optional settings that this version does not know."""
-        if not optional:
-            return set()
-        listed = run_tool([str(self.build.program("postgres")), "--describe-config"], self.account, 60.0)
-        names = {line.split("\t", 1)[0].lower() for line in listed.stdout.splitlines()}
-        return {name for name in optional if "." not in name and name.lower() not in names}
+        # The list of --describe-config lacks those that are not in postgresql.conf.sample: jit_expressions.
+        show = [str(self.build.program("postgres")), "-D", str(self.data_dir), "-C"]
+        names = [name for name in optional if "." not in name]
+        return {name for name in names if run_tool([*show, name], self.account, 60.0).returncode != 0}
 
     def _write_config(self, settings: Mapping[str, str]) -> None:
         path = self.data_dir / CONFIG_FILE
