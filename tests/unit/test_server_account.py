@@ -6,6 +6,8 @@ import fcntl
 import os
 import shutil
 import struct
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -44,6 +46,29 @@ def test_a_closed_directory_on_the_way_is_out_of_reach(tmp_path: Path) -> None:
     closed.mkdir(mode=0o700)
     assert not STRANGER.can_reach(closed / "x" / "y")
     assert OURSELVES.can_reach(closed / "x" / "y")
+
+
+REACHES = """
+import os, sys
+from pathlib import Path
+from pgdyno.server.directories import Account
+os.setgroups([12347])
+os.setgid(12346)
+os.setuid(12346)
+print(*(Account("me", uid, 12346, switch=False).can_reach(Path(sys.argv[1], "x")) for uid in (12346, 12345)))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root changes the groups of a process")
+def test_a_user_reaches_the_directories_of_all_its_groups(server_dir: Path) -> None:
+    shared = server_dir / "shared"
+    shared.mkdir()
+    os.chown(shared, 0, 12347)
+    shared.chmod(0o750)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", REACHES, shared]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    assert done.stdout == "True False\n"
 
 
 def test_the_cache_is_in_the_environments_directory_or_an_accessible_one(tmp_path: Path) -> None:

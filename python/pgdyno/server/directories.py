@@ -204,6 +204,8 @@ class Account:
         return all(self._may_enter(folder) for folder in path.resolve().parents if folder.is_dir())
 
     def _may_enter(self, folder: Path) -> bool:
+        if not self.switch and self.uid == os.geteuid():  # also by one of its further groups, or an ACL
+            return os.access(folder, os.X_OK)
         found = folder.stat()
         if found.st_uid == self.uid:
             return bool(found.st_mode & stat.S_IXUSR)
