@@ -16,9 +16,18 @@ from pathlib import Path
 import psutil
 import pytest
 
+from pgdyno.measure.arms import BuildArm, Placement
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account
-from pgdyno.server.processes import Cluster, Runs, clear_after_kill, end_postmaster, note_program
+from pgdyno.server.processes import (
+    Cluster,
+    LiveDirectory,
+    Runs,
+    Server,
+    clear_after_kill,
+    end_postmaster,
+    note_program,
+)
 from pgdyno.server.snapshots import restore, take
 from shared_memory import Segment, of_postmaster, still_there
 
@@ -87,11 +96,15 @@ def run(cluster: Cluster, account: Account, server_dir: Path) -> Iterator[Path]:
 
 
 def killed(build: Build, data_dir: Path, account: Account) -> tuple[psutil.Process, set[Segment]]:
-    """Start a server there and kill its postmaster.
+    """Start a server there and kill its postmaster; see ``kill``."""
+    return kill(Cluster(build, data_dir, account).start())
+
+
+def kill(server: Server) -> tuple[psutil.Process, set[Segment]]:
+    """Kill the postmaster of a server.
 
     Return a backend that has not noticed it, because it is busy, and the remaining shared memory.
     """
-    server = Cluster(build, data_dir, account).start()
     connection = server.connect()
     backend = psutil.Process(connection.info.backend_pid)
     connection.pgconn.send_query(b"do $$ begin loop end loop; end $$")
@@ -127,6 +140,20 @@ def test_a_restore_ends_its_backends_before_it_copies(
     assert still_there(segments) == set()
     with Cluster(build, run / "data", account).start() as server, server.connect() as connection:
         assert connection.execute("select 1").fetchone() == (1,)
+
+
+def test_an_arm_that_stops_ends_the_backends_of_its_killed_server(
+    build: Build, run: Path, account: Account, empty_cluster: Cluster
+) -> None:
+    """They would run on beside the trial of the next arm."""
+    snapshot, place = take(empty_cluster.data_dir), Placement("data", [LiveDirectory(run)])
+    arm = BuildArm(0, "a", build, "postgres", {}, (), snapshot, place, position=0, seed=1, account=account)
+    arm.restore(0)
+    arm.start()
+    backend, segments = kill(arm.running)
+    arm.stop()
+    assert not alive(backend)
+    assert still_there(segments) == set()
 
 
 def test_a_run_that_ends_frees_the_shared_memory_of_its_killed_server(

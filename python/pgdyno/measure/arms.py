@@ -21,7 +21,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure.host_counters import wait_until_reaped
 from pgdyno.measure.progress import Watch
 from pgdyno.results import records
-from pgdyno.server import snapshots
+from pgdyno.server import processes, snapshots
 from pgdyno.server.builds import Build
 from pgdyno.server.directories import Account
 from pgdyno.server.processes import READY_TIMEOUT_S, RECOVERY_TIMEOUT_S, Cluster, LiveDirectory, Server
@@ -261,6 +261,7 @@ class BuildArm:
             with contextlib.suppress(ServerError):
                 self._server.stop("immediate")
             self._server.abandon()
+            processes.clear_after_kill(self.run.data_dir, self.account)  # else they run on beside other arms
             self._server = None
 
     def data_path(self) -> Path:
