@@ -815,3 +815,14 @@ def test_rolled_back_rows_are_in_no_checksum(tmp_path: Path, fail: Callable[[Wri
         writer.finish_trial(trial, TrialOutcome(TrialStatus.OK, 9.0))
     with Evidence(tmp_path / "e") as evidence:
         assert [one.status for one in evidence.trials()] == [TrialStatus.OK]
+
+
+def test_rows_committed_just_before_an_interrupt_are_in_the_checksum(tmp_path: Path) -> None:
+    writer, trial = begun(tmp_path / "e")
+    with writer:
+        with pytest.raises(KeyboardInterrupt), writer._checksums.kept():
+            writer.add_slice(trial, SLICE)
+            raise KeyboardInterrupt  # by a second signal, after COMMIT
+        writer.add_slice(trial, replace(SLICE, position=5))
+    with Evidence(tmp_path / "e") as evidence:
+        assert {piece.position for piece in evidence.trials()[0].slices} == {4, 5}

@@ -174,31 +174,31 @@ class ChecksumUpdater:
         """Start from the checksums in the file."""
         self._connection = connection
         self._sums = _known(connection)
-        self._before: dict[str, Sum] = {}  # of the tables changed so far in the transaction
+        self._changed: dict[str, None] = {}  # names of tables, in the order of their first change
         connection.create_function(_FUNCTION, -1, self._count)
         for table in _tables(connection):
             _add_triggers(connection, table)
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Enclose a transaction: keep its changes of the checksums, or undo them if it fails."""
-        self._before.clear()
+        """Enclose a transaction: keep its changes of the checksums, or read them again if it fails."""
+        self._changed.clear()
         try:
             yield
         except BaseException:
-            self._sums.update(self._before)
+            self._sums = _known(self._connection)  # a signal may arrive just after the commit
             raise
 
     def store(self) -> None:
         """Store the checksums of the changed tables: the last statement before the commit."""
         self._connection.executemany(
             f"UPDATE {OWN} SET rows = ?, digest = ? WHERE name = ?",
-            [(*_stored(self._sums[name]), name) for name in self._before],
+            [(*_stored(self._sums[name]), name) for name in self._changed],
         )
 
     def _count(self, table: str, sign: int, *row: Any) -> None:
         known = self._sums[table]
-        self._before.setdefault(table, known)
+        self._changed[table] = None
         digest = (known.digest + sign * row_digest(row)) % _MODULUS
         self._sums[table] = Sum(known.rows + sign, digest)
 
