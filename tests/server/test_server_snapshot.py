@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import shutil
 import stat
 from collections.abc import Callable
@@ -31,10 +32,19 @@ def test_a_directory_with_a_running_server_is_neither_snapshotted_nor_restored(
 ) -> None:
     snapshot = take(cluster.data_dir)
     with cluster.start():
-        with pytest.raises(DatasetError, match="may be a server running"):
+        with pytest.raises(DatasetError, match="is a server running on it"):
             restore(snapshot, cluster.data_dir, account)
         with pytest.raises(DatasetError, match="in_production"):
             take(cluster.data_dir)
+
+
+def test_a_process_id_that_another_program_has_now_does_not_prevent_a_restore(
+    cluster: Cluster, empty_cluster: Cluster, account: Account
+) -> None:
+    for pid in (os.getpid(), 1):
+        (cluster.data_dir / "postmaster.pid").write_text(f"{pid}\n")
+        restore(take(empty_cluster.data_dir), cluster.data_dir, account, sync=False)
+        assert not (cluster.data_dir / "postmaster.pid").exists()
 
 
 def test_a_tablespace_is_rejected(cluster: Cluster, account: Account, server_dir: Path) -> None:

@@ -216,7 +216,7 @@ def clear_after_kill(data_dir: Path, account: Account) -> None:
     lock = data_dir / "postmaster.pid"
     with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
         pid = int(lock.read_bytes().split(b"\n", 1)[0])
-        if _is_on(pid, data_dir):  # of a postmaster; negative for a server that initdb runs
+        if is_on(pid, data_dir):  # of a postmaster; negative for a server that initdb runs
             return
         # Backends detect the end of the postmaster only when they wait.
         for other in psutil.pids():
@@ -244,7 +244,7 @@ def _note(data_dir: Path) -> Path:
     return data_dir.with_name(f"{data_dir.name}.initdb")
 
 
-def _is_on(pid: int, data_dir: Path) -> bool:
+def is_on(pid: int, data_dir: Path) -> bool:
     """Return whether that process is a server on that directory, which is then its working directory.
 
     So is a process that is being killed, which still holds memory and files but has no program (``exe``).
@@ -263,7 +263,7 @@ def _end(pid: int, data_dir: Path, *signals: signal.Signals) -> None:
     with contextlib.suppress(OSError):  # it has ended
         handle = os.pidfd_open(pid)
         try:
-            if _is_on(pid, data_dir):
+            if is_on(pid, data_dir):
                 for number in signals:
                     signal.pidfd_send_signal(handle, number)
                     if select.select([handle], [], [], END_TIMEOUT_S)[0]:

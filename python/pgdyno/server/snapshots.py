@@ -37,7 +37,7 @@ from psycopg.rows import namedtuple_row
 
 from pgdyno.errors import DatasetError, DiskFullError
 from pgdyno.server.directories import Account, free_bytes, locked, locked_if_free, publish, sync_file_system
-from pgdyno.server.processes import Connection, InitOptions, clear_after_kill, end_postmaster
+from pgdyno.server.processes import Connection, InitOptions, clear_after_kill, end_postmaster, is_on
 from pgdyno.units import format_size
 
 # ----------------------------------------------------------------------
@@ -335,8 +335,8 @@ def restore(snapshot: Snapshot, data_dir: Path, account: Account, *, sync: bool 
 
 def _refuse_running(data_dir: Path) -> None:
     pid = (data_dir / "postmaster.pid").read_bytes().split(b"\n", 1)[0].strip().decode(errors="replace")
-    if pid.isdigit() and Path(f"/proc/{pid}/cwd").exists():
-        raise DatasetError(f"{data_dir} cannot be restored: process {pid} may be a server running on it")
+    if pid.isdigit() and is_on(int(pid), data_dir):
+        raise DatasetError(f"{data_dir} cannot be restored: process {pid} is a server running on it")
 
 
 def _remove_and_sort(
