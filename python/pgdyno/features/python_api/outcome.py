@@ -252,7 +252,10 @@ class Result:
         return Frame(to_html(Document(title=self.title, sections=[one])))
 
     def gate(self, condition: str, limit: float | None = None) -> GateResult:
-        """Evaluate a condition of ``--fail-if``: ``gate("slower", 5)`` is ``slower:5%``. Raises UsageError."""
+        """Evaluate a condition of ``--fail-if``: ``gate("slower", 5)`` is ``slower:5%``.
+
+        Raises UsageError.
+        """
         text = condition if limit is None else f"{condition}:{limit:g}%"
         found = gate(self._report.findings, [parse_condition(text)])
         passed = found.outcome is GateOutcome.PASSED

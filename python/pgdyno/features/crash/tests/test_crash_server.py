@@ -559,7 +559,7 @@ def test_a_standby_that_does_not_start_again_or_ends_or_loses_its_disk_is_corrup
         changes: list[tuple[object, str, object, StandbyCrash]] = [
             (processes, "verify", damaged_at(3), StandbyCrash.BOTH),
             (crash_run, "promote", end, StandbyCrash.PRIMARY),
-            (pair.standby_site, "live", lambda build: lives.pop(0)(build), StandbyCrash.BOTH),
+            (pair.standby_site, "live", lambda build: lives.pop(0)(build), StandbyCrash.BOTH),  # noqa: PLW0108
         ]
         found = []
         for of, name, value, standby in changes:
