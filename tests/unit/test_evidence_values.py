@@ -83,7 +83,7 @@ def test_an_interval_event_without_an_ok_transaction_has_no_latency() -> None:
 def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
     payment = {
         "counts": COUNTS,
-        "failures": {"40001": 2, "connection": 1},
+        "failures": {"40001": 2, "connection": 1, "abandoned": 3},
         "histograms": {"latency": [[10, 3], [20, 4]], "service": [], "lag": [[0, 7]]},
     }
     parts = {"totals": {}, "counters": {}, "tally": {}, "connections_lost": 0}
@@ -104,6 +104,7 @@ def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
     assert failures_from(target, errors) == [
         Failure("payment", "40001", 2, "first"),
         Failure("payment", "connection", 1, "closed"),
+        Failure("payment", "abandoned", 3, "canceled: no response in time after the slice"),
     ]
 
 

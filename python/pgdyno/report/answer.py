@@ -697,7 +697,8 @@ def failures(findings: Findings) -> list[str]:
         most = f"Most failed transactions of {whose}: {at_most}{n} {kind}"
         if arm in attempts:
             most = f"No transaction of {arm} succeeded in {group_digits(attempts[arm], 0)} attempts"
-        return [f"{most}, SQLSTATE {sqlstate}: {sample}"]
+        code = sqlstate if sqlstate.islower() else f"SQLSTATE {sqlstate}"  # abandoned or connection
+        return [f"{most}, {code}: {sample}"]
     return []
 
 

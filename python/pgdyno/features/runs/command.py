@@ -46,7 +46,6 @@ from pgdyno.features.running_server.remote import INCOMPLETE, Remote, lock_of, t
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import DATASET_SEED, Place, load_data
 from pgdyno.measure.engine_runs import (
-    DRAIN_TIMEOUT_S,
     EngineRun,
     drive_specification,
     examine_scripts,
@@ -718,8 +717,8 @@ def show_results(found: Mapping[str, Any], console: Console = out) -> None:
     console.print(_table("transactions", [name.replace("_", " ") for name in COUNTS], counts))
     if unanswered := found["unanswered"]:
         console.print(
-            f"{counted(unanswered, 'transaction')} canceled and counted as failed: no response within "
-            f"{DRAIN_TIMEOUT_S:g} s after the window",
+            f"{counted(unanswered, 'transaction')} canceled and counted as failed: no response in time after "
+            "the window",
             soft_wrap=True,
         )
     latency = {
