@@ -79,5 +79,6 @@ def _own_ms(w: Window, resource: str) -> float | None:
         for row in w.growths["io"]
         if row.end.get("backend_type") == "client backend"
         and (row.end.get("object") == "wal") == (resource == WAL)
+        and row.end.get("context") != "init"  # new WAL segments: sampled as data file I/O
     ]
     return sum(row.get(column, 0.0) for row in rows for column in TIMES[resource])

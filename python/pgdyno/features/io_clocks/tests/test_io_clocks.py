@@ -63,6 +63,7 @@ def clocked(major: int, seen: Mapping[str, float], settings: Mapping[str, str] =
         if major >= 18:
             rows += [
                 {**OF_CLIENTS, "object": "wal", "write_time": 20.0, "fsync_time": 80.0},
+                {**OF_CLIENTS, "object": "wal", "context": "init", "write_time": 7.0},  # sampled instead
                 {"backend_type": "walwriter", "context": "normal", "object": "wal", "fsync_time": 700.0},
             ]
         readings += both("io", [], rows)
