@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
@@ -378,6 +379,30 @@ def test_io_is_counted_in_bytes(server: Server, database: str, probe: Connection
     until(extended, before + size)
     # Besides the table: its free space map, the index of its TOAST table, and catalogs.
     assert extended() - before < size + 50 * 8192
+
+
+@pytest.mark.parametrize("version", [17, NEWEST_MAJOR])
+def test_blocks_that_scans_of_large_tables_write_count_as_written_by_backends(
+    cluster_of: Callable[[Build], Cluster], version: int
+) -> None:
+    settings = {"shared_buffers": "16MB", "autovacuum": "off", "fsync": "off"}
+    with cluster_of(build_of(Cache.open(), version)).start(settings) as small:
+        do_and_leave(
+            small,
+            "postgres",
+            "create table t as select repeat('x', 1000) as b from generate_series(1, 14000)",
+            "update t set b = repeat('y', 1000)",
+            "select count(*) from t",
+        )
+        with small.connect("postgres") as probe:
+            until(lambda: scalar(probe, "select -count(*) from pg_stat_activity where datname <> ''"), -1)
+            others, written = ("checkpointer", "background writer"), Counter[str]()
+            for row in rows_of(read_probe(probe, "io")):
+                if row["object"] == "relation" and row["backend_type"] not in others:
+                    written[row["context"]] += row.get("write_bytes", 0) + row.get("extend_bytes", 0)
+            assert written["bulkread"] >= 500 * 8192
+            assert row_of(probe, "checkpoints")["buffers_backend"] >= written.total() / 8192
+            assert sample(probe)["buffers_backend"] >= written.total() / 8192
 
 
 def test_a_temporary_file_is_counted_with_its_bytes(

@@ -30,8 +30,8 @@ FROM pg_stat_bgwriter AS b
 CROSS JOIN pg_stat_checkpointer AS c  -- from 17
 CROSS JOIN (  -- from 17
     SELECT  -- from 17
-        sum((writes + extends) * op_bytes / current_setting('block_size')::int)::bigint AS buffers_backend,  -- 17 to 17
-        sum((write_bytes + extend_bytes) / current_setting('block_size')::int)::bigint AS buffers_backend,  -- from 18
+        sum((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes / current_setting('block_size')::int)::bigint AS buffers_backend,  -- 17 to 17
+        sum((coalesce(write_bytes, 0) + coalesce(extend_bytes, 0)) / current_setting('block_size')::int)::bigint AS buffers_backend,  -- from 18
         sum(fsyncs)::bigint AS buffers_backend_fsync  -- from 17
     FROM pg_stat_io  -- from 17
     WHERE object = 'relation' AND backend_type NOT IN ('checkpointer', 'background writer')  -- from 17

@@ -19,8 +19,8 @@ SELECT /* pgdyno probe */
     b.buffers_clean::float8 AS buffers_clean,
     (  -- from 17
         SELECT  -- from 17
-            sum((writes + extends) * op_bytes / current_setting('block_size')::int)::float8  -- 17 to 17
-            sum((write_bytes + extend_bytes) / current_setting('block_size')::int)::float8  -- from 18
+            sum((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes / current_setting('block_size')::int)::float8  -- 17 to 17
+            sum((coalesce(write_bytes, 0) + coalesce(extend_bytes, 0)) / current_setting('block_size')::int)::float8  -- from 18
         FROM pg_stat_io  -- from 17
         WHERE object = 'relation' AND backend_type NOT IN ('checkpointer', 'background writer')  -- from 17
     ) AS buffers_backend,  -- from 17
