@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,17 +11,17 @@ import pytest
 from example_records import begun
 
 from example_studies import make_study
-from pgdyno.measure import telemetry_collection
+from pgdyno.measure import drive, telemetry_collection
 from pgdyno.measure.arms import LabArm
-from pgdyno.measure.engine_runs import drive_specification
+from pgdyno.measure.engine_runs import EngineRun, drive_specification
 from pgdyno.measure.host_counters import MachineCpu, ServerCpu
-from pgdyno.measure.telemetry_collection import TelemetryCollection
+from pgdyno.measure.telemetry_collection import ProbeKind, TelemetryCollection
 from pgdyno.measure.trial import BarrierReadings, driver_busy, trial_caveats
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import DriverFacts, Slice
 from pgdyno.study.defaults import Partition
 from pgdyno.study.plan import Driving, Rate, Study
-from pgdyno.study.schedule import PlannedSlice, Role
+from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 
@@ -106,6 +107,50 @@ def test_a_server_that_ended_has_no_cpu_time() -> None:
     telemetry = TelemetryCollection(cast(Any, None), [trial])
     telemetry.read_server_cpu()
     assert telemetry.server_cpu_s(trial) is None
+
+
+def test_probes_halt_before_the_last_readings_and_stop_after_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+
+    def note(name: str) -> Callable[..., None]:
+        return lambda *_, **__: calls.append(name)
+
+    def run_drive(*given: Any) -> EngineRun:
+        given[3]()  # at the barrier after the measured part
+        return EngineRun()
+
+    for name in ("read_server_cpu", "_count", "_close_counters", "_stop_sampling", "_read"):
+        monkeypatch.setattr(TelemetryCollection, name, note(name))
+    monkeypatch.setattr(telemetry_collection, "PROBE_KINDS", [ProbeKind("plans", after=note("after"))])
+    monkeypatch.setattr(drive, "BEFORE_DRIVE", ())
+    monkeypatch.setattr(drive, "WarmUp", lambda *_: SimpleNamespace(ends_with=None))
+    monkeypatch.setattr(drive, "_note_warm_ups", lambda *_, **__: None)
+    monkeypatch.setattr(drive, "read_surroundings", note("surroundings"))
+    monkeypatch.setattr(drive, "run_drive", run_drive)
+    arm = SimpleNamespace(name="18", conninfo=lambda: "host=a", log=lambda: None)
+    trial = cast(Any, SimpleNamespace(id=1, arm=arm, driving=None))
+    lab = cast(
+        Any,
+        SimpleNamespace(
+            study=study("blocks").model_copy(update={"probes": ("profile", "plans")}),
+            block_study=None,
+            case=0,
+            rates={},
+            warmed_s={},
+            watch=lambda _: None,
+            interruption=None,
+            engine_of=lambda _: None,
+        ),
+    )
+    telemetry = TelemetryCollection(lab, [trial])
+    probe = SimpleNamespace(halt=note("halt"), stop=note("stop"))
+    telemetry._running.append((trial, "profile", cast(Any, probe)))
+    telemetry._readings[1] = []
+    block = PlannedBlock(0, 1, (0,), (PlannedSlice(0, Role.MEASURE, 1.0, 0),))
+    drive.drive_trials(lab, block, {0: trial}, cast(Any, {"measure": None}), telemetry)
+    ends = ["read_server_cpu", "_count", "_close_counters", "halt", "_stop_sampling", "_read"]
+    assert calls == [*ends, "surroundings", "stop", "after"]
+    assert len({reading.at_s for reading in telemetry.readings_of(trial)}) == 1
 
 
 def piece(position: int, role: Role, driver_cpu_s: float) -> Slice:

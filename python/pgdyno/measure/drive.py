@@ -131,6 +131,7 @@ def drive_trials(
             telemetry.read_server_cpu()
             telemetry.end()
             seen["end"] = read_surroundings(ours)
+            telemetry.finish()
 
     lab.watch(PreparationStep("connecting"))
     run = run_drive(

@@ -75,8 +75,11 @@ class ProbeError(Exception):
 class RunningProbe(Protocol):
     """A probe of a feature while it runs."""
 
+    def halt(self) -> None:
+        """End its measurement promptly, before the last readings. Never raises; safe to call twice."""
+
     def stop(self) -> Sequence[Row]:
-        """End it and return its rows. Raises ProbeError."""
+        """Return its rows after ``halt``; this may take minutes. Raises ProbeError."""
 
     def give_up(self) -> None:
         """End it without rows. Never raises; safe to call twice."""
@@ -128,6 +131,7 @@ class TelemetryCollection:
     _counters: dict[tuple[int, str], OpenCounters | ProbeError] = field(default_factory=dict)
     _clients: dict[int, tuple[int, ...]] = field(default_factory=dict)  # by trial: their server processes
     _server_cpu: dict[int, list[ServerCpu]] = field(default_factory=dict)  # by trial: at the barriers
+    _ended_s: float = 0.0
 
     @classmethod
     @contextlib.contextmanager
@@ -184,21 +188,27 @@ class TelemetryCollection:
         self._count(Moment.BEGIN)
 
     def end(self) -> None:
-        """Stop sampling and read the probes, at the barrier after the measured part."""
+        """End all measurements and read the probes, at the barrier after the measured part."""
         if not self.lab.study.probes:
             return
         self._count(Moment.END)
         self._close_counters()
+        self._ended_s = self._now_s()
+        for _, _, probe in self._running:
+            probe.halt()
+        self._stop_sampling()
+        self._read(Moment.END)
+
+    def finish(self) -> None:
+        """Store the rows of the features' probes, after all readings of the window."""
         for trial, name, probe in self._running:
             self._end(trial, name, probe.stop)
         self._running.clear()
-        self._stop_sampling()
-        self._read(Moment.END)
         for kind in PROBE_KINDS:
             if kind.after is None or kind.name not in self.lab.study.probes:
                 continue
             for trial in self.trials:
-                begun = StoredReading(kind.name, Moment.BEGIN, self._now_s(), 0.0, ())
+                begun = StoredReading(kind.name, Moment.BEGIN, self._ended_s, 0.0, ())
                 self._readings.setdefault(trial.id, []).append(begun)
                 self._end(trial, kind.name, partial(kind.after, trial.arm, self.lab.study))
 
@@ -340,14 +350,15 @@ class TelemetryCollection:
         self._readings.setdefault(trial.id, []).append(begun)
 
     def _end(self, trial: RunningTrial, name: str, stop: Callable[[], Sequence[Row]]) -> None:
-        at_s, begun_s = self._now_s(), time.monotonic()
+        begun_s = time.monotonic()
         rows, reason = None, ""
         try:
             rows = stop()
         except ProbeError as error:
             reason = str(error)
         took_s = time.monotonic() - begun_s
-        self._readings[trial.id].append(StoredReading(name, Moment.END, at_s, took_s, rows, reason))
+        ended = StoredReading(name, Moment.END, self._ended_s, took_s, rows, reason)
+        self._readings[trial.id].append(ended)
 
     def _now_s(self) -> float:
         return time.time() - self.epoch_unix_s

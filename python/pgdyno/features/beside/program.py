@@ -46,6 +46,7 @@ class Beside:
     def __init__(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> None:
         self._process, self._errors = process, errors
         self._begun_s, self._took_s, self._cpu_s = time.monotonic(), 0.0, 0.0
+        self._was_cut = False
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()
 
@@ -83,11 +84,18 @@ class Beside:
         self._cpu_s = used.ru_utime + used.ru_stime
         self._process.returncode = os.waitstatus_to_exitcode(status)
 
+    def halt(self) -> None:
+        """End it with its descendants, if it still runs."""
+        if self._thread.is_alive():
+            self._was_cut = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._process.pid, signal.SIGTERM)
+            self._thread.join(END_TIMEOUT_S)
+
     def stop(self) -> Sequence[Row]:
         """Return a row of facts. ``status`` is None if the program was still running, and was ended."""
-        has_ended = not self._thread.is_alive()
         with self._errors:
-            self._end()
+            self.halt()
             if self._thread.is_alive():
                 raise ProbeError(f"the program did not end within {END_TIMEOUT_S:g} s")
             self._errors.seek(0)
@@ -96,21 +104,15 @@ class Beside:
             {
                 "took_s": self._took_s,
                 "cpu_s": self._cpu_s,
-                "status": self._process.returncode if has_ended else None,
+                "status": None if self._was_cut else self._process.returncode,
                 "error": in_one_line(words)[:ERROR_CHARACTERS_MAX],
             }
         ]
 
     def give_up(self) -> None:
         """End it with its descendants, and close the file of its errors."""
-        self._end()
+        self.halt()
         self._errors.close()
-
-    def _end(self) -> None:
-        if self._thread.is_alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGTERM)
-            self._thread.join(END_TIMEOUT_S)
 
 
 def with_probe(study: Study, _: Cache, __: Watch, ___: Interruption) -> Study:

@@ -128,13 +128,17 @@ class Observation:
 
     def __init__(self) -> None:
         """Take the first reading."""
-        self._began = time.monotonic(), machine_cpu(), read_processes()
+        self._began = self._ended = time.monotonic(), machine_cpu(), read_processes()
+
+    def halt(self) -> None:
+        """Take the second reading."""
+        self._ended = time.monotonic(), machine_cpu(), read_processes()
 
     def stop(self) -> Sequence[Row]:
         """Return one row: shares of the CPU time of all cores, and of the CPU time that was requested."""
-        begun_s, cpu, processes = self._began
-        elapsed_s, now = time.monotonic() - begun_s, machine_cpu()
-        used = used_by_others(processes, read_processes(), os.getpid())
+        (begun_s, cpu, processes), (ended_s, now, after) = self._began, self._ended
+        elapsed_s = ended_s - begun_s
+        used = used_by_others(processes, after, os.getpid())
         requested_s = now.busy_s - cpu.busy_s
         return [
             {

@@ -2,6 +2,7 @@
 
     profiler = Profiler.start(postmaster_pid, hz=199)       # raises ProbeError with a remedy
     …                                                       # the measured part
+    profiler.halt()
     rows = profiler.stop()                                  # a row of facts, then one per stack
 
 Samples follow the CPU time of the server processes (event cpu-clock, available in every kernel and virtual
@@ -114,6 +115,11 @@ class Profiler:
         os.close(order_in)
         os.close(answer_out)
         return cls(process, os.fdopen(order_out, "wb", 0), os.fdopen(answer_in, "rb", 0), folder, hz, cleanup)
+
+    def halt(self) -> None:
+        """Stop sampling. ``stop`` repeats the command, and raises its error."""
+        with contextlib.suppress(ProbeError):
+            self._send("disable")
 
     def stop(self) -> list[Row]:
         """End perf and count the stacks. Raises ProbeError."""

@@ -42,12 +42,13 @@ _TYPE = re.compile(r"^(\S+)\s+(\d+)\s+\([^)]*\)\s+(\d+)\s+\([^)]*\)\s+(\d+)\s+\(
 _SEGMENT = re.compile(r"^[0-9A-F]{24}$")
 
 
-@dataclass(frozen=True)
+@dataclass
 class WalReader:
-    """The probe while it runs. ``begin``: WAL position at the start of the measured part, in bytes."""
+    """The probe while it runs. ``begin`` and ``end``: WAL positions around the measured part, in bytes."""
 
     arm: LabArm
     begin: int
+    end: int | None = None
 
     @classmethod
     def start(cls, arm: LabArm, _study: Study) -> WalReader:
@@ -62,11 +63,16 @@ class WalReader:
         except (psycopg.Error, ServerError) as error:
             raise ProbeError(in_one_line(error)) from None
 
+    def halt(self) -> None:
+        """Note the position. After an error ``stop`` asks again."""
+        with contextlib.suppress(psycopg.Error, ServerError), brief_session(self.arm) as connection:
+            self.end = _position(connection)
+
     def stop(self) -> Sequence[Row]:
         """Return a row of facts, then one per type of record. Raises ProbeError."""
         try:
             with brief_session(self.arm) as connection:
-                end = _position(connection)
+                end = _position(connection) if self.end is None else self.end
                 found = _waldump(self.arm)
                 segment = int(_value(connection, "SELECT pg_size_bytes(current_setting('wal_segment_size'))"))
                 # An error about removed WAL would be in the server log, and exclude the trial.

@@ -68,9 +68,10 @@ def test_a_program_that_still_runs_is_ended_with_its_children() -> None:
         program = started("sh", "-c", f"exec 3<>{pipe}; sleep 600 & echo $! >&3; wait")
         with pipe.open() as numbers:
             child = int(numbers.readline())
+        program.halt()
+        assert not Path(f"/proc/{child}").exists()
         (row,) = program.stop()
     assert row["status"] is None
-    assert not Path(f"/proc/{child}").exists()
 
 
 def test_the_file_of_errors_is_closed_at_each_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +80,7 @@ def test_the_file_of_errors_is_closed_at_each_end(monkeypatch: pytest.MonkeyPatc
     given_up.give_up()
     assert given_up._errors.closed
     monkeypatch.setattr(stuck._thread, "is_alive", lambda: True)
-    monkeypatch.setattr(stuck, "_end", lambda: None)
+    monkeypatch.setattr(stuck, "halt", lambda: None)
     with pytest.raises(ProbeError, match="did not end"):
         stuck.stop()
     assert stuck._errors.closed

@@ -121,7 +121,11 @@ def test_processes_are_read_whatever_their_names_and_permissions_are(tmp_path: P
 def test_this_process_is_read_from_the_kernel() -> None:
     own = read_processes()[os.getpid()]
     assert (own.parent, own.session, own.is_kernel) == (os.getppid(), os.getsid(0), False)
-    (row,) = start(cast(Any, None), 1.0).stop()
+    observation = start(cast(Any, None), cast(Any, None))
+    observation.halt()
+    first, second = observation.stop(), observation.stop()
+    assert first == second  # later use does not count
+    (row,) = first
     assert all(float(row[name] or 0.0) >= 0 for name in row if name != "largest")
 
 
