@@ -301,9 +301,12 @@ IO_CLOCKS = Hooks[Callable[[Trial, Window, WaitSamples], Mapping[str, Clocked]]]
 def client_time_of_trial(
     trial: Trial, w: Window, found: Sequence[Statement], waits: SampleSeries | None
 ) -> ClientTime:
-    """Return the times of a trial. ``found`` are the statements of this window."""
+    """Return the times of a trial. ``found`` are the statements of this window.
+
+    Unknown with a program beside the clients, whose waits and statements would count as theirs.
+    """
     n = trial.transactions
-    if not n:
+    if not n or "beside" in w.first:
         return ClientTime()
     by_text, others_us, planning_us = _statements(w, found, n)
     on_cpu, runnable = (_grown_us(w, column, n) for column in (ON_CPU, RUNNABLE))

@@ -13,8 +13,10 @@ from typing import IO, Any, cast
 import pytest
 from small_study import run_small, small_study
 from synthetic_study import Synthetic, write_study
+from synthetic_telemetry import readings, series, trial
 
 from pgdyno.analysis.study_findings import find_study
+from pgdyno.analysis.telemetry.trial_telemetry import ClientTime, telemetry_of_trial
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
 from pgdyno.features.beside import program as beside_program
@@ -24,7 +26,7 @@ from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeError
 from pgdyno.report.markdown_format import to_markdown
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import StudyEnd
+from pgdyno.results.records import Moment, StoredReading, StudyEnd
 from pgdyno.server.builds import Build
 from pgdyno.study.defaults import Schedule
 
@@ -143,6 +145,15 @@ def test_the_table_has_the_time_of_programs_that_ended_and_errors_are_an_alarm(t
     by_trial[first].after["beside"][0]["status"] = 0
     values = [{name: value for name, _, value in trial_values(measured, one)} for one in findings.trials]
     assert sum("beside.time" in of for of in values) == 11 and sum(of["beside.cpu"] for of in values) == 24
+
+
+def test_the_time_of_a_transaction_is_not_broken_down_with_a_program_beside() -> None:
+    sampled = {of.probe: of for of in series(0, 20.0)}
+    found = readings(0, 1000, 20.0)
+    alone = telemetry_of_trial(trial(1), found, sampled).time
+    assert alone.statements and alone.wait_samples and alone.on_cpu_us
+    found += [StoredReading("beside", moment, 0.0, 0.0, []) for moment in (Moment.BEGIN, Moment.END)]
+    assert telemetry_of_trial(trial(1), found, sampled).time == ClientTime()
 
 
 @pytest.mark.server
