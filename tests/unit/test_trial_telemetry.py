@@ -230,11 +230,12 @@ def reading_of(totals: Mapping[str, int]) -> list[dict]:
     """The statements with the most calls, and one row with the sums of the others."""
     ordered = sorted(totals, key=lambda name: (-totals[name], name))
     rows: list[dict] = [
-        {"kind": "statement", "queryid": name, "toplevel": 1, "calls": totals[name]}
+        {"kind": "statement", "queryid": name, "toplevel": 1, "calls": totals[name], "stats_reset": 1.0}
         for name in ordered[:LISTED]
     ]
     if others := ordered[LISTED:]:
-        rows.append({"kind": "others", "toplevel": 1, "calls": sum(totals[name] for name in others)})
+        calls = sum(totals[name] for name in others)
+        rows.append({"kind": "others", "toplevel": 1, "calls": calls, "stats_reset": 1.0})
     return rows
 
 

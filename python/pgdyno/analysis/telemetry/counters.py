@@ -156,7 +156,8 @@ def _with_others(probe: str, rows: Sequence[Row], listed: Collection[tuple[objec
 
 
 def _was_reset(probe: str, growth: Growth) -> bool:
-    return any(growth.begin.get(column) != growth.end.get(column) for column in RESETS) or any(
+    own = () if growth.end.get("kind") == OTHERS else RESETS  # a sum is of other rows at each end
+    return any(growth.begin.get(column) != growth.end.get(column) for column in own) or any(
         delta < 0 and column in COUNTERS[probe] and numeric(growth.begin, column) is not None
         for column, delta in growth.deltas.items()
     )
