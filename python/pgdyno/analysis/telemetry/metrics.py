@@ -146,7 +146,8 @@ _KINDS: Mapping[str, _Kind] = {
     # the time for which the driver drove this server
     "per_second": _Kind("{sum}", lambda of, c: _ratio(of.sum(c), of.window.driven_s)),
     "per_minute": _Kind("{sum}", lambda of, c: _ratio(of.sum(c), of.window.driven_s, MINUTE_S)),
-    "per_hour": _Kind("{sum}", lambda of, c: _ratio(of.sum(c), of.window.driven_s, HOUR_S)),
+    # all time between the readings: checkpoints also start while other arms are driven
+    "per_hour": _Kind("{sum}", lambda of, c: _ratio(of.sum(c), of.window.elapsed_s, HOUR_S)),
     "share": _Kind("Δ{0} / Δ{1}", lambda of, c: _ratio(of.delta(c[0]), of.delta(c[1]), PERCENT)),
     "share_of_sum": _Kind("Δ{0} / {sum}", lambda of, c: _ratio(of.delta(c[0]), of.sum(c), PERCENT)),
     "at_begin": _Kind("first {0}", lambda of, c: of.at(of.window.first, c[0])),
