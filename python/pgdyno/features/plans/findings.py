@@ -68,6 +68,7 @@ def compare_plans(
                     other = sides[1].get(text)
                     if other is not None and "hash" in row and "hash" in other:
                         pairs.setdefault(text, []).append((row, other))
+        left_out = {text: why for text, why in left_out.items() if text not in pairs}
         if pairs or left_out:
             changes = [change for text, of in pairs.items() if (change := _change(text, of)) is not None]
             found.append(PlanComparison(arms[0], arm, len(pairs), changes, left_out))

@@ -144,3 +144,10 @@ def test_equal_plans_say_nothing(tmp_path: Path) -> None:
     (head,) = sections(findings_of(tmp_path / "e.sqlite", {0: same, 1: same}, changed_in=3))
     assert not head.sentences
     assert not head.brief
+
+
+def test_a_statement_with_plans_in_one_block_is_not_listed_without_a_plan(tmp_path: Path) -> None:
+    late = {"statement": "SELECT 1", "source": "script", "reason": "no time was left"}
+    plans = {0: [row("SELECT 1", ["Seq Scan on t"])], 1: [late]}
+    (head,) = sections(findings_of(tmp_path / "e.sqlite", plans, changed_in=2))
+    assert not head.sentences
