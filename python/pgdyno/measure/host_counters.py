@@ -8,12 +8,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -303,7 +305,7 @@ def _source(path: Path, number: int) -> int | None:
 # Raw counters and gauges of the machine, in one call that takes a fraction of a millisecond.
 #
 # host = HostCounters([data_dir], driver_pid=4711) before = host.read() … after = host.read()         # the
-# analysis uses differences of counters host.reasons                # missing groups, each with its reason
+# analysis uses differences of counters
 #
 # ``probe.cpu_time`` reads the CPU time of the processes of one server.
 # ----------------------------------------------------------------------
@@ -347,59 +349,26 @@ class HostCounters:
     """Reads the counters of this machine. Times are seconds since boot, summed over the cores.
 
     ``paths``: directories whose disks are counted (data and WAL of a server). ``driver_pid``: process of the
-    driver. ``reasons``: by group, the reason why it is missing in the result of ``read``.
+    driver.
     """
 
     def __init__(self, paths: Iterable[Path] = (), driver_pid: int | None = None) -> None:
-        self.reasons: dict[str, str] = {}
         self.driver_pid = driver_pid
-        self._disks = self._find_disks(paths)
+        self._disks = _disks_of(paths)
         self._disk_ms: dict[tuple[str, int], int] = {}  # by disk and field: the time without wraps
         self._cards = {link.name for link in NETWORK.glob("*") if (link / "device").exists()}
-        groups: dict[str, Group] = {
-            "cpu": _cpu,
-            "processes": self._processes,
-            "memory": _memory,
-            "swap": _swap,
-            "network": self._network,
-        }
+        groups: list[Group] = [_cpu, self._processes, _memory, _swap, self._network]
         if self._disks:
-            groups["disk"] = self._disk
-        groups |= {f"pressure_{of}": lambda of=of: _pressure(of) for of in PRESSURE}  # type: ignore[misc]
-        self._groups = {name: read for name, read in groups.items() if self._can(name, read)}
+            groups.append(self._disk)
+        groups += [partial(_pressure, of) for of in PRESSURE]
+        self._groups = [read for read in groups if _or_nothing(read)]
 
     def read(self) -> Mapping[str, float]:
-        """Return all values. A group that is no longer readable is missing, with its reason in
-        ``reasons``."""
+        """Return all values. A group that the kernel does not report is missing."""
         found: dict[str, float] = {}
-        for name, read in self._groups.items():
-            try:
-                found |= read()
-            except (OSError, LookupError, ValueError) as error:
-                self.reasons[name] = str(error)
+        for read in self._groups:
+            found |= _or_nothing(read)
         return found
-
-    def _can(self, name: str, read: Group) -> bool:
-        try:
-            read()
-        except (OSError, LookupError, ValueError) as error:
-            self.reasons[name] = f"not reported by this kernel: {error}"
-            return False
-        return True
-
-    def _find_disks(self, paths: Iterable[Path]) -> set[str]:
-        disks = set()
-        for path in paths:
-            try:
-                disk = disk_of(path)
-            except OSError as error:
-                self.reasons["disk"] = str(error)
-                continue
-            if disk is None:
-                self.reasons["disk"] = f"{path} is not on a disk with counters (network, memory, overlay)"
-            else:
-                disks.add(disk)
-        return disks
 
     def _processes(self) -> Mapping[str, float]:
         own = {"pgdyno_cpu_s": time.process_time()}
@@ -449,6 +418,22 @@ class HostCounters:
             "network_in_bytes": float(sum(into for into, _ in cards)),
             "network_out_bytes": float(sum(out for _, out in cards)),
         }
+
+
+def _or_nothing(read: Group) -> Mapping[str, float]:
+    try:
+        return read()
+    except (OSError, LookupError, ValueError):
+        return {}
+
+
+def _disks_of(paths: Iterable[Path]) -> set[str]:
+    """Return the disks with counters: file systems on a network, in memory and overlays have none."""
+    disks = set()
+    for path in paths:
+        with contextlib.suppress(OSError):
+            disks.add(disk_of(path))
+    return {disk for disk in disks if disk is not None}
 
 
 def _number(text: str, start: str) -> float:
