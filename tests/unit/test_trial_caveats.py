@@ -65,15 +65,28 @@ def parameters(schedule: str, before: BarrierReadings, after: BarrierReadings) -
 def test_autovacuum_between_slices_is_reported(
     schedule: str, runs: tuple[int | None, int | None], told: int | None
 ) -> None:
-    before, after = (BarrierReadings(MachineCpu(s, 0.0), [n]) for s, n in zip((1.0, 2.0), runs, strict=True))
+    before, after = (
+        BarrierReadings(MachineCpu(s, 0.0), [n], [0]) for s, n in zip((1.0, 2.0), runs, strict=True)
+    )
     found = parameters(schedule, before, after).get("autovacuum-in-slices")
     assert found == (None if told is None else {"kind": "autovacuum-in-slices", "arm": "18", "n": told})
 
 
 @pytest.mark.parametrize(("stolen_s", "share"), [(1.0, "10.0%"), (0.4, None)])
 def test_steal_time_is_reported(stolen_s: float, share: str | None) -> None:
-    before, after = (BarrierReadings(MachineCpu(*of), [0]) for of in ((10.0, 0.0), (20.0, stolen_s)))
+    before, after = (BarrierReadings(MachineCpu(*of), [0], [0]) for of in ((10.0, 0.0), (20.0, stolen_s)))
     assert parameters("slices", before, after).get("steal", {}).get("share") == share
+
+
+@pytest.mark.parametrize(("end", "kind"), [(1, "window-without-checkpoint"), (2, "checkpoint-in-slices")])
+def test_only_checkpoints_that_start_between_the_barriers_count(end: int, kind: str) -> None:
+    line = "LOG:  checkpoint starting: time\n"
+    arm = cast(LabArm, SimpleNamespace(name="18", index=0, log=lambda: 3 * line, is_local=lambda: True))
+    barriers = (("measure", 1), ("end", end))
+    seen = {name: BarrierReadings(MachineCpu(1.0, 0.0), [0], [n * len(line)]) for name, n in barriers}
+    without_probes = study("slices").model_copy(update={"probes": ()})
+    found = trial_caveats(without_probes, 1, arm, DriverFacts(), 0, seen, [])
+    assert [caveat.kind for caveat in found] == [kind]
 
 
 @pytest.mark.parametrize(("used_s", "is_known"), [(0.013, False), (0.39, False), (0.41, True)])

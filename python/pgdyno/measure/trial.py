@@ -190,11 +190,12 @@ STEAL_SHARE_MAX = 0.05
 @dataclass(frozen=True)
 class BarrierReadings:
     """Readings at a barrier in addition to the servers' CPU time. ``autovacuums`` per arm of the run, in its
-    order; None if the server does not answer.
+    order; None if the server does not answer. ``logged``: characters of their logs.
     """
 
     cpu: MachineCpu
     autovacuums: Sequence[int | None]
+    logged: Sequence[int]
 
 
 def untested_version(server: str, version: Version) -> Iterator[Caveat]:
@@ -205,7 +206,8 @@ def untested_version(server: str, version: Version) -> Iterator[Caveat]:
 
 def read_surroundings(arms: Sequence[LabArm]) -> BarrierReadings:
     """Read them now, when no transaction runs."""
-    return BarrierReadings(machine_cpu(), [_autovacuums(arm) for arm in arms])
+    logged = [len(arm.log() or "") for arm in arms]
+    return BarrierReadings(machine_cpu(), [_autovacuums(arm) for arm in arms], logged)
 
 
 def _autovacuums(arm: LabArm) -> int | None:
@@ -239,7 +241,8 @@ def trial_caveats(
     if late_ns is not None and late_ns > DRIVER_LATE_NS_MAX:
         late_ms, limit_ms = round(late_ns / 1e6, 1), DRIVER_LATE_NS_MAX // 1_000_000
         yield Caveat.of("driver-late", trial, arm=arm.name, late_ms=late_ms, limit_ms=limit_ms)
-    checkpoints = (arm.log() or "").count("checkpoint starting")
+    first, last = (seen[name].logged[target] if name in seen else None for name in ("measure", "end"))
+    checkpoints = (arm.log() or "")[first:last].count("checkpoint starting")
     if study.schedule == "slices" and checkpoints:
         yield Caveat.of("checkpoint-in-slices", trial, arm=arm.name, n=checkpoints)
     is_probed = "checkpoints" in study.probes  # then the analysis is more precise
