@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from example_records import begun
 
 from example_studies import make_study
 from pgdyno.analysis.measurement_noise import InterimResult
@@ -18,9 +19,9 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure import block as lab_block
 from pgdyno.measure import study_runner
 from pgdyno.measure.progress import BlockEnded, Warned
-from pgdyno.measure.study_runner import Budget, run_study
+from pgdyno.measure.study_runner import Budget, _read_progress, run_study
 from pgdyno.measure.trial import Lab
-from pgdyno.results.records import BlockStatus, Counts, Role, Slice, StudyEnd
+from pgdyno.results.records import BlockStatus, Counts, Role, Slice, StudyEnd, TrialOutcome, TrialStatus
 from pgdyno.study.plan import DriversPlan, Study
 from pgdyno.study.schedule import PlannedBlock, aa_arm_after, aa_study, blocks_of
 
@@ -191,6 +192,23 @@ def test_trials_that_a_resumed_sequence_keeps_are_shown_with_their_rates(
     monkeypatch.setattr(lab_block, "run_group", run)
     assert lab_block.run_in_sequence(lab, list(blocks_of(study))) is BlockStatus.DONE
     assert seen == [BlockEnded(0, (100.0, 90.0)), BlockEnded(1, (None, 90.0))]
+
+
+def test_a_failed_trial_that_a_resumed_sequence_keeps_fails_its_block(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, number = begun(tmp_path / "e.sqlite")
+    file.finish_trial(number, TrialOutcome(TrialStatus.FAILED, 9.0))
+    file.close()
+    (done,) = _read_progress(tmp_path / "e.sqlite")
+    stored: list[tuple[object, ...]] = []
+    writer = SimpleNamespace(begin_block=lambda *_: None, finish_block=lambda *of: stored.append(of[:2]))
+    (lab,) = labs([2], schedule="sequential", on_failure="stop")
+    arms = cast(Any, [SimpleNamespace(index=0), SimpleNamespace(index=1)])
+    lab = replace(lab, arms=arms, writer=cast(Any, writer), kept=done.kept, failed=done.failed)
+    monkeypatch.setattr(lab_block, "run_group", lambda *_: pytest.fail("a trial ran after a failure"))
+    assert lab_block.run_in_sequence(lab, list(blocks_of(lab.study))) is BlockStatus.FAILED
+    assert stored == [(0, BlockStatus.FAILED), (1, BlockStatus.DONE)]
 
 
 def test_a_study_stops_after_the_pass_in_which_every_case_is_decided(monkeypatch: pytest.MonkeyPatch) -> None:

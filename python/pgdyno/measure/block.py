@@ -78,6 +78,7 @@ def run_in_sequence(lab: Lab, blocks: Sequence[PlannedBlock]) -> BlockStatus:
     for (index, arm), rate in lab.kept.items():
         rates[index][arm] = rate
     status = {block.index: BlockStatus.DONE for block in blocks}
+    status |= dict.fromkeys(lab.failed, BlockStatus.FAILED)
     for block in blocks:
         _begin_block(lab, block)
     for arm, block in itertools.product(range(len(lab.arms)), blocks):

@@ -551,7 +551,7 @@ def resume_study(
 @dataclass(frozen=True)
 class _Progress:
     """Progress of a case. ``kept``: (block, arm) of the finished trials, with the rates of those that count.
-    ``rates``: rates of its warm-ups.
+    ``failed``: blocks with a failed one. ``rates``: rates of its warm-ups.
     """
 
     name: str
@@ -559,6 +559,7 @@ class _Progress:
     next_block: int = 0
     spent_s: float = 0.0
     kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
+    failed: frozenset[int] = frozenset()
     rates: dict[int, list[Rates]] = field(default_factory=dict)
     warm_up_times: int = 1
 
@@ -587,6 +588,7 @@ def _labs(
             number,
             case.name,
             case.kept,
+            case.failed,
             rates=case.rates,
             warm_up_times=case.warm_up_times,
             session=session,
@@ -618,6 +620,7 @@ def _progress_of(evidence: Evidence, case: int) -> _Progress:
         next_block=max((b.block + 1 for b in blocks), default=0),
         spent_s=sum((ended or begun) - begun for begun, ended in spent),
         kept={(t.block, t.arm): _rate(study, t) for t in trials},
+        failed=frozenset(t.block for t in trials if t.status is TrialStatus.FAILED),
         rates=rates_so_far(evidence, case, study),
         warm_up_times=max((one.times for one in warm_ups), default=1),
     )

@@ -326,6 +326,7 @@ class Lab:
     name: str = ""  # of the case
     kept: Mapping[tuple[int, int], float | None] = field(default_factory=dict)
     """(block, arm) of trials that need not be repeated, with the rate of those that count."""
+    failed: frozenset[int] = frozenset()  # blocks with such a trial that failed
     aa: Mapping[int, Lab] = field(default_factory=dict)  # by arm: its A/A comparison
     rates: dict[int, list[Sequence[float]]] = field(default_factory=dict)
     """By arm, the rates from the start of the warm-up in each block so far, for later warm-ups."""
