@@ -8,6 +8,7 @@ all threads and peak memory are measured for the whole program.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -22,7 +23,8 @@ from bench.figure import Figure, compared, limited
 from bench.measure import run
 from pgdyno.analysis.telemetry.samples import RUNNING
 from pgdyno.measure.host_counters import HostCounters
-from pgdyno.measure.sampler import CHUNK_S, SERIES
+from pgdyno.measure.sampler import CHUNK_S
+from pgdyno.measure.server_probes import statement
 from pgdyno.results import results_file
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import (
@@ -44,6 +46,7 @@ from pgdyno.results.records import (
     TrialStatus,
 )
 from pgdyno.results.writer import Writer
+from pgdyno.server.builds import NEWEST_MAJOR
 from pgdyno.study.arm_spec import ArmSpec
 from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import Study
@@ -185,7 +188,9 @@ def _kinds(executed: float) -> dict[str, Counts]:
 
 def _series(directory: Path, window_s: int, rng: np.random.Generator) -> Iterator[SampleSeries]:
     waits = ["samples", RUNNING, *(f"LWLock/Wait{i}" for i in range(WAITS))]
-    names = {"server": SERIES, "host": list(HostCounters([directory]).read()), "waits": waits}
+    query = statement("sample", NEWEST_MAJOR).partition("\nFROM ")[0]
+    counters = sorted(re.findall(r"^    \S.*\bAS (\w+),?$", query, re.MULTILINE))
+    names = {"server": counters, "host": list(HostCounters([directory]).read()), "waits": waits}
     at_s = np.arange(window_s, dtype=np.float64)
     for probe, columns in names.items():
         grown = np.rint(rng.gamma(4.0, GROWS / 4, (window_s, len(columns))))

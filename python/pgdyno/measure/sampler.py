@@ -114,25 +114,8 @@ class Gathering:
         return Chunk(self.target, self.probe, (AT, LATE, *names), points, ending, reason)
 
 
-COUNTERS = frozenset(
-    {
-        *("xact_commit", "xact_rollback", "blks_read", "blks_hit", "temp_files", "temp_bytes", "deadlocks"),
-        *("num_timed", "num_requested", "num_done", "buffers_written", "buffers_clean", "buffers_backend"),
-        *("wal_fpi", "lsn_bytes"),
-    }
-)
-"""Columns that only grow (until a reset): use differences."""
-
-GAUGES = frozenset(
-    {"active_backends", "waiting_backends", "autovacuum_workers", "oldest_xmin_age", "frozen_xid_age"}
-)
-"""Columns with a current state."""
-
-SERIES = tuple(sorted(COUNTERS | GAUGES))
-
-
 def sample(connection: Connection) -> Mapping[str, float]:
-    """Return one sample of SERIES, without columns that this version lacks or hides.
+    """Return one sample of ``sample.sql``, without columns that this version lacks or hides.
 
     Prepares the connection for probes. Raises psycopg.Error.
     """
