@@ -314,7 +314,7 @@ def test_transactions_without_a_response_are_counted_and_invalidate_the_run(
     ended = program.run("drive", through, *DRIVE, *READS, *WINDOW)
     assert ended.status == 1
     assert re.search(
-        rf"^{CLIENTS} transactions canceled and counted as failed: no response within", ended.out, re.M
+        rf"^{CLIENTS} transactions canceled and counted as failed: no response in time", ended.out, re.M
     )
     (complaint,) = ended.complaints
     assert complaint.startswith("pgdyno: the run is not valid: timed out after")
