@@ -101,6 +101,7 @@ Every wait for a server has a timeout. The error names the operation and the tim
 | Any, after the first Ctrl-C, SIGTERM or SIGHUP | About 5 s; a second signal exits at once |
 
 TCP connections have keepalives (30 s), those for statements of pgdyno also a `tcp_user_timeout` (60 s).
+Without it, a host that vanishes before it acknowledges a request is noticed after about 15 minutes.
 The connection string can change both, except for the connections of clients.
 
 | Environment variable | Meaning |

@@ -97,6 +97,7 @@ def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
     errors = [
         {"kind": "server", "sqlstate": "40001", "message": "first"},
         {"kind": "server", "sqlstate": "40001", "message": "second"},
+        {"kind": "connection", "sqlstate": None, "message": "abandoned by the driver"},
         {"kind": "connection", "sqlstate": None, "message": "closed"},
     ]
     found = histograms_from(target)
@@ -104,7 +105,7 @@ def test_a_result_gives_histograms_and_failures_with_a_sample() -> None:
     assert failures_from(target, errors) == [
         Failure("payment", "40001", 2, "first"),
         Failure("payment", "connection", 1, "closed"),
-        Failure("payment", "abandoned", 3, "canceled: no response in time after the slice"),
+        Failure("payment", "abandoned", 3, "abandoned by the driver"),
     ]
 
 

@@ -212,9 +212,10 @@ async fn open(reactor: &Reactor, place: &Place) -> Result<Socket, Error> {
     }
 }
 
-/// Ends a connection whose host has gone without a word while its client waits: otherwise it would wait for good.
+/// Ends a connection whose host has vanished while its client waits for an answer: otherwise it would wait forever.
 ///
-/// TCP_USER_TIMEOUT would also end a connection whose server is alive, but is too slow to read what was sent.
+/// Keepalives are not sent while sent data are unacknowledged: then the retries of the kernel end the connection, after
+/// about 15 minutes. TCP_USER_TIMEOUT would be faster, but would also end one whose server is alive and reads slowly.
 fn notice_vanished_host(fd: &OwnedFd) -> rustix::io::Result<()> {
     sockopt::set_socket_keepalive(fd, true)?;
     sockopt::set_tcp_keepidle(fd, KEEPALIVE_IDLE)?;

@@ -450,8 +450,12 @@ class Comparison:
     @property
     def is_held_back(self) -> bool:
         """True if the estimate is biased, whatever its interval is."""
-        reasons = (self.bias, self.lost_by_an_arm, self.unconfirmed, self.missed_rates)
-        return self.is_trending or any(reasons)
+        return self.is_unsteady or any((self.lost_by_an_arm, self.unconfirmed, self.missed_rates))
+
+    @property
+    def is_unsteady(self) -> bool:
+        """True if the effect depends on the length of the warm-up."""
+        return self.is_trending or self.bias is not None
 
     @in_json
     def verdict(self) -> Verdict:
@@ -620,7 +624,7 @@ def _decided(comparison: Comparison, bias: WarmUpBias | None, better: Better, pl
                 comparison = replace(comparison, is_trending=True)
             if bias.p_value <= ALARM_OF_RISES:
                 comparison = replace(comparison, bias=bias)
-    return replace(comparison, decision=None if comparison.is_trending or comparison.bias else decision)
+    return replace(comparison, decision=None if comparison.is_unsteady else decision)
 
 
 def _at_final_rates(

@@ -97,7 +97,6 @@ def drive_trials(
     )
 
     driven = [None if pinning else piece.arm for piece in slices]
-    first = next((at for at, piece in enumerate(slices) if piece.role is Role.MEASURE), -1)
 
     def on_event(event: Event) -> None:
         match event["event"]:
@@ -124,7 +123,9 @@ def drive_trials(
             if lab.study.checkpoints is not None:
                 force_checkpoints(lab, list(trials.values()))
             seen["measure"] = read_surroundings(ours)
-            telemetry.driven = driven[first]
+            telemetry.driven = next(
+                (arm for arm, of in zip(driven, slices, strict=True) if of.role is Role.MEASURE), driven[-1]
+            )
             telemetry.begin()
             telemetry.read_server_cpu()
         else:

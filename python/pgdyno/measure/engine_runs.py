@@ -76,11 +76,13 @@ def histograms_from(target: TargetResult) -> list[Histogram]:
 def failures_from(target: TargetResult, errors: Iterable[Mapping[str, Any]] = ()) -> list[Failure]:
     """Return the failures of one target of the ``result`` event, with the first message of each SQLSTATE.
 
-    An ``error`` event does not name the kind of transaction. A lost connection has no SQLSTATE.
+    An ``error`` event does not name the kind of transaction. A lost connection has no SQLSTATE, nor has a
+    transaction that the driver abandoned.
     """
-    samples = {"abandoned": "canceled: no response in time after the slice"}
+    samples: dict[str, str] = {}
     for error in errors:
-        samples.setdefault(error["sqlstate"] or "connection", error["message"])
+        without = "abandoned" if error["message"].startswith("abandoned") else "connection"
+        samples.setdefault(error["sqlstate"] or without, error["message"])
     return [
         Failure(kind, sqlstate, n, samples.get(sqlstate, ""))
         for kind, result in target.kinds.items()

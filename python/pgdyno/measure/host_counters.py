@@ -383,11 +383,10 @@ class HostCounters:
         ours = [fields for fields in lines if fields[2] in self._disks]
         if not ours:
             raise LookupError(f"/proc/diskstats has no line for {', '.join(sorted(self._disks))}")
-        found = {
+        return {
             name: unit * sum(self._unwrapped(line, at) if unit == MS else int(line[at]) for line in ours)
             for name, (at, unit) in DISK.items()
         }
-        return {**found, "disk_busy_s": found["disk_busy_s"] / len(ours)}
 
     def _unwrapped(self, line: Sequence[str], at: int) -> int:
         """Return a time in ms that continues to grow when the kernel's number starts again at 0.

@@ -92,7 +92,7 @@ def _standing(comparison: Comparison, lab: Lab, budget: Budget) -> ArmVerdict:
         change=primary.percent if primary else None,
         blocks_needed=decision.blocks_needed if decision else None,
         forecast=forecast,
-        is_trending=comparison.is_trending or comparison.bias is not None,
+        is_trending=comparison.is_unsteady,
         may_trend=comparison.may_trend,
         is_provisional=not lab.study.needs_anytime_intervals,
     )

@@ -206,8 +206,8 @@ def untested_version(server: str, version: Version) -> Iterator[Caveat]:
 
 def read_surroundings(arms: Sequence[LabArm]) -> BarrierReadings:
     """Read them now, when no transaction runs."""
-    logged = [len(arm.log() or "") for arm in arms]
-    return BarrierReadings(machine_cpu(), [_autovacuums(arm) for arm in arms], logged)
+    cpu, autovacuums = machine_cpu(), [_autovacuums(arm) for arm in arms]
+    return BarrierReadings(cpu, autovacuums, [len(arm.log() or "") for arm in arms])  # a log can be long
 
 
 def _autovacuums(arm: LabArm) -> int | None:

@@ -311,8 +311,7 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
     reasons = [f"{words} in {counted(len(blocks), 'block')}" for words, blocks in lost.items() if blocks]
     if comparison.failures:
         reasons.insert(0, comparison.failures_text)
-    is_unsteady = comparison.is_trending or comparison.bias is not None
-    if is_unsteady:
+    if comparison.is_unsteady:
         reasons.append("the effect depends on the length of the warm-up")
     if comparison.unconfirmed:
         arms = result_tables.enumeration(list(comparison.unconfirmed))
@@ -322,7 +321,7 @@ def _why_held_back(comparison: Comparison, findings: Findings) -> str:
         f"{group_digits(of.target, 0)} {of.unit}, too low in {of.below} of {counted(of.blocks, 'block')})"
         for of in comparison.missed_rates
     ]
-    remedy = _longer_windows(plan, findings.cases) if is_unsteady else ""
+    remedy = _longer_windows(plan, findings.cases) if comparison.is_unsteady else ""
     return f"No verdict: {result_tables.enumeration(reasons)}.{remedy}"
 
 

@@ -183,10 +183,12 @@ class ChecksumUpdater:
     def kept(self) -> Iterator[None]:
         """Enclose a transaction: keep its changes of the checksums, or read them again if it fails."""
         self._changed.clear()
+        if not self._sums:
+            self._sums = _known(self._connection)
         try:
             yield
         except BaseException:
-            self._sums = _known(self._connection)  # a signal may arrive just after the commit
+            self._sums = {}  # to read again: a signal may arrive just after the commit
             raise
 
     def store(self) -> None:

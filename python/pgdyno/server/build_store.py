@@ -12,7 +12,6 @@ files of an interrupted one.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -71,8 +70,8 @@ OpenSource = Callable[[Path, Progress], ServerSource]
 
 SERVER_SOURCES: Hooks[OpenSource] = Hooks("servers")
 
-_held: dict[Path, int] = {}
-"""Builds of the cache that this process uses, with the descriptors of their locks, which it never closes."""
+_held: dict[Path, contextlib.ExitStack] = {}
+"""Builds of the cache that this process uses, with their locks, which it holds until its end."""
 
 
 def _silent(_: str) -> None:
@@ -147,7 +146,9 @@ class Store:
             return self.install(wanted, source_name)
         # Builds with all programs may be there only for pg_upgrade.
         has_programs = {source.name for source in self.sources if source.unlisted}
-        return min(found, key=lambda build: _source_of(build) in has_programs)
+        chosen = min(found, key=lambda build: _source_of(build) in has_programs)
+        self.hold(chosen)  # a download for another arm can take longer than a prune
+        return chosen
 
     def common_source(self, wanted: Sequence[VersionSpec]) -> str | None:
         """Return the name of the first source with all of these versions; None if there is none.
@@ -180,11 +181,12 @@ class Store:
         """Record the use of those in the cache, and keep `cache prune` from them until this process ends."""
         root = self.builds_dir.resolve()
         for folder in {path for build in builds for path in build.bin_dir.parents if path.parent == root}:
-            with contextlib.suppress(OSError):
-                if folder not in _held:
-                    _held[folder] = os.open(folder / OWNER, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-                    fcntl.flock(_held[folder], fcntl.LOCK_SH)
+            with contextlib.suppress(OSError):  # of another user
                 os.utime(folder / MARK)
+                if folder not in _held:
+                    lock = contextlib.ExitStack()
+                    lock.enter_context(locked(folder / OWNER, shared=True))
+                    _held[folder] = lock
 
     def install(self, wanted: VersionSpec, source_name: str | None = None) -> Build:
         """Download the newest matching build, unless it is cached. Raises FetchError with the error of every

@@ -804,7 +804,8 @@ class Cluster:
         # The list of --describe-config lacks those that are not in postgresql.conf.sample: jit_expressions.
         show = [str(self.build.program("postgres")), "-D", str(self.data_dir), "-C"]
         names = [name for name in optional if "." not in name]
-        return {name for name in names if run_tool([*show, name], self.account, 60.0).returncode != 0}
+        said = {name: run_tool([*show, name], self.account, 60.0).stderr for name in names}
+        return {name for name, error in said.items() if "unrecognized configuration parameter" in error}
 
     def _write_config(self, settings: Mapping[str, str]) -> None:
         path = self.data_dir / CONFIG_FILE

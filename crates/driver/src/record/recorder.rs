@@ -147,7 +147,7 @@ impl Recorder {
     pub fn take_interval(&mut self) -> Histogram {
         let taken = std::mem::take(&mut self.interval);
         if taken.count() > 0 {
-            // Between slices, rather than in the next one, which may be measured.
+            // Now rather than for the next transaction, which may be measured.
             self.interval.reserve();
         }
         taken

@@ -156,7 +156,7 @@ def _with_others(probe: str, rows: Sequence[Row], listed: Collection[tuple[objec
 
 
 def _was_reset(probe: str, growth: Growth) -> bool:
-    own = () if growth.end.get("kind") == OTHERS else RESETS  # a sum is of other rows at each end
+    own = () if growth.end.get("kind") == OTHERS else RESETS  # the others differ at each end
     return any(growth.begin.get(column) != growth.end.get(column) for column in own) or any(
         delta < 0 and column in COUNTERS[probe] and numeric(growth.begin, column) is not None
         for column, delta in growth.deltas.items()

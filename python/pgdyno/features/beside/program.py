@@ -61,6 +61,8 @@ class Beside:
             for option in Conninfo.get_defaults()
             if option.envvar and (keyword := option.keyword.decode()) in values
         }
+        if password := values["passwords"][0]:
+            given["PGPASSWORD"] = password
         environment, pid = {**clean_environment(), **given}, arm.postmaster_pid()
         folders = [str(Path(f"/proc/{pid}/exe").resolve().parent)] if pid else []
         environment["PATH"] = os.pathsep.join([*folders, environment.get("PATH", os.defpath)])
@@ -86,7 +88,7 @@ class Beside:
 
     def halt(self) -> None:
         """End it with its descendants, if it still runs."""
-        if self._thread.is_alive():
+        if self._thread.is_alive() and not self._was_cut:
             self._was_cut = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGTERM)

@@ -380,6 +380,8 @@ class CrashRun:
             kill_server(standby, forget_memory=True)
             if not has_ended:
                 raise
+            if DISK_FULL.search(standby.log()):
+                raise DiskFullError(DISK_TOO_SMALL) from error
             return Aftermath(corruption=[Corruption("start", in_one_line(error))])
         except BaseException:
             kill_server(standby, forget_memory=True)
@@ -470,7 +472,10 @@ class CrashRun:
         """Read the ledger. Raises EngineError if nothing can be lost."""
         records = read_ledger(self._ledger)
         if not acknowledged_before(records, happened.at_ns):
-            raise EngineError("no transaction was acknowledged before the crash: use a longer --within")
+            raise EngineError(
+                "no transaction was acknowledged before the crash: use a longer --within and another results "
+                "file"
+            )
         return AuditInput(self.plan, self.planned, records, happened.at_ns, happened.killed_ns)
 
 

@@ -607,12 +607,18 @@ def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput)
     return found
 
 
+NO_TIMEOUTS = (  # the second since PostgreSQL 17
+    "select set_config(name, '0', false) from pg_settings where name in "
+    "('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')"
+)
+
+
 def examine_rows(found: Aftermath, connect: Connect, of: AuditInput) -> None:
     """Audit the rows of a running server, and check its tables and indexes. Adds to ``found``."""
 
     def connect_unlimited() -> Connection:
         connection = connect()
-        connection.execute("set statement_timeout = 0")  # the settings of the arm may have one
+        connection.execute(NO_TIMEOUTS)  # the settings of the arm may have some
         return connection
 
     try:

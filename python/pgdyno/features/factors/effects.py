@@ -192,7 +192,7 @@ def _is_biased(of: Findings, arm: int) -> bool:
     """Return whether comparisons are held back because of this arm, not only of their baseline."""
     name = of.arms[arm].arm.name
     return any(
-        (one.is_trending and one.arm.arm == arm)
+        (one.is_unsteady and one.arm.arm == arm)
         or name in one.unconfirmed
         or any(missed.arm.arm == arm for missed in one.missed_rates)
         for one in of.comparisons

@@ -125,7 +125,9 @@ def losses(original: StudyFile, source: Asked, fitted: Asked) -> list[FitChange]
             found += ratio_changes(DATA_TO_MEMORY, was, now, f"data larger than the memory{where}")
     for then, here in paired(*buffers):
         was, now = max(sizes[0]) / then, max(sizes[1]) / here
-        found += ratio_changes("data : shared_buffers", was, now, f"shared_buffers {format_size(round(here))}")
+        found += ratio_changes(
+            "data : shared_buffers", was, now, f"shared_buffers {format_size(round(here))}"
+        )
     writes = any(arm.writes for arm in arms_of(source.costs))
     for was, now in paired(*checkpoints):
         if writes and min(was, now) < CHECKPOINTS_MIN:

@@ -224,7 +224,7 @@ class Coordinator:
         files = {work.file for work in self._record.works}
         stem = next(work.file for work in self._record.works if work.host == host).removesuffix(".sqlite")
         names = (f"{stem}-{n}.sqlite" for n in count(2))
-        file = next(of for of in names if of not in files and not self._path.with_name(of).exists())
+        file = next(name for name in names if name not in files and not self._path.with_name(name).exists())
         work = HostWork(host=host, file=file, cases=cases, has_begun=False)
         self._record = self._record.model_copy(update={"works": (*self._record.works, work)})
         self._watch.warn(f"{host} measures the cases of a lost host from the beginning")

@@ -50,7 +50,10 @@ def add(
     ] = None,
     locale: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Locale of the database. [default: that of the origin]"),
+        typer.Option(
+            metavar="NAME",
+            help="Locale of the database. [default: that of the origin, C if a dump does not name it]",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:

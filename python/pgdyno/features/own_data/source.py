@@ -217,6 +217,8 @@ class NamedDataStore:
             if (self.directory / name).exists():
                 raise UsageError(f"the data {name} exist: choose another name, or pgdyno data remove {name}")
             is_copy = is_connection_string(data.source)
+            if is_copy and data.database:
+                raise UsageError(f"--data: the DSN names the database: remove database = {data.database!r}")
             if not is_copy and selection != Selection():
                 raise UsageError("--tables and --schema-only require a DSN: a dump is loaded as it is")
             part = self.directory / f".{name}.part"
@@ -264,7 +266,9 @@ class NamedDataStore:
             return examined(data, check)
         is_read = is_connection_string(data.source)  # its options are given each time; a name keeps its own
         given = {key: value for key in ("database", "locale") if (value := getattr(data, key)) or is_read}
-        return _possible(found.model_copy(update={**given, "analyze": data.analyze, "source": found.name}))
+        return _with_valid_options(
+            found.model_copy(update={**given, "analyze": data.analyze, "source": found.name})
+        )
 
     def _read_database(
         self, data: OwnData, part: Path, selection: Selection, check: Callable[[], None]
@@ -533,10 +537,12 @@ def examined(data: OwnData, check: Callable[[], None] = lambda: None) -> OwnData
     except OSError as error:
         raise UsageError(f"--data: cannot read {error.filename}: {error.strerror}") from None
     found = {"form": form, "path": str(path), "digest": digest, "size_bytes": size_bytes, "major": major}
-    return _possible(data.model_copy(update={**found, "name": data.name or path.name.partition(".")[0]}))
+    return _with_valid_options(
+        data.model_copy(update={**found, "name": data.name or path.name.partition(".")[0]})
+    )
 
 
-def _possible(data: OwnData) -> OwnData:
+def _with_valid_options(data: OwnData) -> OwnData:
     """Return the data. Raises UsageError for an option that their form does not have."""
     if data.database and data.form != "backup":
         raise UsageError(f"--data: {data.label} has one database: remove database = {data.database!r}")

@@ -30,7 +30,7 @@ from pgdyno.study.plan import Study
 MORE_MINUTES = 5
 """Default of the form to extend a study, in minutes."""
 
-PARTS_OF_OTHERS = frozenset({"allow_os", "checks", "data", "modules", "text"})
+USER_FIELDS = frozenset({"allow_os", "checks", "data", "modules", "text"})
 """Parameters of a workload and of its scripts that come from files of a user."""
 
 
@@ -108,21 +108,21 @@ def _may_start_programs(plan: Study) -> bool:
         plan.beside
         or plan.drivers
         or plan.into_existing
-        or any(_has_parts_of_others(load.model_dump()) for load in loads)
+        or any(_has_user_fields(load.model_dump()) for load in loads)
         or any(server.startswith(GIT_PREFIX) or "," in server for server in servers)  # ,extension=…
         or any(arm.is_dsn or any(getattr(arm, name) for name in OF_ARM) for arm in plan.arms)
         or any(PROGRAMS.fullmatch(name.lower()) for name in given)
     )
 
 
-def _has_parts_of_others(parameters: object) -> bool:
+def _has_user_fields(parameters: object) -> bool:
     """Return whether parameters of a workload have scripts, queries or data that are not those of pgdyno."""
     match parameters:
         case dict():
-            named = any(of and name in PARTS_OF_OTHERS for name, of in parameters.items())
-            return named or any(map(_has_parts_of_others, parameters.values()))
+            named = any(of and name in USER_FIELDS for name, of in parameters.items())
+            return named or any(map(_has_user_fields, parameters.values()))
         case list() | tuple():
-            return any(map(_has_parts_of_others, parameters))
+            return any(map(_has_user_fields, parameters))
     return False
 
 

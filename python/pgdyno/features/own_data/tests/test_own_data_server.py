@@ -6,6 +6,7 @@ import gzip
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -411,15 +412,20 @@ def test_a_role_that_cannot_switch_statistics_off_reads_what_it_may_and_is_warne
 def test_a_long_reading_is_not_ended_by_limits_of_the_database(
     origin: Server, build: Build, server_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    waits = iter([2.5])
+
+    def wait_once() -> None:
+        time.sleep(next(waits, 0.0))  # longer than the limits, while pg_dump runs
+
     limits = ["idle_in_transaction_session_timeout"]
     limits += ["transaction_timeout"] if build.version.major >= 17 else []
     monkeypatch.setattr(dump_origin, "COUNT_ALL_S", -1)
     with origin.connect(DATABASE) as connection:
         for name in limits:
-            connection.execute(f"ALTER DATABASE {DATABASE} SET {name} = '1ms'".encode())
+            connection.execute(f"ALTER DATABASE {DATABASE} SET {name} = '2s'".encode())
         try:
             data = NamedDataStore(server_dir, system_builds).add(
-                "shop", OwnData(source=origin.conninfo(DATABASE)), Selection()
+                "shop", OwnData(source=origin.conninfo(DATABASE)), Selection(), wait_once
             )
         finally:
             connection.execute(f"ALTER DATABASE {DATABASE} RESET ALL".encode())
