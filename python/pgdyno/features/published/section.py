@@ -496,7 +496,7 @@ def _note(table: MeasuredTable) -> str:
     if levels := levels_of_table(table):
         notes.append(f"Measured {HERE} with {_listed(levels)}")
     if any(cell.is_change and cell.measured and cell.measured.n < VERDICT_BLOCKS_MIN for cell in every):
-        notes.append(f"Fewer than {VERDICT_BLOCKS_MIN} blocks: no CIs")
+        notes.append(f"Without a CI: fewer than {VERDICT_BLOCKS_MIN} blocks")
     if any(cell.is_requested for cell in every):
         notes.append(f"“{HERE}”: on this machine")
     if any(cell.is_change and cell.measured for cell in every):
@@ -513,16 +513,38 @@ def _notes_on_figures(table: MeasuredTable) -> Iterator[str]:
 
 
 def _averages(table: MeasuredTable) -> Iterator[str]:
-    """Yield the cases and parts that a mean covers: once for a column if all rows agree, else by row."""
+    """Yield the cases and parts that means cover, with the columns whose rows all agree, or with the rows."""
     by_column = [
         {_over(row[n]) for row in table.rows if row[n].measured is not None}
         for n in range(len(table.columns))
     ]
+    names: dict[str, dict[str, None]] = {}
+    for row, own in zip(table.rows, _names_of_rows(table), strict=True):
+        cells = zip(table.columns, row, by_column, strict=True)
+        found = [(title, _over(cell), len(over) == 1) for title, cell, over in cells if cell.measured]
+        is_one = own and len({mean for _, mean, is_column in found if not is_column}) == 1
+        for title, mean, is_column in found:
+            name = title if is_column else own if is_one else ", ".join(filter(None, (own, title)))
+            names.setdefault(mean, {})[name] = None
+    names.pop("", None)
+    for mean, of in names.items():
+        yield f"{HERE.capitalize()} over {mean}: {'; '.join(of)}"
+
+
+def _names_of_rows(table: MeasuredTable) -> list[str]:
+    """Return the texts of each row without numbers, the first one of the row above if its own is empty."""
+    columns = [
+        n
+        for n in range(len(table.columns))
+        if not any(row[n].is_requested or row[n].value is not None for row in table.rows)
+    ]
+    names, first = [], ""
     for row in table.rows:
-        for title, cell, over in zip(table.columns, row, by_column, strict=True):
-            if cell.measured is not None and (mean := _over(cell)):
-                name = title if len(over) == 1 else ", ".join(filter(None, (row[0].text, title)))
-                yield f"{name}: {HERE} over {mean}"
+        texts = [row[n].text for n in columns]
+        if any(texts):
+            first = texts[0] = texts[0] or first
+        names.append(", ".join(filter(None, texts)))
+    return names
 
 
 def _over(cell: MeasuredCell) -> str:

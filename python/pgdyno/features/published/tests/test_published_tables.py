@@ -294,6 +294,11 @@ def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
         and len(change.parts) == 19
         and change.parts[:2] == ["read-only, buffers", "read-only, RAM"]
     )
+    # Once per basis, with whole names of rows: columns of a row share it.
+    note = with_measured_columns(table, 0.95).note
+    assert "Here over 4 cases: read-only, buffers; read-only, RAM; read-only, disk; default, UPDATE" in note
+    assert "Here over 19 rows: total average." in note
+    assert with_measured_columns(conclusion, 0.95).note.count("Here over") == 1
 
 
 def test_a_total_is_the_mean_of_the_changes_of_its_rows_and_names_them() -> None:
