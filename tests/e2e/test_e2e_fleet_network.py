@@ -13,7 +13,7 @@ import pytest
 from bench import network_nodes
 from bench.network_nodes import NetworkCluster
 from fleet_studies import ALONE, STUDY, run, states
-from program import END_S, Program
+from program import END_S, Program, command_line
 
 from pgdyno.features.fleet.coordinator import SNAPSHOT_S
 from pgdyno.features.hosts.fleet_record import HostState, read_fleet
@@ -70,7 +70,8 @@ def test_a_short_outage_is_survived_and_a_long_one_loses_the_host(
     mine = folder / "network-n1.sqlite"
     before = trials(mine)
     running.until(lambda: trials(mine) > before, COLLECTED_S)
-    [command] = [one for one in cluster.members("n1") if one.cmdline() == ["pgdyno"]]  # it hides its options
+    # It hides its options. Other processes may end meanwhile.
+    [command] = [one for one in cluster.members("n1") if command_line(one) == "pgdyno"]
     command.send_signal(signal.SIGINT)
     ended = running.ended()
     assert ended.status == 130, ended.err

@@ -180,7 +180,8 @@ def _note_rate(per_s: dict[int, float], event: Event) -> None:
     """Store the throughput of a measured slice, with one transaction for none, as an upper bound."""
     if event["event"] == "slice" and event["role"] == Role.MEASURE:
         piece = slice_from(event)
-        per_s[event["target"]] = max(1, piece.executed) / piece.counted_s
+        if piece.counted_s:  # not interrupted before its counted part
+            per_s[event["target"]] = max(1, piece.executed) / piece.counted_s
 
 
 def _closed_loop(drive: Callable[..., EngineRun], order: Sequence[int]) -> tuple[list[float], EngineRun]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
 from pgdyno.errors import UsageError
-from pgdyno.features.capacity.run import step_text
+from pgdyno.features.capacity.run import _note_rate, step_text
 from pgdyno.features.capacity.search import (
     START,
     STEP_S_MAX,
@@ -36,6 +37,24 @@ def search(latency_ms: Callable[[float], float], closed_per_s: float = 1000.0) -
 def queue(per_s: float) -> Callable[[float], float]:
     """Return the 99th percentile of an M/M/1 queue in ms; infinite at full load."""
     return lambda rate: math.inf if rate >= per_s else 1e3 * math.log(100) / (per_s - rate)
+
+
+@pytest.mark.parametrize(("closed_ns", "expected"), [(1_500_000_000, {1: 14.0}), (900_000_000, {})])
+def test_a_step_that_is_interrupted_before_its_counted_part_has_no_rate(
+    closed_ns: int, expected: dict[int, float]
+) -> None:
+    per_s: dict[int, float] = {}
+    counts = {"ok": 7, "rolled_back": 0, "failed": 0, "skipped": 0, "retried": 0}
+    event: dict[str, Any] = {"event": "slice", "slice": 0, "target": 1, "role": "measure"}
+    times = {
+        "opened_ns": 0,
+        "counted_from_ns": 1_000_000_000,
+        "closed_ns": closed_ns,
+        "drained_ns": closed_ns,
+    }
+    driver = {"driver_cpu_ns": {"user": 1, "system": 1}}
+    _note_rate(per_s, {**event, **times, **driver, "kinds": {"payment": counts}})
+    assert per_s == expected
 
 
 @pytest.mark.parametrize("per_s", [450, 1000, 1100, 4000])
