@@ -166,7 +166,7 @@ class GroupedCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments, in spellings of added options too. Raises UsageError for an unknown group."""
         for kind in added_to(str(self.name)):
-            args = kind.spelled(args)
+            args = kind.spelled(args, str(self.name))
         own = args[: args.index("--")] if "--" in args else args
         help_at = next((i for i, arg in enumerate(own) if arg in ("-h", "--help")), None)
         if "--help-all" in own:
@@ -578,8 +578,8 @@ class StudyOptions:
     """True if the options apply to a resumed study. Other options cannot be combined with --resume."""
 
     @classmethod
-    def spelled(cls, args: list[str]) -> list[str]:
-        """Return the arguments in spellings that the parser of options has."""
+    def spelled(cls, args: list[str], command: str) -> list[str]:  # noqa: ARG003
+        """Return the arguments of a command in spellings that the parser of options has."""
         return args
 
     def chosen_arms(self, texts: Sequence[str]) -> ChosenArms | None:  # noqa: ARG002

@@ -46,7 +46,7 @@ class FitOptions(StudyOptions):
     ] = None
 
     @classmethod
-    def spelled(cls, args: list[str]) -> list[str]:
+    def spelled(cls, args: list[str], _command: str) -> list[str]:
         """Return the arguments with an empty value after a ``--fit`` without one."""
         return ["--fit=" if arg == "--fit" else arg for arg in args]
 

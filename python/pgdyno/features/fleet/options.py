@@ -45,7 +45,7 @@ class FleetOptions(StudyOptions):
     ] = False
 
     @classmethod
-    def spelled(cls, args: list[str]) -> list[str]:
+    def spelled(cls, args: list[str], _command: str) -> list[str]:
         """Return the arguments with the address ``auto`` after a ``--fleet`` without one."""
         following = zip(args, [*args[1:], ""], strict=False)
         return [

@@ -11,7 +11,8 @@ over the family rejects the limit (0 without one). If no arm differs, the probab
 most 1 − confidence, for any number of cases.
 
 Passing needs no correction. The probability that a gate passes although a comparison meets its condition is
-at most 1 − confidence, because every one must pass (Berger's intersection-union test, Technometrics 1982).
+nominally at most (1 − confidence) / 2, because every one must pass (Berger's intersection-union test,
+Technometrics 1982).
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # only --fail-if and --summary import the analysis before a s
 
 AUTO = "auto"
 VARIABLE = "GITHUB_STEP_SUMMARY"
+FAIL_IF = "--fail-if"
 
 
 @dataclass(frozen=True)
@@ -30,16 +31,16 @@ class ConditionOptions(StudyOptions):
 
     COMMANDS: ClassVar = {"compare": "", "run": "", "report": ""}
     READ_ON_RESUME = True
-    JUDGING = ("--fail-if", "--summary")
+    JUDGING = (FAIL_IF, "--summary")
 
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
-            "--fail-if",
+            FAIL_IF,
             metavar="CONDITION",
             help="Exit with status 3 if an arm meets the condition (slower, faster, not-same, undecided) and "
             "with 4 if the results neither meet it nor rule it out. slower:5%: by more than 5%; slower:p99: "
-            "in another metric; slower:p99:5%: both. May be repeated.",
+            "in another metric; slower:p99:5%: both. These measure for the whole budget. May be repeated.",
         ),
     ] = None
     summary: Annotated[
@@ -49,6 +50,20 @@ class ConditionOptions(StudyOptions):
             help="Append a summary in Markdown to FILE. auto: the file named by GITHUB_STEP_SUMMARY.",
         ),
     ] = None
+
+    @classmethod
+    def spelled(cls, args: list[str], command: str) -> list[str]:
+        """Return the arguments of compare with ``--stop budget`` if the verdict on throughput decides no gate.
+
+        That is so if a condition has a metric or a limit.
+        """
+        own = args[: args.index("--")] if "--" in args else args
+        given = {arg.partition("=")[0] for arg in own}
+        following = zip(own, [*own[1:], ""], strict=False)
+        conditions = [after if arg == FAIL_IF else arg for arg, after in following if arg.startswith(FAIL_IF)]
+        if command != "compare" or given & {"--stop", "--resume"} or not any(":" in one for one in conditions):
+            return args
+        return ["--stop", "budget", *args]
 
     def check_judging(self, results: Path | None = None) -> bool:
         """Return whether an option is given. Raises UsageError before a long measurement."""
@@ -64,7 +79,7 @@ class ConditionOptions(StudyOptions):
             return []
         from pgdyno.features.gates.conditions import parse_condition  # noqa: PLC0415
 
-        with naming("--fail-if"):
+        with naming(FAIL_IF):
             return [parse_condition(text) for text in self.fail_if]
 
     @property

@@ -38,7 +38,7 @@ class QuickOptions(StudyOptions):
     ] = False
 
     @classmethod
-    def spelled(cls, args: list[str]) -> list[str]:
+    def spelled(cls, args: list[str], _command: str) -> list[str]:
         """Return the arguments with the options for which --quick stands, unless others take their place."""
         own = args[: args.index("--")] if "--" in args else args
         if QUICK not in own:

@@ -105,7 +105,7 @@ def test_an_address_without_a_cluster_is_an_error_at_once(refusal: Callable[...,
     ],
 )
 def test_an_address_is_optional(given: str, spelled: str) -> None:
-    assert FleetOptions.spelled(given.split()) == spelled.split()
+    assert FleetOptions.spelled(given.split(), "compare") == spelled.split()
 
 
 def test_without_ray_the_error_has_a_remedy(

@@ -34,6 +34,7 @@ from pgdyno.features.gates.conditions import (
     gate,
     parse_condition,
 )
+from pgdyno.features.gates.options import ConditionOptions
 from pgdyno.features.gates.section import outcome, reasons, to_summary, why_inconclusive
 from pgdyno.features.hosts.sections import read_hosts
 from pgdyno.measure import study_runner
@@ -320,6 +321,25 @@ def test_a_gate_uses_the_interval_of_the_report(key: str) -> None:
     (one,) = findings.verdicts_on(key)
     assert comparison.effects[key].summary.method is Method.ANYTIME
     assert one.percent == comparison.effects[key].percent and one.percent.low is not None
+
+
+DURATIONS = [
+    ("compare", "17 18 --fail-if slower:5%", True),
+    ("compare", "17 18 --fail-if=undecided --fail-if slower:p99", True),
+    ("compare", "17 18 --fail-if slower --fail-if undecided", False),
+    ("compare", "17 18 --fail-if slower:5% --stop verdict", False),
+    ("compare", "17 18 --fail-if slower:5% --stop=verdict", False),
+    ("compare", "--resume e.sqlite --fail-if slower:5%", False),
+    ("run", "study.toml --fail-if slower:5%", False),
+]
+
+
+@pytest.mark.parametrize(("command", "words", "is_full"), DURATIONS)
+def test_a_study_ends_at_its_verdict_only_if_the_verdict_decides_the_gate(
+    command: str, words: str, is_full: bool
+) -> None:
+    args = words.split()
+    assert ConditionOptions.spelled(args, command) == (["--stop", "budget"] if is_full else []) + args
 
 
 @pytest.mark.parametrize("text", INVALID)

@@ -78,7 +78,7 @@ SPELLED = {
 
 @pytest.mark.parametrize("words", SPELLED)
 def test_other_options_take_the_place_of_those_of_the_preset(words: str) -> None:
-    assert QuickOptions.spelled(words.split()) == SPELLED[words]
+    assert QuickOptions.spelled(words.split(), "compare") == SPELLED[words]
 
 
 def test_an_undecided_estimate_names_its_resolution_and_the_command_that_would_decide() -> None:
