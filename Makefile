@@ -20,7 +20,7 @@ installed: $(BIN)/pgdyno $(BIN)/pgdyno-engine
 
 requirements:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "pgdyno needs Python 3.11 or newer; $(PYTHON) is older. Name another: make PYTHON=python3.12" >&2; exit 1; }
-	@command -v cargo >/dev/null || { echo "pgdyno needs Rust (cargo 1.85 or newer) to build its engine; install it with rustup or your distribution's package" >&2; exit 1; }
+	@found=$$(cargo --version 2>/dev/null | cut -d' ' -f2); test "$$found" && printf '%s\n' 1.85 "$$found" | sort -V -C || { echo "pgdyno needs Rust (cargo 1.85 or newer; found: $${found:-none}) to build its engine; install it with rustup or your distribution's package (Debian 12: cargo-web)" >&2; exit 1; }
 	@command -v cc >/dev/null || { echo "pgdyno needs a C compiler (cc) and the headers of the C library to build its engine; on Debian: apt-get install gcc libc6-dev" >&2; exit 1; }
 
 # .venv/bin/python is a link to a file that may not be ours to touch: a stamp of our own says what is installed.

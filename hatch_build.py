@@ -73,7 +73,8 @@ class EngineBuildHook(BuildHookInterface):  # type: ignore[type-arg]
         if shutil.which("cargo") is None:
             raise SystemExit(
                 "pgdyno needs Rust (cargo 1.85 or newer) to build its engine; install it with rustup "
-                "or your distribution's package, or install a wheel that was built elsewhere"
+                "or your distribution's package (Debian 12: cargo-web), or install a wheel that was built "
+                "elsewhere"
             )
         zig_target = os.environ.get("PGDYNO_ZIG_TARGET", "")
         command = cargo_build(zig_target)
