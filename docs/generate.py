@@ -358,12 +358,9 @@ STUDY_NOTES = {
     "Run": """- Specify `repeats`, `budget` or both, and one of `window`, `transactions`, `checkpoints` and
   `rounds`. A `budget` alone is also valid: it then determines the window.
 - `transactions` and `checkpoints` require the schedule `blocks` or `sequential`.
-- A window of `checkpoints` starts with a forced checkpoint.
 - Without `warmup`, the warm-up lasts 2 to 30 s, at most a third of the window
   ([Warm-up](../explanation/steady-state.md)).
 - `stop` is always `budget` with `sequential` and with at most five repeats.
-- With three or more levels of `rate`, which may not be compared, the levels determine the `capacity`
-  ([Capacity](../../python/pgdyno/features/capacity/README.md)).
 - Each case derives its own seed from `seed` and its name.""",
     "Initdb": "Both apply to all arms, since their defaults differ between versions.",
     "Published": "The report shows each table beside the measured figures.",

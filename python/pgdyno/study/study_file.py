@@ -225,7 +225,7 @@ class Run(StudyTable):
     cache_state: plan.CacheState = Field(
         default="restored",
         description="Caches before each trial. restored: page cache as after the restore; cold: page cache "
-        "dropped; prewarmed: every table and index read into shared buffers.",
+        "dropped; prewarmed: every table and index read, into shared buffers if pg_prewarm is available.",
     )
     probes: Annotated[
         tuple[ProbeName, ...] | None, Option("NAME|default|none", ("--probe",), is_repeated=True)
@@ -256,7 +256,7 @@ class Run(StudyTable):
     )
     on_failure: Annotated[plan.OnFailure, Rare()] = Field(
         default="continue",
-        description="What to do after a failed trial. Three failed blocks in a row always stop the study, "
+        description="What to do after a failed trial. Three failed blocks in a row always end the case, "
         "and so does a failure that prevents the verdict, after five blocks.",
     )
     aa: Annotated[bool, Rare(names=("--no-aa",))] = Field(
