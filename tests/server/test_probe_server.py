@@ -11,6 +11,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 from server_of_major import build_of
 
@@ -24,7 +25,7 @@ from pgdyno.analysis.telemetry.samples import (
 )
 from pgdyno.measure import server_probes as probe_server
 from pgdyno.measure.host_counters import scheduled
-from pgdyno.measure.sampler import WorkerTimes, sample, sample_waits
+from pgdyno.measure.sampler import WorkerTimes, backends_by_wait, sample, sample_waits
 from pgdyno.measure.server_probes import PROBES, STATTUPLE_TIMEOUT_S, ProbeReading, find_clients, read_probe
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
@@ -477,6 +478,20 @@ def test_states_are_sampled_by_statement(probe: Connection, work: Connection, ma
         sleeping.join()
     found = {name: n for name, n in seen.items() if name.startswith(OF_STATEMENT)}
     assert found == {f"{OF_STATEMENT}{of} Timeout/PgSleep": 1 for (of,) in ids}
+
+
+@on_one_version
+@pytest.mark.parametrize(("of_type", "backends"), [("IO", 1), ("LWLock", 0)])
+def test_only_io_of_a_process_without_a_client_is_background_wal(
+    probe: Connection, of_type: str, backends: int
+) -> None:
+    row = f"(1, 'walwriter', null::int, null::oid, '{of_type}', 'WALWrite', null::bigint, null::text, '')"
+    columns = "pid, backend_type, leader_pid, datid, wait_event_type, wait_event, query_id, state"
+    rows = f"(VALUES {row}) AS activity ({columns}, application_name)"
+    text = probe_server.statement("sample_waits", 15).replace("pg_stat_get_activity(NULL)", rows)
+    assert rows in text
+    seen = backends_by_wait(probe_server.fetch(probe, sql.SQL(text)))
+    assert seen[f"{BACKGROUND}wal"] == backends
 
 
 RUNS_MAX = 50

@@ -6,7 +6,7 @@
 SELECT /* pgdyno probe */
     CASE WHEN is_here AND (is_client OR is_worker) THEN coalesce(type || '/' || wait_event, 'running') END AS wait,
     CASE  -- to 17
-        WHEN NOT is_client AND event IN ('walwrite', 'walsync') THEN 'background wal'  -- 14 to 17
+        WHEN NOT is_client AND type = 'IO' AND event IN ('walwrite', 'walsync') THEN 'background wal'  -- 14 to 17
         WHEN NOT is_client AND is_here AND event IN ('datafileread', 'datafilewrite') THEN 'background io'  -- to 15
     END AS background,  -- to 17
     NULL AS background,  -- from 18
@@ -33,7 +33,7 @@ FROM (
       AND coalesce(application_name, '') <> 'pgdyno probe'
 ) AS processes
 WHERE is_here AND (is_client OR is_worker)
-   OR event IN ('walwrite', 'walsync')  -- 14 to 17
+   OR type = 'IO' AND event IN ('walwrite', 'walsync')  -- 14 to 17
    OR is_here AND event IN ('datafileread', 'datafilewrite')  -- to 15
 GROUP BY 1, 2, 3, 4, 5  -- from 14
 GROUP BY 1, 2, 3, 4  -- to 13
