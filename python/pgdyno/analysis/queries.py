@@ -131,8 +131,8 @@ SERIES_RESULTS = Hooks[SeriesResult]("series_results")
 class CaseTelemetry:
     """Telemetry of a case.
 
-    ``by_trial`` and ``series`` (of the server, columns SERVER_COLUMNS) are by trial ID, and ``of_series`` by
-    name of a ``SeriesResult`` and trial ID. Only trials that count are included. ``metrics`` are the compared
+    ``by_trial`` and ``series`` (of the server, columns SERVER_COLUMNS) are by trial, for those that count.
+    ``of_series`` is by name of a ``SeriesResult`` and trial ID, for all trials. ``metrics`` are the compared
     metrics by key. ``levels`` (arm → key) has every metric with a value in any block, also zero and less.
     ``effects`` has those with a ratio in every block that has values of both arms. ``average`` is the
     geometric mean of an arm's effects on the mean times of the statements.
@@ -170,7 +170,7 @@ class CaseTelemetry:
 def read_case(
     evidence: Evidence, study: StudyRecord, arms: Sequence[Arm], trials: Sequence[Trial]
 ) -> CaseTelemetry:
-    """Read the telemetry of the ok trials. The caller holds a snapshot."""
+    """Read the telemetry of a case. The caller holds a snapshot."""
     by_trial, series = {}, {}
     of_series: dict[str, dict[int, Any]] = {result.name: {} for result in SERIES_RESULTS}
     clients = {arm.arm: arm.clients for arm in arms}
@@ -179,15 +179,15 @@ def read_case(
     for together in _at_a_time(trials):
         sampled = {trial.trial: evidence.series(trial.trial) for trial in together}
         for trial in together:
-            if trial.status is not TrialStatus.OK:
-                continue
             own = sampled[trial.trial]
-            found = telemetry_of_trial(trial, evidence.readings(trial.trial), own, is_duet=is_duet)
-            by_trial[trial.trial] = _shared(found)
             beside = [of[HOST] for other, of in sampled.items() if other != trial.trial and HOST in of]
             for result in SERIES_RESULTS:
                 kept = result.find(own, trial.settings, clients[trial.arm], beside)
                 of_series[result.name][trial.trial] = kept
+            if trial.status is not TrialStatus.OK:
+                continue
+            found = telemetry_of_trial(trial, evidence.readings(trial.trial), own, is_duet=is_duet)
+            by_trial[trial.trial] = _shared(found)
             if SERVER in own:
                 series[trial.trial] = _kept(own[SERVER])
     by_trial = {

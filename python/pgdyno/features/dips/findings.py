@@ -453,11 +453,12 @@ class ArmDips:
 def find_dips(
     trials: Sequence[Trial], rates: Mapping[int, TrialRates], events: Mapping[int, Events], cases: int = 1
 ) -> dict[int, ArmDips]:
-    """Return the dips by arm, over trials that count. Arms with too few points are omitted.
+    """Return the dips by arm, over those of all ``trials`` that count. Arms with too few points are omitted.
 
     All arms of all ``cases`` of the study share ALPHA.
     """
     happened = with_other_arms(trials, events)
+    trials = [trial for trial in trials if trial.status is TrialStatus.OK]
     found = {}
     arms = sorted({trial.arm for trial in trials})
     alpha = ALPHA / max(1, cases * len(arms))
@@ -506,8 +507,7 @@ def _of_arm(rates: Mapping[int, TrialRates], events: Mapping[int, Events], alpha
 def _find(findings: Findings, cases: int) -> dict[int, ArmDips]:
     del cases
     rates = {trial: rates_of(executed) for trial, executed in findings.executed.items()}
-    trials = [trial for trial in findings.trials if trial.status is TrialStatus.OK]
-    return find_dips(trials, rates, findings.telemetry.of_series[EVENTS.name], findings.cases)
+    return find_dips(findings.trials, rates, findings.telemetry.of_series[EVENTS.name], findings.cases)
 
 
 EVENTS = SeriesResult("events", events_of)

@@ -90,7 +90,10 @@ COVARIATES = (
 def covariates(
     trials: Sequence[Trial], telemetry: Mapping[int, TrialTelemetry]
 ) -> dict[int, Mapping[str, float]]:
-    """Return the covariates of a case's trials, by trial and key. Unknown values are missing."""
+    """Return the covariates by trial and key. Unknown values are missing.
+
+    ``trials``: all of a case, because those that do not count use CPU time, too.
+    """
     together: dict[object, list[Trial]] = {}
     for trial in trials:
         together.setdefault((trial.block, trial.epoch_unix_s), []).append(trial)
@@ -352,7 +355,7 @@ def find_outlier_trials(
 ) -> OutlierTrials:
     """Return the outlier trials of a case. False alarms are limited over all ``cases`` (Bonferroni)."""
     counted = [trial for trial in trials if trial.status is TrialStatus.OK]
-    known = covariates(counted, telemetry)
+    known = covariates(trials, telemetry)
     groups = cases * (len(arms) + len(comparisons))
     values = {t.trial: value for t in counted if (value := metric.value(t, t.measured))}
     own: dict[int, Deviation] = {}

@@ -73,7 +73,8 @@ def sections(findings: Findings) -> Iterator[Section]:
 
 def _panels(findings: Findings) -> list[Panel]:
     """Return the panels of the ages, one per block, and those of the workers, if any ran."""
-    found = findings.telemetry.of_series[AGES.name]
+    every, counted = findings.telemetry.of_series[AGES.name], findings.telemetry.by_trial
+    found = {trial: of for trial, of in every.items() if trial in counted}
     ages = {trial: of.age for trial, of in found.items()}
     workers = {trial: of.workers for trial, of in found.items()}
     return [

@@ -11,9 +11,12 @@ import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from measured_trials import trial
+from report_forms import report_of
+from synthetic_study import Synthetic
 from synthetic_telemetry import MIB
 
 from pgdyno.features.dips.findings import (
+    EVENTS,
     POINTS_MIN,
     ArmDips,
     Dip,
@@ -27,8 +30,9 @@ from pgdyno.features.dips.findings import (
     overlapped,
     overlapping_events,
     rates_of,
+    with_other_arms,
 )
-from pgdyno.results.records import Executed, SampleSeries
+from pgdyno.results.records import Executed, SampleSeries, TrialStatus
 
 
 def rates(per_s: Sequence[float], gap_s: float = 0.0) -> TrialRates:
@@ -166,6 +170,18 @@ def test_the_work_of_a_concurrent_server_belongs_to_another_arm() -> None:
     found = find_dips(trials, of, others)
     assert [list(dip.causes) for dip in found[0].dips] == [[Event.OTHER_ARM]]
     assert [list(dip.causes) for dip in found[1].dips] == [[]]  # of another block
+    found = find_dips([replace(trials[1], status=TrialStatus.EXCLUDED), trials[0]], of, others)
+    assert list(found) == [0]
+    assert [list(dip.causes) for dip in found[0].dips] == [[Event.OTHER_ARM]]
+
+
+def test_a_trial_that_does_not_count_has_events() -> None:
+    excluded = {(0, 1): TrialStatus.EXCLUDED}
+    findings = report_of(Synthetic(blocks=2, probed=True, statuses=excluded)).findings.first
+    events = with_other_arms(findings.trials, findings.telemetry.of_series[EVENTS.name])
+    # The server of each arm starts a checkpoint.
+    assert [Event.OTHER_ARM in events[trial.trial] for trial in findings.trials] == [True] * 4
+    assert len(findings.telemetry.by_trial) == 3
 
 
 def test_as_many_peaks_as_dips_indicate_noise() -> None:

@@ -17,6 +17,7 @@ from synthetic_study import Synthetic
 
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.statistics.intervals import robust_sd
+from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.features.outliers.findings import (
     ALPHAS,
     COVARIATES,
@@ -25,11 +26,13 @@ from pgdyno.features.outliers.findings import (
     SIZES,
     OutlierTrials,
     causes,
+    find_outlier_trials,
     limit,
     outlier_scores,
     outliers_of,
 )
 from pgdyno.features.outliers.section import outlier_trials
+from pgdyno.results.records import TrialStatus
 from pgdyno.units import Better
 
 NOISE_PAGE = (Path(__file__).parents[5] / "docs" / "explanation" / "noise.md").read_text("utf-8")
@@ -161,6 +164,33 @@ def test_a_block_that_is_slow_in_both_arms_has_no_outlier_ratio() -> None:
     assert {(one.block, one.arm.arm) for one in outliers_of(findings).outliers} == {(7, 0), (7, 1)}
     assert all(one.within_arm.percent < -70 for one in outliers_of(findings).outliers)
     assert not any(one.ratio and one.ratio.share > 1 for one in outliers_of(findings).outliers)
+
+
+def test_the_server_of_an_excluded_trial_is_no_other_program() -> None:
+    excluded = {(7, 1): TrialStatus.EXCLUDED}
+    findings = found(replace(STEAL, slowed={(7, 0): 0.2}, stolen={}, statuses=excluded))
+
+    def machine(block: int) -> dict[str, float]:
+        servers_s = sum(of.server_cpu_s or 0.0 for of in findings.trials if of.block == block)
+        ours = {"driver_cpu_s": 1.0, "pgdyno_cpu_s": 0.5}
+        return {**ours, "cpu_busy_s": servers_s + 1.5, "cpu_idle_s": 2.0, "cpu_iowait_s": 0.0}
+
+    telemetry = {
+        trial.trial: TrialTelemetry({}, [], [], {}, machine=machine(trial.block))
+        for trial in findings.trials
+        if trial.status is TrialStatus.OK
+    }
+    outliers = find_outlier_trials(
+        [of.arm for of in findings.arms],
+        findings.trials,
+        findings.comparisons,
+        findings.metrics[0],
+        telemetry,
+        findings.study.plan.margin,
+    )
+    (slow,) = [one for one in outliers.outliers if (one.block, one.arm.arm) == (7, 0)]
+    assert "others" not in {cause.covariate.key for cause in slow.causes}
+    assert len(outliers.trials) == 2 * STEAL.blocks - 1
 
 
 def test_a_study_without_outliers_ranks_all_trials_in_a_collapsed_table() -> None:
