@@ -20,6 +20,7 @@ from pgdyno.analysis.queries import effects_on
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.telemetry.counters import (
     COUNTERS,
+    EVICTED,
     IDENTITY,
     RESET,
     RESETS,
@@ -250,6 +251,17 @@ def test_growth_with_changing_others_adds_up(begin: dict[str, int], calls: dict[
     deltas = [row.deltas["calls"] for row in found]
     assert sum(deltas) == sum(calls.values())
     assert all(delta >= 0 for delta in deltas)
+
+
+@pytest.mark.parametrize(("evictions", "missing"), [(3, {}), (4, {"statements": EVICTED})])
+def test_statements_have_no_values_if_some_were_evicted(
+    evictions: int, missing: Mapping[str, Missing]
+) -> None:
+    begin = [{**row, "dealloc": 3} for row in reading_of({"a": 5, "b": 4, "c": 3})]
+    end = [{**row, "dealloc": evictions} for row in reading_of({"a": 9, "b": 8, "c": 7})]
+    found = window(both("statements", begin, end), 10, 1.0)
+    assert found.missing == missing
+    assert found.delta("statements", "calls") == (None if missing else 12)
 
 
 def test_others_that_decrease_were_reset_and_those_of_dropped_tables_are_unknown() -> None:

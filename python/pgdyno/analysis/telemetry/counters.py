@@ -176,6 +176,7 @@ class Missing:
 
 
 RESET = Missing(Absence.RESET, "its statistics were reset during the measurement")
+EVICTED = Missing(Absence.OTHER, "pg_stat_statements evicted statements: increase pg_stat_statements.max")
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,9 @@ def window(readings: Sequence[StoredReading], transactions: float | None, driven
     missing: dict[str, Missing] = {}
     for probe, moments in by_probe.items():
         read = {moment: reading.rows for moment, reading in moments.items() if reading.rows is not None}
+        if _evicted(read):
+            missing[probe] = EVICTED
+            continue
         if Moment.BEGIN not in read or Moment.END not in read:
             missing[probe] = _missing(moments)
         else:
@@ -250,6 +254,16 @@ def window(readings: Sequence[StoredReading], transactions: float | None, driven
     first, last, after = (gauges[moment] for moment in (Moment.BEGIN, Moment.END, Moment.AFTER))
     final = {**last, **after}
     return Window(transactions, driven_s, _elapsed_s(readings), growths, first, last, final, missing)
+
+
+def _evicted(read: Mapping[Moment, Sequence[Row]]) -> bool:
+    """Return whether the server evicted statements of any database between the readings: known from 14 on.
+
+    The differences lack their calls.
+    """
+    ends = (read.get(moment, ())[:1] for moment in (Moment.BEGIN, Moment.END))
+    counts = [numeric(row, "dealloc") or 0.0 for end in ends for row in end]
+    return len(counts) == 2 and counts[0] < counts[1]
 
 
 def _missing(moments: Mapping[Moment, StoredReading]) -> Missing:
