@@ -114,7 +114,12 @@ READINGS = [
         [accounts(3 * MIB, dead=9, runs=3)],
         [accounts(2 * MIB, dead=0, runs=3)],
     ),
-    *both("pgstattuple", [table("accounts", tuple_percent=90.0)], [table("accounts", tuple_percent=80.5)]),
+    *both(
+        "pgstattuple",
+        [table("accounts", tuple_percent=90.0)],
+        [table("accounts", tuple_percent=80.5)],
+        [table("accounts", tuple_percent=81.5)],
+    ),
     *both(
         "wraparound",
         [{"frozen_xid_age": 1000, "next_xid": 5000}],
@@ -149,7 +154,8 @@ EXPECTED = {
     "relation.hot_share:accounts": 75.0,
     "relation.bytes:accounts": 2.0,
     "relation.growth:accounts": 1.0,
-    "relation.tuple_percent:accounts": 80.5,
+    "relation.tuple_percent:accounts": 81.5,  # after the VACUUM, and its growth
+    "relation.tuple_percent_growth:accounts": -8.5,
     "wraparound.xids_per_tx": 1.0,
     "wraparound.age": 900.0,
     "wraparound.age_growth": -100.0,
