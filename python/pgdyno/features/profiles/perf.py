@@ -19,9 +19,12 @@ import select
 import shutil
 import signal
 import subprocess
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO, Self
 
@@ -154,16 +157,29 @@ class Profiler:
             raise ProbeError(reason_of((self.folder / "errors").read_text(errors="replace")))
 
     def _stacks(self) -> Counter[tuple[str, ...]]:
+        """Count the stacks while perf prints them: its whole output may have gigabytes."""
         command = ["perf", "script", "-i", str(self.folder / "data"), "-F", "comm,ip,sym", "--no-inline"]
-        try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=COUNT_S, check=False
-            )
-        except subprocess.TimeoutExpired as error:
-            raise ProbeError(f"perf script timed out after {error.timeout:g} s") from None
-        if done.returncode != 0:
-            raise ProbeError(reason_of(done.stderr))
-        return stacks_of(done.stdout.splitlines())
+        errors, begun_s = self.folder / "script-errors", time.monotonic()
+        with (
+            errors.open("wb") as stderr,
+            subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=stderr, text=True, errors="replace"
+            ) as script,
+        ):
+            assert script.stdout is not None
+            limit = threading.Timer(COUNT_S, script.kill)
+            limit.start()
+            try:
+                stacks = stacks_of(line.rstrip("\n") for line in script.stdout)
+                script.wait()
+            finally:
+                limit.cancel()
+                script.kill()
+        if script.returncode != 0:
+            if time.monotonic() - begun_s >= COUNT_S:
+                raise ProbeError(f"perf script timed out after {COUNT_S:g} s")
+            raise ProbeError(reason_of(errors.read_text(errors="replace")))
+        return stacks
 
 
 def start(arm: LabArm, study: Study) -> Profiler:
@@ -196,7 +212,7 @@ def stacks_of(lines: Iterable[str]) -> Counter[tuple[str, ...]]:
     """
     found: Counter[tuple[str, ...]] = Counter()
     stack: list[str] = []
-    for line in [*lines, ""]:
+    for line in chain(lines, [""]):
         frame = re.match(r"\s+[0-9a-f]+\s+(.*)$", line)
         if frame is not None:
             stack.append(frame[1].strip() or UNKNOWN)

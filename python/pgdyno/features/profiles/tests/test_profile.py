@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import tracemalloc
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from synthetic_study import Synthetic, arms_of, write_study
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.analysis.telemetry.trial_telemetry import CpuProfile, profile_of
+from pgdyno.features.profiles import perf as profiler
 from pgdyno.features.profiles import section as words
 from pgdyno.features.profiles.findings import FUNCTIONS_MAX, ProfileComparison, compare_profiles, frames_of
 from pgdyno.features.profiles.perf import (
@@ -117,6 +121,55 @@ def test_a_perf_that_cannot_start_is_an_error_and_leaves_no_run_directory(
     with pytest.raises(ProbeError, match=reason):
         Profiler.start(os.getpid(), 99, Runs(runs, server_account()))
     assert not list(runs.glob("run-*"))
+
+
+@pytest.fixture
+def script(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Counter[tuple[str, ...]]]:
+    """Return the stacks that a perf with these commands of the shell prints."""
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def stacks(commands: str) -> Counter[tuple[str, ...]]:
+        (tmp_path / "perf").write_text(f"#!/bin/sh\n{commands}\n")
+        (tmp_path / "perf").chmod(0o755)
+        return Profiler(Mock(), Mock(), Mock(), tmp_path, 99, contextlib.ExitStack())._stacks()
+
+    return stacks
+
+
+def test_stacks_are_counted_while_they_are_printed(
+    script: Callable[[str], Counter[tuple[str, ...]]], tmp_path: Path
+) -> None:
+    times = 10_000
+    output = times * f"{SCRIPT}\n"
+    (tmp_path / "output").write_text(output)
+    tracemalloc.start()
+    try:
+        found = script(f"cat {tmp_path}/output >&2\ncat {tmp_path}/output")
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == {stack: times * n for stack, n in stacks_of(SCRIPT.splitlines()).items()}
+    assert peak_bytes < len(output) / 4
+
+
+@pytest.mark.parametrize(
+    ("commands", "limit_s", "reason"),
+    [
+        ("echo postgres\necho 'Permission denied' >&2\nexit 1", 60.0, "not permitted"),
+        ("kill -9 $$", 60.0, "no error message"),
+        ("exec sleep 3600", 0.01, "perf script timed out after 0.01 s"),
+    ],
+)
+def test_a_perf_script_that_fails_is_an_error(
+    script: Callable[[str], Counter[tuple[str, ...]]],
+    monkeypatch: pytest.MonkeyPatch,
+    commands: str,
+    limit_s: float,
+    reason: str,
+) -> None:
+    monkeypatch.setattr(profiler, "COUNT_S", limit_s)
+    with pytest.raises(ProbeError, match=reason):
+        script(commands)
 
 
 ROWS = rows_of(Counter({("main", "a"): 30, ("main", "b"): 10, ("b",): 10}), 100)
