@@ -192,13 +192,10 @@ class Findings:
 
 @dataclass(frozen=True)
 class CaseResult(Key):
-    """A result of a feature about a case. ``find`` also takes the number of cases.
-
-    ``after``: the key of ``Findings`` that it follows in JSON.
-    """
+    """A result of a feature about a case. ``after``: the key of ``Findings`` that it follows in JSON."""
 
     after: str
-    find: Callable[[Findings, int], Any]
+    find: Callable[[Findings], Any]
 
 
 CASE_RESULTS = Hooks[CaseResult]("case_results")
@@ -281,7 +278,7 @@ def find_case(evidence: Evidence, case: int, noise: Noise) -> Findings:
         steady_states=steady,
         cases=cases,
     )
-    return replace(found, feature_findings={key.name: key.find(found, cases) for key in CASE_RESULTS})
+    return replace(found, feature_findings={key.name: key.find(found) for key in CASE_RESULTS})
 
 
 def _latencies(kinds: Sequence[str], names: Iterable[str], latency_ms: TrialLatencies) -> list[Metric]:

@@ -77,7 +77,7 @@ class ClientCapacity:
         return LatencyLimit(self.quantile, self.latency_ms / 1e3)
 
 
-def find_client_capacity(findings: Findings, _cases: int) -> ClientCapacity | None:
+def find_client_capacity(findings: Findings) -> ClientCapacity | None:
     """Return the capacities; None if the study does not search for clients."""
     plan = findings.study.plan
     if plan.capacity is None or not plan.searches_clients:

@@ -504,8 +504,7 @@ def _of_arm(rates: Mapping[int, TrialRates], events: Mapping[int, Events], alpha
     )
 
 
-def _find(findings: Findings, cases: int) -> dict[int, ArmDips]:
-    del cases
+def _find(findings: Findings) -> dict[int, ArmDips]:
     rates = {trial: rates_of(executed) for trial, executed in findings.executed.items()}
     return find_dips(findings.trials, rates, findings.telemetry.of_series[EVENTS.name], findings.cases)
 

@@ -80,8 +80,7 @@ def values_of_trial(rates: TrialRates) -> Iterator[tuple[str, str, float]]:
         yield "rate.max_to_min", "1", float(np.max(per_s) / np.min(per_s))
 
 
-def _find(findings: Findings, cases: int) -> dict[int, ArmVariation]:
-    del cases
+def _find(findings: Findings) -> dict[int, ArmVariation]:
     rates = {trial: rates_of(executed) for trial, executed in findings.executed.items()}
     return find_variation([trial for trial in findings.trials if trial.status is TrialStatus.OK], rates)
 

@@ -444,7 +444,7 @@ def _without(comparison: Comparison) -> WithoutBlock | None:
     )
 
 
-def _find(findings: Findings, cases: int) -> OutlierTrials:
+def _find(findings: Findings) -> OutlierTrials:
     return find_outlier_trials(
         [of.arm for of in findings.arms],
         findings.trials,
@@ -452,7 +452,7 @@ def _find(findings: Findings, cases: int) -> OutlierTrials:
         findings.metrics[0],
         findings.telemetry.by_trial,
         findings.study.plan.margin,
-        cases,
+        findings.cases,
     )
 
 
