@@ -16,6 +16,7 @@ from typing import Protocol
 import psycopg
 from psycopg import sql
 
+from pgdyno.analysis.telemetry.trial_telemetry import ON_CPU, RUNNABLE
 from pgdyno.caveats import Caveat
 from pgdyno.errors import ServerError, in_one_line
 from pgdyno.hooks import Hooks
@@ -45,9 +46,6 @@ OF_SEVERAL_ARMS = "its server counts what other arms do, too"
 
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
 """Probes that are read again after a VACUUM: sizes and free space."""
-
-ON_CPU, READY = "clients_on_cpu_s", "clients_ready_s"
-"""Columns of ``host``: CPU and runnable time of the backends that serve the clients."""
 
 SEPARATE_SAMPLES_S_MAX = 600.0
 """Longest run in which each wait-event sample is stored separately, so that even a slice of half a second has
@@ -307,7 +305,7 @@ class TelemetryCollection:
         """Return the CPU and runnable time of the backends of the clients."""
         clients = self._clients.get(trial.id)
         of = scheduled(clients) if clients else None
-        return {} if of is None else {ON_CPU: of.on_cpu_s, READY: of.ready_s}
+        return {} if of is None else {ON_CPU: of.on_cpu_s, RUNNABLE: of.ready_s}
 
     def _open_counters(self) -> None:
         """Open the counters of servers that have only one arm's work, before the clients connect."""
