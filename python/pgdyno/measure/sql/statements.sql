@@ -43,10 +43,6 @@ SELECT
     CASE WHEN row_number IS NOT NULL THEN max(stddev_exec_time) END AS stddev_exec_time,  -- from 13
     sum(plans)::bigint AS plans,  -- from 13
     sum(total_plan_time) AS total_plan_time,  -- from 13
-    min(min_plan_time) AS min_plan_time,  -- from 13
-    max(max_plan_time) AS max_plan_time,  -- from 13
-    CASE WHEN row_number IS NOT NULL THEN max(mean_plan_time) END AS mean_plan_time,  -- from 13
-    CASE WHEN row_number IS NOT NULL THEN max(stddev_plan_time) END AS stddev_plan_time,  -- from 13
     sum(wal_records)::bigint AS wal_records,  -- from 13
     sum(wal_fpi)::bigint AS wal_fpi,  -- from 13
     sum(wal_bytes)::bigint AS wal_bytes,  -- from 13
@@ -78,7 +74,6 @@ SELECT
     sum(generic_plan_calls)::bigint AS generic_plan_calls,  -- from 19
     sum(custom_plan_calls)::bigint AS custom_plan_calls,  -- from 19
     extract(epoch FROM max(stats_since))::float8 AS stats_since,  -- from 17: of this statement
-    extract(epoch FROM max(minmax_stats_since))::float8 AS minmax_stats_since,  -- from 17
     (SELECT dealloc FROM {extension}.pg_stat_statements_info) AS dealloc,  -- from 14: number of evictions, for all databases
     (SELECT extract(epoch FROM stats_reset)::float8 FROM {extension}.pg_stat_statements_info) AS stats_reset,  -- from 14
     sum(temp_blks_read)::bigint AS temp_blks_read,
