@@ -77,10 +77,12 @@ def target(server: Server, watched: Watched) -> Target:
 
 
 @contextlib.contextmanager
-def sampling(server: Server, watched: Watched) -> Iterator[Sampler]:
-    host = HostCounters([server.data_dir])
-    with Sampler([target(server, watched)], host.read, time.monotonic(), step_s=STEP_S) as sampler:
+def running(sampler: Sampler) -> Iterator[Sampler]:
+    sampler.start()
+    try:
         yield sampler
+    finally:
+        sampler.stop()
 
 
 def of(chunks: list[Chunk], probe: str) -> list[Chunk]:
@@ -90,7 +92,9 @@ def of(chunks: list[Chunk], probe: str) -> list[Chunk]:
 def test_counters_waits_and_host_are_sampled_of_a_real_server(
     running_server: Server, watched: Watched
 ) -> None:
-    with sampling(running_server, watched) as sampler:
+    host_counters = HostCounters([running_server.data_dir])
+    targets = [target(running_server, watched)]
+    with running(Sampler(targets, host_counters.read, time.monotonic(), step_s=STEP_S)) as sampler:
         with running_server.connect() as holder, running_server.connect() as waiter:
             holder.execute("select pg_advisory_lock(4711)")
             waiting = threading.Thread(target=waiter.execute, args=("select pg_advisory_lock(4711)",))
@@ -113,27 +117,27 @@ def test_counters_waits_and_host_are_sampled_of_a_real_server(
 def test_a_restarted_server_ends_its_series_with_a_reason_and_starts_a_new_one(
     cluster: Cluster, watched: Watched
 ) -> None:
-    running = [cluster.start()]
+    started = [cluster.start()]
     host = HostCounters([cluster.data_dir])
     ours = Target(
         0,
-        lambda: running[0].connect(),  # noqa: PLW0108
+        lambda: started[0].connect(),  # noqa: PLW0108
         watched.sample,
         watched.waits,
-        lambda: running[0].postmaster_pid,
+        lambda: started[0].postmaster_pid,
     )
     try:
-        with Sampler([ours], host.read, time.monotonic(), step_s=STEP_S) as sampler:
+        with running(Sampler([ours], host.read, time.monotonic(), step_s=STEP_S)) as sampler:
             started_s = watched.seen.get(timeout=PATIENCE_S)
             watched.wait(4)  # the last one may be lost with the server
             cost_before = sampler.mark().backends_s[0]
-            running[0].stop()
-            running[0] = cluster.start()
+            started[0].stop()
+            started[0] = cluster.start()
             watched.wait_for_another_than(started_s)
             watched.wait(4)
             cost_after = sampler.mark().backends_s[0]
     finally:
-        running[0].abandon()
+        started[0].abandon()
     chunks = sampler.drain()
     counters = of(chunks, "server")
     assert len(counters[0].points) >= 4
@@ -164,8 +168,7 @@ def test_stopping_cuts_a_query_that_does_not_end(
         return {}
 
     targets = [Target(number, running_server.connect, hang) for number in range(2)]
-    sampler = Sampler(targets, dict, time.monotonic(), step_s=STEP_S)
-    with sampler:
+    with running(Sampler(targets, dict, time.monotonic(), step_s=STEP_S)) as sampler:
         entered.get(timeout=PATIENCE_S)
     assert not sampler._thread.is_alive()
     chunks = of(sampler.drain(), "server")
@@ -186,8 +189,8 @@ def test_stopping_does_not_wait_for_a_server_that_does_not_answer(monkeypatch: p
             entered.set()
             return psycopg.connect(host="127.0.0.1", port=port, user="nobody", connect_timeout=3600)
 
-        sampler = Sampler([Target(0, connect, Watched().sample)], dict, time.monotonic(), step_s=STEP_S)
-        with sampler:
+        targets = [Target(0, connect, Watched().sample)]
+        with running(Sampler(targets, dict, time.monotonic(), step_s=STEP_S)) as sampler:
             assert entered.wait(PATIENCE_S)
         assert sampler._thread.is_alive()
         assert sampler.drain() == []

@@ -194,8 +194,12 @@ def test_the_oldest_and_the_newest_version_are_prewarmed_crashed_and_sampled(
             return found
 
         target = Target(0, arm.connect, telling, sample_waits, arm.postmaster_pid)
-        with Sampler([target], dict, time.monotonic(), step_s=0.02) as sampler:
+        sampler = Sampler([target], dict, time.monotonic(), step_s=0.02)
+        sampler.start()
+        try:
             first, *_, last = [sampled.get(timeout=60) for _ in range(5)]
+        finally:
+            sampler.stop()
         assert last["lsn_bytes"] >= first["lsn_bytes"] > 0
         assert [(chunk.probe, chunk.reason) for chunk in sampler.drain()] == [
             ("server", ""),

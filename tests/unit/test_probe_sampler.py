@@ -377,8 +377,9 @@ def test_stop_ends_a_thread_that_waits_and_may_be_called_at_any_time() -> None:
     sampler.stop()  # it was not started
     # The step is due now: otherwise this thread would wait an hour for the next one.
     sampler = Sampler([Target(0, connect, sample)], dict, zero_s=0.0, step_s=3600.0, clock=lambda: 0.0)
-    with sampler:
-        assert ticked.wait(60)
+    sampler.start()
+    assert ticked.wait(60)
+    sampler.stop()
     assert not sampler._thread.is_alive()
     sampler.stop()
     assert [len(chunk.points) for chunk in of(sampler.drain(), "server")] == [1]

@@ -16,7 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -375,10 +375,10 @@ def _error_text(error: Exception) -> str:
 #
 #     targets = [Target(trial, arm.connect, sample, sample_waits, arm.postmaster_pid)]
 #     sampler = Sampler(targets, HostCounters([data_dir]).read, monotonic_of(epoch_unix_s))
-#     with sampler:
-#         …                                   # the run
-#         for chunk in sampler.drain():       # now and then, and once more after its end
-#             …
+#     sampler.start()
+#     …                                       # the run
+#     for chunk in sampler.drain():           # now and then, and once more after sampler.stop()
+#         …
 #
 # The schedule is absolute: a tick is due at whole steps since ``zero_s``, without drift. A late tick is taken
 # at once, with the delay in ``late_s``; ticks that were due in between are skipped. Wait events of the server
@@ -532,13 +532,6 @@ class Sampler:
             reason = f"the sampler failed: {type(error).__name__}: {error}"
         for server in self._servers:
             self._hand_over(server.end(reason))
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _now_s(self) -> float:
         return self._clock() - self._zero_s
