@@ -56,9 +56,6 @@ class Tree:
 # ----------------------------------------------------------------------
 # CPU time of the processes of a local server, and of the whole machine.
 #
-# before = server_cpu(postmaster_pid) … used = server_cpu(postmaster_pid).since(before)     # seconds, and
-# their maximum error
-#
 # Sources: the CPU-time clock of each process (clock_getcpuclockid(3): nanoseconds, current, all threads), and
 # the postmaster's time for children that it has reaped, in whole clock ticks of 10 ms (proc_pid_stat(5)). A
 # sandbox without this clock has the clock ticks of ``/proc`` for all processes. Runnable time:
@@ -304,10 +301,7 @@ def _source(path: Path, number: int) -> int | None:
 # ----------------------------------------------------------------------
 # Raw counters and gauges of the machine, in one call that takes a fraction of a millisecond.
 #
-# host = HostCounters([data_dir], driver_pid=4711) before = host.read() … after = host.read()         # the
-# analysis uses differences of counters
-#
-# ``probe.cpu_time`` reads the CPU time of the processes of one server.
+# The analysis uses differences of counters.
 # ----------------------------------------------------------------------
 
 NETWORK = Path("/sys/class/net")

@@ -182,9 +182,6 @@ def _is_for(line: str, major: int) -> bool:
 # ----------------------------------------------------------------------
 # SQL probes of a server: each reads counters or a current state over one connection.
 #
-# clients = find_clients(connection)      # once the driver has connected before = scheduled(clients) … after
-# = scheduled(clients)
-#
 # Values are raw, with the column names of the newest PostgreSQL: ``sql/NAME.sql`` has one statement for all
 # versions. A probe does not fail if the server lacks something or denies access: the reading then has the
 # reason and the remedy.

@@ -423,10 +423,6 @@ def within(at: np.ndarray, spans: Iterable[tuple[float, float]]) -> np.ndarray:
 # ----------------------------------------------------------------------
 # Telemetry of one trial: readings, series and CPU profile as values by key.
 #
-# telemetry = { trial.trial: of_trial(trial, evidence.readings(trial.trial), evidence.series(trial.trial)) for
-# trial in trials if trial.status is TrialStatus.OK } effects_on(arms, trials, compared_metrics(telemetry),
-# plan.schedule, plan.confidence) telemetry_levels(trials_of_an_arm, telemetry, plan.confidence)
-#
 # ``metrics.toml`` defines the metrics.
 # ----------------------------------------------------------------------
 
@@ -463,7 +459,7 @@ class CpuProfile:
 def profile_of(
     rows: Sequence[Mapping[str, float | int | str | None]], transactions: float | None
 ) -> CpuProfile | None:
-    """Return the profile from the rows of ``probe.perf_profiler``; None without rows or transactions."""
+    """Return the profile from the rows of its probe; None without rows or transactions."""
     if not rows or not transactions:
         return None
     hz = int(rows[0].get("hz") or 0)
