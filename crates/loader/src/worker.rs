@@ -160,11 +160,62 @@ async fn send_rows(
         let bytes = out.len() as u64;
         connection.flush().await?;
         shared.progress.copied(table, count, bytes);
-        // A message of the server during COPY is an error: a full disk is detected now, not after the last row.
+        // A message of the server during COPY is an error: a full disk is detected now, not after the last row. The
+        // pause turns the loop: otherwise a lost connection, to which `flush` sends nothing, would not be detected.
         let reactor = connection.reactor().clone();
+        reactor.pause().await;
         if let Some(said) = reactor.until(reactor.now(), connection.next()).await {
             said?;
         }
     }
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixStream;
+    use std::sync::atomic::AtomicU64;
+
+    use super::*;
+    use reactor::{Clock, Socket};
+
+    /// Rows of one byte per group, which count the groups that were appended.
+    struct Counted {
+        groups: u64,
+        appended: AtomicU64,
+    }
+
+    impl Rows for Counted {
+        fn groups(&self) -> u64 {
+            self.groups
+        }
+
+        fn append(&self, _: u64, out: &mut Vec<u8>) -> u64 {
+            out.push(0);
+            self.appended.fetch_add(1, Relaxed);
+            1
+        }
+    }
+
+    fn counted(groups: u64) -> (Counted, Shared) {
+        let shared = Shared { progress: Progress::new(1), stop: AtomicBool::new(false) };
+        (Counted { groups, appended: AtomicU64::new(0) }, shared)
+    }
+
+    /// A session with a server that has closed it.
+    fn abandoned(reactor: &Reactor) -> Connection {
+        let (ours, _) = UnixStream::pair().expect("a pair of sockets");
+        ours.set_nonblocking(true).expect("a socket");
+        Connection::new(Socket::new(reactor, ours.into()).expect("a socket"))
+    }
+
+    #[test]
+    fn a_copy_ends_with_its_connection() {
+        let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+        let mut connection = abandoned(&reactor);
+        let (rows, shared) = counted(10_000);
+        let sent = reactor.block_on(send_rows(&mut connection, 0, &rows, &shared)).expect("no stall");
+        assert!(matches!(sent, Err(Error::Closed)), "{sent:?}");
+        assert!(rows.appended.into_inner() < 10);
+    }
 }
