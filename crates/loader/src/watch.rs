@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::Poll;
 
 use pgwire::conninfo::Conninfo;
-use reactor::{Canceller, Connection, Error, Nanos, Reactor};
+use reactor::{Canceller, Connection, Error, Failure, Nanos, Reactor, TextRows};
 
 /// Timeout of connecting, including login.
 pub const CONNECT_TIMEOUT: Nanos = Nanos(30_000_000_000);
@@ -73,19 +73,32 @@ impl Watch<'_> {
         Error::Timeout { waited_for: "ending the statement on order", limit: STOP_TIMEOUT }
     }
 
-    /// Returns when the server has not responded to a query. An error is a response.
+    /// Returns when the server has not responded to a query.
     async fn silent(&self) -> Error {
         loop {
             self.reactor.sleep_until(self.reactor.now() + ASK_EVERY).await;
-            let ask =
-                async { Connection::connect(self.reactor, self.conninfo).await?.simple("SELECT 1").await };
-            if self.reactor.until(self.reactor.now() + CONNECT_TIMEOUT, ask).await.is_none() {
+            if self.reactor.until(self.reactor.now() + CONNECT_TIMEOUT, self.response()).await.is_none() {
                 return Error::Timeout {
                     waited_for: "asking whether it still works on a statement",
                     limit: CONNECT_TIMEOUT,
                 };
             }
         }
+    }
+
+    /// Returns when the server has responded to a query. An error is a response, except the end of the user's
+    /// connect_timeout, which may be short: then the query is repeated.
+    async fn response(&self) {
+        while let Err(Error::Unconnected(attempts)) = self.ask().await {
+            let last = attempts.0.last();
+            if !last.is_some_and(|attempt| matches!(attempt.why, Failure::TimedOut)) {
+                return;
+            }
+        }
+    }
+
+    async fn ask(&self) -> Result<TextRows, Error> {
+        Connection::connect(self.reactor, self.conninfo).await?.simple("SELECT 1").await
     }
 }
 
@@ -100,37 +113,43 @@ mod tests {
     use pgwire::conninfo;
     use reactor::Clock;
 
-    /// Outcome of work that never ends, with a server that accepts connections and never responds, and with a
-    /// fake clock.
-    fn outcome(name: &str, stop: bool, work: impl Future<Output = u8>) -> Result<u8, String> {
+    /// Longer than all limits.
+    const ENOUGH: Nanos = Nanos(600_000_000_000);
+
+    /// Outcome of work with a server that accepts connections and never responds, and with a fake clock. `more`:
+    /// further connection parameters.
+    fn outcome(name: &str, more: &str, stop: bool, work: impl Future<Output = u8>) -> Result<u8, String> {
         let folder = temp_dir().join(format!("pgdyno-watch-{}-{name}", process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let listener = UnixListener::bind(folder.join(".s.PGSQL.5432")).expect("a socket");
         let conninfo =
-            conninfo::load("test", &[], &format!("host={} user=u", folder.display())).expect("sound");
+            conninfo::load("test", &[], &format!("host={} user=u {more}", folder.display())).expect("sound");
         let reactor = Reactor::new(Clock::fake()).expect("a loop");
         let stop = AtomicBool::new(stop);
         let watch = Watch { reactor: &reactor, conninfo: &conninfo, stops: &[&stop] };
-        let ended = reactor.block_on(watch.over(None, work)).expect("no stall");
+        let ended = reactor.block_on(reactor.until(ENOUGH, watch.over(None, work))).expect("no stall");
         drop(listener);
         fs::remove_dir_all(&folder).expect("removed");
+        let ended = ended.expect("a limit");
         ended.map_err(|error| error.to_string())
     }
 
     #[test]
     fn a_server_that_responds_on_no_connection_ends_the_wait() {
-        let why = outcome("silent", false, pending()).expect_err("a limit");
-        assert!(why.starts_with("no answer from the server within 30 s while asking whether"), "{why}");
+        for (name, more) in [("silent", ""), ("impatient", "connect_timeout=5")] {
+            let why = outcome(name, more, false, pending()).expect_err("a limit");
+            assert!(why.starts_with("no answer from the server within 30 s while asking whether"), "{why}");
+        }
     }
 
     #[test]
     fn a_statement_that_cannot_be_canceled_is_abandoned() {
-        let why = outcome("stopped", true, pending()).expect_err("a limit");
+        let why = outcome("stopped", "", true, pending()).expect_err("a limit");
         assert!(why.starts_with("no answer from the server within 2 s while ending the statement"), "{why}");
     }
 
     #[test]
     fn work_that_ends_returns_its_result() {
-        assert_eq!(outcome("done", true, ready(7)), Ok(7));
+        assert_eq!(outcome("done", "", true, ready(7)), Ok(7));
     }
 }
