@@ -136,11 +136,12 @@ async fn in_time(
     place: &Place,
     encryption: &mut Encryption,
 ) -> Result<Connection, Failure> {
-    let limit = conninfo.connect_timeout_s.map_or(Nanos::MAX, |s| Nanos(u64::from(s) * 1_000_000_000));
     let session = async {
         let socket = open(reactor, place).await.map_err(Failure::Unreachable)?;
         start(socket, conninfo, host, encryption).await.map_err(Failure::Rejected)
     };
+    let Some(limit_s) = conninfo.connect_timeout_s else { return session.await };
+    let limit = Nanos(u64::from(limit_s) * 1_000_000_000);
     let connected = reactor.until(reactor.now() + limit, session).await;
     connected.unwrap_or(Err(Failure::TimedOut))
 }

@@ -31,6 +31,8 @@ const REQUESTS_MAX: u32 = 512;
 const COMPLETIONS_MAX: u32 = 8192;
 /// Poll before receiving: usually there are no bytes yet.
 const POLL_FIRST: u16 = 1;
+/// Maximum time of one wait. The kernel adds the present to it, and with the longest times the sum would overflow.
+const WAIT_S_MAX: u64 = i32::MAX as u64;
 /// Maximum time to wait at the end of the loop for requests in flight.
 const LEAVE_WITHIN: Nanos = Nanos(1_000_000_000);
 
@@ -253,7 +255,8 @@ impl Inner {
     fn enter(&mut self, completions: u32, at_most: Option<Nanos>) -> Result<(), Error> {
         let queued = self.uring.submission().len() as u32;
         let timeout = at_most.map(|at_most| {
-            Timespec::new().sec(at_most.0 / 1_000_000_000).nsec((at_most.0 % 1_000_000_000) as u32)
+            let seconds = (at_most.0 / 1_000_000_000).min(WAIT_S_MAX);
+            Timespec::new().sec(seconds).nsec((at_most.0 % 1_000_000_000) as u32)
         });
         let mut arguments = SubmitArgs::new();
         if let Some(timeout) = &timeout {

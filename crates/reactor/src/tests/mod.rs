@@ -5,12 +5,15 @@ mod login;
 #[allow(clippy::unwrap_used)]
 mod values;
 
+use std::thread;
+use std::time::Duration;
+
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{Clock, Connection, Error, Io, Nanos, Reactor, Shared, Socket, shell};
+use super::{Clock, Connection, Error, Io, Nanos, Reactor, Shared, Socket, shell, thread_usage};
 use pgwire::frontend;
 
 /// I/O interfaces available on this machine: the kernel may not permit io_uring.
@@ -347,6 +350,27 @@ fn deadlines_come_in_order_and_the_fake_clock_jumps_to_each_by(io: Io) {
     };
     assert!(matches!(reactor.block_on(in_time), Err(Error::Stalled)));
     assert_eq!(reactor.now(), Nanos(10), "the deadline is removed with its future");
+}
+
+#[test]
+fn a_wait_with_the_latest_deadline_takes_no_cpu_time() {
+    for io in io_modes() {
+        let reactor = Reactor::with_io(Clock::monotonic(), io).expect("a loop");
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None).expect("a pair of sockets");
+        let waits = Socket::new(&reactor, ours).expect("a socket");
+        let writes = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(300));
+            rustix::io::write(&theirs, b"x").expect("written");
+        });
+        let before = thread_usage();
+        let waited = reactor.block_on(reactor.until(Nanos::MAX, waits.readable()));
+        let used = thread_usage() - before;
+        assert_eq!(waited.expect("no stall"), Some(()));
+        assert!(used.user + used.system < Nanos(100_000_000), "{io:?}: {used:?}");
+        writes.join().expect("no panic");
+    }
 }
 
 #[test]
