@@ -189,6 +189,15 @@ def test_the_checking_session_cannot_write(running_server: Server, database: str
             connection.execute("DELETE FROM new_order")
 
 
+def test_the_checking_session_has_no_timeouts(running_server: Server, database: str) -> None:
+    names = "('statement_timeout', 'transaction_timeout')"  # the second since PostgreSQL 17
+    with closing(running_server.connect(database)) as connection:
+        connection.execute(f"SELECT set_config(name, '1h', false) FROM pg_settings WHERE name IN {names}")
+        prepare_session(connection)
+        rows = connection.execute(f"SELECT setting FROM pg_settings WHERE name IN {names}").fetchall()
+    assert {setting for (setting,) in rows} == {"0"}
+
+
 MARKS = """
     CREATE TABLE pgdyno_dataset (
         workload text, scale integer, seed numeric(20), format text, c_load integer, loaded_at timestamptz)

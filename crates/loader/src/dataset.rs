@@ -119,7 +119,7 @@ pub trait Dataset: Sync {
     /// Settings of every session. A crash leaves tables that the next load replaces, so no commit has to be waited
     /// for. What is written is as durable as ever after the next checkpoint.
     const SESSION: &'static str = "SET search_path = public; SET synchronous_commit = off; \
-        SET statement_timeout = 0; SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
+        SET maintenance_work_mem = '256MB'; SET client_min_messages = error";
     /// Description of what remains if cleaning up fails.
     const LEFT_BEHIND: &'static str = "the tables that it filled are still there";
 

@@ -23,6 +23,12 @@ use reactor::{
 /// Minimum interval of progress events: ten per second.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
+/// Switches off timeouts of the server, the database and the role: copies and indexes take long, and sessions wait for
+/// each other. Some are unknown to older versions.
+const NO_TIMEOUTS: &str = "SELECT pg_catalog.set_config(name, '0', false) FROM pg_catalog.pg_settings \
+    WHERE name IN ('statement_timeout', 'transaction_timeout', 'lock_timeout', 'idle_session_timeout', \
+    'idle_in_transaction_session_timeout')";
+
 /// Takes back the settings of [`Dataset::SESSION`] that change the duration of a load.
 const SERVER_SETTINGS: &str =
     "RESET synchronous_commit; RESET maintenance_work_mem; RESET backend_flush_after";
@@ -48,9 +54,9 @@ pub struct LoadOptions {
 
 impl LoadOptions {
     async fn connect<D: Dataset>(&self, reactor: &Reactor) -> Result<Connection, LoadError> {
-        let session = format!("{}; {SERVER_SETTINGS}", D::SESSION);
-        let session = if self.server_settings { &session } else { D::SESSION };
-        worker::connect(reactor, &self.conninfo, session, self.on_notice).await
+        let further = if self.server_settings { SERVER_SETTINGS } else { "" };
+        let session = [NO_TIMEOUTS, D::SESSION, further].join("; ");
+        worker::connect(reactor, &self.conninfo, &session, self.on_notice).await
     }
 }
 

@@ -116,10 +116,15 @@ WORK_MEM = "256MB"
 """work_mem for a hash table of all orders of 30 warehouses. For more, PostgreSQL uses temporary files or
 sorts, which is slower but correct."""
 
+NO_TIMEOUTS = (  # the second since PostgreSQL 17
+    "SELECT set_config(name, '0', false) FROM pg_settings WHERE name IN "
+    "('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')"
+)
+"""Switches off timeouts of the server, the database and the role for a session with long statements."""
+
 SESSION = {
     "application_name": "pgdyno check",
     "default_transaction_read_only": "on",
-    "statement_timeout": "0",
     "work_mem": WORK_MEM,
     "jit": "off",  # costs more than it saves here; unknown before 11
     # A trial ends without ANALYZE. If the planner estimates one row instead of 300,000, a nested loop takes
@@ -147,7 +152,8 @@ def checking(conn: Connection, workload: str) -> Iterator[None]:
 
 
 def prepare_session(conn: Connection) -> None:
-    """Set the settings of SESSION that this version has."""
+    """Set the settings of SESSION that this version has, and no timeouts."""
+    conn.execute(NO_TIMEOUTS)
     conn.execute(
         "SELECT set_config(name, value, false) FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)"
         " JOIN pg_settings USING (name)",

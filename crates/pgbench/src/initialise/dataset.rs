@@ -222,8 +222,7 @@ impl Dataset for PgbenchTables {
     ///
     /// With minimal WAL, COMMIT waits until all copied data is on disk, so most of it should be written back
     /// earlier. With other WAL levels that would only delay the load (docs/adr/0012).
-    const SESSION: &'static str = "SET statement_timeout = 0; \
-        SELECT set_config(flush.name, '64', false) \
+    const SESSION: &'static str = "SELECT set_config(flush.name, '64', false) \
         FROM pg_catalog.pg_settings AS wal, pg_catalog.pg_settings AS flush \
         WHERE wal.name = 'wal_level' AND wal.setting = 'minimal' \
         AND flush.name = 'backend_flush_after' AND flush.max_val::int >= 64";

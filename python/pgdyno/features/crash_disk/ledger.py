@@ -46,7 +46,7 @@ from pgdyno.server.processes import (
     remove_segments,
     run_tool,
 )
-from pgdyno.workloads.workload import Connect, workload_of
+from pgdyno.workloads.workload import NO_TIMEOUTS, Connect, workload_of
 
 # ----------------------------------------------------------------------
 # The ledger that the engine writes: which transactions were sent and acknowledged, and when.
@@ -605,12 +605,6 @@ def examine(cluster: Cluster, server: Server, recovery_s: float, of: AuditInput)
     else:
         found.unchecked.append("checksums")
     return found
-
-
-NO_TIMEOUTS = (  # the second since PostgreSQL 17
-    "select set_config(name, '0', false) from pg_settings where name in "
-    "('statement_timeout', 'transaction_timeout', 'idle_in_transaction_session_timeout')"
-)
 
 
 def examine_rows(found: Aftermath, connect: Connect, of: AuditInput) -> None:

@@ -23,6 +23,7 @@ from pgdyno.server.processes import Connection
 from pgdyno.workloads.pgbench.parameters import COPY, Effect, PgbenchParameters, index_parts
 from pgdyno.workloads.server_log import EXPECTED, EXPECTED_OF_ANY_SCRIPT, check_log, counted_in
 from pgdyno.workloads.workload import (
+    NO_TIMEOUTS,
     TRIAL_CHECKS,
     Connect,
     OnPhase,
@@ -146,6 +147,7 @@ def require_ours(conn: Connection) -> bool:
 
 def make(conn: Connection, parameters: PgbenchParameters, on_phase: OnPhase) -> None:
     """Drop the copy of an earlier load, then create a new one and the indexes. Raises DatasetError."""
+    conn.execute(NO_TIMEOUTS)
     if require_ours(conn):
         conn.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(COPY)))
     for phase, statement in _statements(parameters):
