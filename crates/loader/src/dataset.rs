@@ -142,7 +142,7 @@ pub trait Dataset: Sync {
         Ok(())
     }
 
-    /// Cleans up after a failure in `phase`. Rows of the tables in `filled` were committed.
+    /// Cleans up after a failure in `phase`. Rows of the tables in `filled` may be committed.
     async fn clean_up(&self, control: &mut Connection, _phase: Phase, filled: &[usize]) -> Result<(), Error> {
         replace::drop_filled(control, self.tables(), filled).await
     }

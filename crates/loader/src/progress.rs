@@ -14,7 +14,7 @@ pub struct Progress {
     bytes: AtomicU64,
     /// The current table.
     current: AtomicUsize,
-    /// Tables with committed rows, which a failed load must clean up.
+    /// Tables whose rows are or may be committed, which a failed load must clean up.
     filled: Mutex<Vec<usize>>,
 }
 
@@ -48,14 +48,14 @@ impl Progress {
         self.current.store(table, Relaxed);
     }
 
-    /// Records that rows of a table are committed.
+    /// Records that rows of a table are about to be committed.
     pub fn filled(&self, table: usize) {
         if let Ok(mut filled) = self.filled.lock() {
             filled.push(table);
         }
     }
 
-    /// Tables with committed rows.
+    /// Tables whose rows are or may be committed.
     pub fn tables_filled(&self) -> Vec<usize> {
         self.filled.lock().map(|filled| filled.clone()).unwrap_or_default()
     }

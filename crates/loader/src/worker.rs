@@ -103,8 +103,9 @@ async fn fill<'a>(
 ) -> Result<(), Failure<'a>> {
     connection.simple(begin).await.map_err(|error| (error, begin))?;
     if copy_rows(connection, copy_in, table, rows, shared).await.map_err(|error| (error, copy_in))? {
-        connection.simple(end).await.map_err(|error| (error, end))?;
+        // Before the end, because its answer may be lost. Cleaning up accepts a table that is not there.
         shared.progress.filled(table);
+        connection.simple(end).await.map_err(|error| (error, end))?;
     }
     Ok(())
 }
@@ -173,6 +174,7 @@ async fn send_rows(
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::os::unix::net::UnixStream;
     use std::sync::atomic::AtomicU64;
 
@@ -202,9 +204,10 @@ mod tests {
         (Counted { groups, appended: AtomicU64::new(0) }, shared)
     }
 
-    /// A session with a server that has closed it.
-    fn abandoned(reactor: &Reactor) -> Connection {
-        let (ours, _) = UnixStream::pair().expect("a pair of sockets");
+    /// A session with a server that has sent these answers and closed it.
+    fn abandoned(reactor: &Reactor, answers: &[u8]) -> Connection {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair of sockets");
+        theirs.write_all(answers).expect("sent");
         ours.set_nonblocking(true).expect("a socket");
         Connection::new(Socket::new(reactor, ours.into()).expect("a socket"))
     }
@@ -212,10 +215,29 @@ mod tests {
     #[test]
     fn a_copy_ends_with_its_connection() {
         let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
-        let mut connection = abandoned(&reactor);
+        let mut connection = abandoned(&reactor, &[]);
         let (rows, shared) = counted(10_000);
         let sent = reactor.block_on(send_rows(&mut connection, 0, &rows, &shared)).expect("no stall");
         assert!(matches!(sent, Err(Error::Closed)), "{sent:?}");
         assert!(rows.appended.into_inner() < 10);
+    }
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        [&[tag], &(body.len() as u32 + 4).to_be_bytes()[..], body].concat()
+    }
+
+    #[test]
+    fn a_table_may_be_filled_if_its_commit_has_no_answer() {
+        let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+        let in_transaction = message(b'Z', b"T");
+        let begun = [message(b'C', b"BEGIN\0"), in_transaction.clone()].concat();
+        let copied = [message(b'G', &[0, 0, 1, 0, 0]), message(b'C', b"COPY 1\0"), in_transaction].concat();
+        let mut connection = abandoned(&reactor, &[begun, copied].concat());
+        let (rows, shared) = counted(1);
+        let statements = ["BEGIN", "COPY", "COMMIT"];
+        let filled =
+            reactor.block_on(fill(&mut connection, statements, 0, &rows, &shared)).expect("no stall");
+        assert!(matches!(filled, Err((Error::Closed, "COMMIT"))), "{filled:?}");
+        assert_eq!(shared.progress.tables_filled(), [0]);
     }
 }
