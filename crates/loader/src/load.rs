@@ -13,7 +13,7 @@ use super::error::{LoadError, Stage};
 use super::phase::Phase;
 use super::progress::{Progress, forecast};
 use super::timing::Timing;
-use super::watch::{CLEAN_UP_TIMEOUT, Watch};
+use super::watch::Watch;
 use super::worker::{self, Queue, Shared};
 use pgwire::conninfo::Conninfo;
 use reactor::{
@@ -266,26 +266,16 @@ impl<D: Dataset> Loading<'_, D> {
     /// failure.
     fn clean_up(&self, reactor: &Reactor, reached: Phase, error: LoadError) -> LoadError {
         let mut error = stopped_or(error, self.stop);
-        let not_taken_back =
-            |error: &Error| LoadError::from_io(Stage::Copy, "take back what was done", error);
         let clean_up = async {
             let mut connection = self.options.connect::<D>(reactor).await?;
             self.dataset
                 .clean_up(&mut connection, reached, &self.shared.progress.tables_filled())
                 .await
-                .map_err(|error| not_taken_back(&error))
+                .map_err(|error| LoadError::from_io(Stage::Copy, "take back what was done", &error))
         };
-        let late = Error::Timeout { waited_for: "taking back what was done", limit: CLEAN_UP_TIMEOUT };
-        let in_time = async {
-            if !self.stop.load(Relaxed) {
-                return clean_up.await;
-            }
-            let cleaned = reactor.until(reactor.now() + CLEAN_UP_TIMEOUT, clean_up).await;
-            cleaned.unwrap_or_else(|| Err(not_taken_back(&late)))
-        };
-        let watch = Watch { reactor, conninfo: &self.options.conninfo, stops: &[] };
-        let cleaned = watched(&watch, None, in_time);
-        if let Err(problem) = cleaned {
+        // A stop, earlier or now, limits the time. Its statement is not canceled.
+        let watch = Watch { reactor, conninfo: &self.options.conninfo, stops: &[self.stop] };
+        if let Err(problem) = watched(&watch, None, clean_up) {
             error.message = format!("{}; {}: {problem}", error.message, D::LEFT_BEHIND);
         }
         error

@@ -17,11 +17,9 @@ pub const CONNECT_TIMEOUT: Nanos = Nanos(30_000_000_000);
 const ASK_EVERY: Nanos = Nanos(30_000_000_000);
 /// Interval of checking for a stop, and of CancelRequests after it.
 const LOOK_FOR_STOP: Nanos = Nanos(50_000_000);
-/// Time limit of statements after a stop. With [`CLEAN_UP_TIMEOUT`] it is below 5 s, the time limit of stopping
-/// the program.
+/// Time limit of statements after a stop, and again of cleaning up: together below 5 s, the time limit of stopping the
+/// program.
 const STOP_TIMEOUT: Nanos = Nanos(2_000_000_000);
-/// Time limit of cleaning up after a stop.
-pub const CLEAN_UP_TIMEOUT: Nanos = Nanos(2_000_000_000);
 
 /// Context of a wait.
 pub struct Watch<'a> {

@@ -1,6 +1,7 @@
 //! Loader: replaced and preserved objects, cleanup, and a damaged dataset.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
 
 use loader::LoadError;
 use pgdyno_engine::load::{self, Specification};
@@ -19,6 +20,13 @@ const NO_MARK: &str = "
         'BEGIN ALTER TABLE public.pgdyno_dataset DROP COLUMN IF EXISTS c_load; END';
     CREATE EVENT TRIGGER refuse_mark ON ddl_command_end WHEN TAG IN ('CREATE FUNCTION')
         EXECUTE PROCEDURE pg_catalog.refuse_mark()";
+
+/// After creation of this function, no index can be created, and dropping a table takes 20 s.
+const NO_INDEX: &str = "
+    CREATE FUNCTION refuse_or_wait() RETURNS event_trigger LANGUAGE plpgsql AS
+        'BEGIN IF tg_tag = ''ALTER TABLE'' THEN RAISE ''no index''; END IF; PERFORM pg_sleep(20); END';
+    CREATE EVENT TRIGGER refuse_or_wait ON ddl_command_start WHEN TAG IN ('ALTER TABLE', 'DROP TABLE')
+        EXECUTE PROCEDURE refuse_or_wait()";
 
 fn load(server: &Database) -> Result<(), LoadError> {
     let specification = json!({"conninfo": server.values(), "workload": {"kind": "tpcc", "warehouses": 1},
@@ -55,6 +63,26 @@ fn a_load_replaces_only_tables_of_pgdyno() {
     a_damaged_dataset_is_not_counted_as_rollbacks_by_design(&server);
     timeouts_of_the_database_do_not_apply_to_a_load(&server);
     assert_eq!(execute(&server, "SELECT count(*) FROM item"), ["100000"], "an earlier load is replaced");
+}
+
+#[test]
+fn a_stop_ends_the_wait_for_cleaning_up() {
+    let Some(server) = Database::create("cleaning_up") else { return };
+    execute(&server, NO_INDEX);
+    let workload = json!({"kind": "insert", "rows": 1000, "tables": 1, "indexes": false});
+    let specification = json!({"conninfo": server.values(), "workload": workload, "seed": 1, "connections": 1,
+        "into_existing": false});
+    let specification = Specification::read(&specification.to_string()).unwrap();
+    let waits = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND query LIKE 'DROP TABLE%'";
+    let stop = AtomicBool::new(false);
+    let failed = thread::scope(|scope| {
+        let loading = scope.spawn(|| load::run(&specification, &stop, &mut |_| ()));
+        while execute(&server, waits).is_empty() && !loading.is_finished() {}
+        stop.store(true, Relaxed);
+        loading.join().unwrap().unwrap_err()
+    });
+    assert!(failed.message.contains("no index"), "{failed}");
+    assert!(failed.message.contains("the tables that it filled are still there"), "{failed}");
 }
 
 fn an_empty_table_of_the_user_is_not_replaced(server: &Database) {
