@@ -17,8 +17,14 @@ use super::watch::Watch;
 use super::worker::{self, Queue, Shared};
 use pgwire::conninfo::Conninfo;
 use reactor::{
-    Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, catch_panic, memory_peak_bytes, usage,
+    Canceller, Clock, Connection, Error, OnNotice, Reactor, Usage, catch_panic, memory_peak_bytes,
+    raise_file_limit, usage,
 };
+
+/// Open files of a connection: itself, its loop, a query whether the server responds, and a CancelRequest.
+const FILES_PER_CONNECTION: u64 = 4;
+/// Open files besides the connections.
+const FILES_OF_PROCESS: u64 = 32;
 
 /// Minimum interval of progress events: ten per second.
 const PROGRESS_EVERY: Duration = Duration::from_millis(100);
@@ -135,9 +141,12 @@ impl<D: Dataset> Loading<'_, D> {
         timing: &mut Timing,
         reached: &mut Phase,
     ) -> Result<(), LoadError> {
+        let opened = self.connections.max(self.vacuum_connections);
+        let files = u64::from(opened) * FILES_PER_CONNECTION + FILES_OF_PROCESS;
+        // Not above the hard limit, as an error would be: not all files are open at the same time.
+        raise_file_limit(files.min(reactor::file_limit())).map_err(|error| stalled(&error))?;
         thread::scope(|scope| {
             let (event_sender, worker_events) = mpsc::channel();
-            let opened = self.connections.max(self.vacuum_connections);
             let workers: Vec<_> =
                 (0..opened).map(|_| self.start_worker(scope, event_sender.clone())).collect();
             drop(event_sender);

@@ -168,24 +168,35 @@ impl Attempts {
     }
 }
 
+/// Remedy if nothing answered.
+const NO_SERVER: &str = "; is a server running there?";
+
+/// Whether the reason may be that no server runs there.
+fn may_lack_server(kind: ErrorKind) -> bool {
+    use ErrorKind::{ConnectionRefused, HostUnreachable, NetworkUnreachable, TimedOut};
+    matches!(kind, ConnectionRefused | HostUnreachable | NetworkUnreachable | TimedOut)
+}
+
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let address = &self.address;
-        let unreachable = |f: &mut fmt::Formatter<'_>, why: &dyn fmt::Display| {
-            write!(f, "cannot connect to {address}: {why}; is a server running there?")
+        let failed = |f: &mut fmt::Formatter<'_>, why: &dyn fmt::Display, hint: &str| {
+            write!(f, "cannot connect to {address}: {why}{hint}")
         };
         match (&self.why, address) {
             (Failure::NoSuchHost(error), Address::Tcp { name, .. }) => {
                 write!(f, "cannot find the host {name}: {error}")
             }
-            (Failure::NoSuchHost(error), Address::Unix(_)) => unreachable(f, error),
+            (Failure::NoSuchHost(error), Address::Unix(_)) => failed(f, error, ""),
             (Failure::Unreachable(Error::System { source, .. }), Address::Unix(_))
                 if source.kind() == ErrorKind::NotFound =>
             {
-                unreachable(f, &"no such socket")
+                failed(f, &"no such socket", NO_SERVER)
             }
-            (Failure::Unreachable(Error::System { source, .. }), _) => unreachable(f, source),
-            (Failure::Unreachable(error), _) => unreachable(f, error),
+            (Failure::Unreachable(Error::System { source, .. }), _) => {
+                failed(f, source, if may_lack_server(source.kind()) { NO_SERVER } else { "" })
+            }
+            (Failure::Unreachable(error), _) => failed(f, error, ""),
             (Failure::TimedOut, _) => write!(f, "cannot connect to {address}: no answer in time"),
             (Failure::Rejected(error), _) => error.fmt(f),
         }

@@ -10,10 +10,14 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use super::{Clock, Connection, Error, Io, Nanos, Reactor, Shared, Socket, shell, thread_usage};
+use super::{
+    Attempt, Clock, Connection, Error, Failure, Io, Nanos, Reactor, Shared, Socket, shell, thread_usage,
+};
+use pgwire::conninfo::Address;
 use pgwire::frontend;
 
 /// I/O interfaces available on this machine: the kernel may not permit io_uring.
@@ -132,6 +136,24 @@ fn after_an_unexpected_copy_a_connection_fails_at_once() {
         let [first, second] = reactor.run_concurrently(asked, vec![Box::pin(speak)]).expect("no stall");
         assert!(first.contains("CopyInResponse"), "{first}");
         assert_eq!(second, Error::Closed.to_string());
+    }
+}
+
+#[test]
+fn only_a_failure_that_may_be_due_to_it_suggests_a_missing_server() {
+    let cases = [
+        (Errno::NOENT, true),
+        (Errno::CONNREFUSED, true),
+        (Errno::HOSTUNREACH, true),
+        (Errno::MFILE, false),
+        (Errno::ACCESS, false),
+    ];
+    for (errno, suggests) in cases {
+        let why = Failure::Unreachable(Error::system("connect", errno));
+        let address = Address::Unix("/s".into());
+        let text = Attempt { address, place: None, password_file: None, why }.to_string();
+        assert!(text.starts_with("cannot connect to /s: "), "{text}");
+        assert_eq!(text.ends_with("; is a server running there?"), suggests, "{text}");
     }
 }
 
