@@ -28,17 +28,18 @@ fn read_workload(workload: &Value, context: WorkloadContext) -> Result<AnyWorklo
     if kind == Some("ledger") {
         return Ledger::read(&workload).map(erase);
     }
-    let ledger = take(&mut workload, "ledger").as_ref().map(Ledger::read).transpose()?;
+    let ledger = take(&mut workload, "ledger");
+    if ledger.is_some() && !matches!(kind, Some("tpcc" | "pgbench")) {
+        return Err(WorkloadError::value("only tpcc and pgbench can have a ledger"));
+    }
+    let ledger = ledger.as_ref().map(Ledger::read).transpose()?;
     match kind {
-        Some("select-only") => SelectOnly::read(&workload).map(|w| with_ledger(w, ledger)),
+        Some("select-only") => SelectOnly::read(&workload).map(erase),
         Some("tpcc") => Tpcc::read(&workload, seed).map(|w| with_ledger(w, ledger)),
         Some("pgbench") => Pgbench::read(&workload, clients, threads, seed).map(|w| with_ledger(w, ledger)),
-        Some("sysbench") => Sysbench::read(&workload, clients, seed).map(|w| with_ledger(w, ledger)),
-        Some("linkbench") if ledger.is_some() => {
-            Err(WorkloadError::value("linkbench rolls back within operations, so it cannot have a ledger"))
-        }
+        Some("sysbench") => Sysbench::read(&workload, clients, seed).map(erase),
         Some("linkbench") => LinkBench::read(&workload).map(erase),
-        Some("insert") => InsertBenchmark::read(&workload, clients).map(|w| with_ledger(w, ledger)),
+        Some("insert") => InsertBenchmark::read(&workload, clients).map(erase),
         other => Err(WorkloadError::UnknownKind(other.unwrap_or("(none)").to_owned())),
     }
 }
@@ -52,5 +53,21 @@ fn with_ledger<W: Workload + 'static>(workload: W, ledger: Option<Ledger>) -> An
     match ledger {
         Some(ledger) => erase(WithLedger::new(workload, ledger)),
         None => erase(workload),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn other_workloads_than_tpcc_and_pgbench_cannot_have_a_ledger() {
+        for kind in ["select-only", "sysbench", "linkbench", "insert"] {
+            let context = WorkloadContext { clients: 1, threads: 1, seed: 1 };
+            let workload = json!({"kind": kind, "ledger": {"path": "/dev/null", "key": 1, "slots": 1}});
+            let refused = read_workload(&workload, context).err().expect("a ledger").to_string();
+            assert!(refused.contains("ledger"), "{refused}");
+        }
     }
 }

@@ -191,6 +191,7 @@ impl User for Writer {
 ///
 /// The ledger begins a transaction and makes its changes. The workload's own BEGIN then has no effect except a
 /// warning, and its COMMIT ends both. Statements that commit themselves stay in the transaction, which is ended here.
+/// Not for workloads with due times of their own, restarts, or rollbacks within transactions.
 pub struct WithLedger<W> {
     workload: W,
     ledger: Ledger,
@@ -213,10 +214,6 @@ impl<W: Workload> Workload for WithLedger<W> {
 
     fn counters(&self) -> &'static [&'static str] {
         self.workload.counters()
-    }
-
-    fn has_due_times(&self) -> bool {
-        self.workload.has_due_times()
     }
 
     fn user(&self, client_id: ClientId) -> Self::User {
@@ -270,14 +267,6 @@ impl<U: User> User for WriterOf<U> {
 
     fn add_to_counters(&self, is_committed: bool, counters: &mut [u64]) {
         self.user.add_to_counters(is_committed, counters);
-    }
-
-    fn restarts(&self) -> bool {
-        self.user.restarts()
-    }
-
-    fn due(&mut self, slice: (Nanos, Nanos), now: Nanos) -> Nanos {
-        self.user.due(slice, now)
     }
 
     fn keying(&self) -> Nanos {
