@@ -22,7 +22,7 @@ use tpcc::SYSBENCH_WAREHOUSES_MAX;
 use tpcc::TpccTables;
 use tpcc::{Deviation, Deviations};
 
-/// Maximum length of a specification or command.
+/// Maximum length of a command.
 const LINE_BYTES_MAX: u64 = 1 << 20;
 
 /// Runs the command. Exit status: 0 loaded, 1 failed, 2 invalid specification.
@@ -41,13 +41,15 @@ fn specified(mut input: impl BufRead + Send + 'static, out: &mut dyn Write) -> R
     let on_signal = Arc::clone(&stop);
     catch_termination(move || on_signal.store(true, Relaxed))
         .map_err(|error| LoadError::from_io(Stage::Specification, "catch signals", &error))?;
-    let line = read_line(&mut input).unwrap_or_default();
-    let specification = Specification::read(&line)
-        .map_err(|error| LoadError::new(Stage::Specification, error.to_string()))?;
+    let invalid = |why: String| LoadError::new(Stage::Specification, why);
+    let mut line = String::new();
+    let read = input.read_line(&mut line);
+    read.map_err(|error| invalid(format!("cannot read the specification: {error}")))?;
+    let specification = Specification::read(&line).map_err(|error| invalid(error.to_string()))?;
     let ordered = Arc::clone(&stop);
     let started = thread::Builder::new().spawn(move || {
         // The end of the input means that the parent process has exited.
-        while read_line(&mut input).is_some_and(|line| !is_stop(&line)) {}
+        while read_command(&mut input).is_some_and(|line| !is_stop(&line)) {}
         ordered.store(true, Relaxed);
     });
     started.map_err(|error| LoadError::new(Stage::Connect, format!("cannot start a thread: {error}")))?;
@@ -90,8 +92,8 @@ pub fn run(specification: &Specification, stop: &AtomicBool, emit: Emit<'_>) -> 
     }
 }
 
-/// Reads the next line; `None` at the end of the input.
-fn read_line(input: &mut impl BufRead) -> Option<String> {
+/// Reads the next command; `None` at the end of the input.
+fn read_command(input: &mut impl BufRead) -> Option<String> {
     let mut line = Vec::new();
     let mut limited = io::Read::take(input, LINE_BYTES_MAX);
     let length = limited.read_until(b'\n', &mut line).ok()?;
@@ -244,6 +246,19 @@ mod tests {
         let deviations = Deviations::default();
         let due = Workload::Tpcc { warehouses: 3, deviations, table_sets: 1, hammerdb_routines: None };
         assert_eq!(read.workload, due);
+    }
+
+    #[test]
+    fn a_specification_may_be_longer_than_a_command() {
+        let text = format!("-- {}", "x".repeat(2 << 20));
+        let workload = json!({"kind": "sysbench-script", "script": {"name": "own.lua", "text": text}});
+        let specification = json!({"conninfo": {"user": "u"}, "workload": workload, "seed": 1, "connections": 1,
+            "into_existing": false});
+        let mut out = Vec::new();
+        command(io::Cursor::new(format!("{specification}\n")), &mut out);
+        let event: Value = serde_json::from_slice(&out).expect("an event");
+        let message = event["message"].as_str().expect("a text");
+        assert!(message.contains("own.lua has no command prepare"), "{message}");
     }
 
     #[test]
