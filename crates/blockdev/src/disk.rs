@@ -211,7 +211,8 @@ impl<S: Store> Disk<S> {
     }
 
     /// Switches the power on again.
-    pub fn revive(&self) {
+    #[cfg(test)]
+    fn revive(&self) {
         self.state().is_on = true;
     }
 

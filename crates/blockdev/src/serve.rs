@@ -44,8 +44,6 @@ enum Command {
         /// At once if absent.
         when: Option<When>,
     },
-    /// Answered by `revived`.
-    Revive,
     /// Answered by `failing`. The n-th request of this kind from now on fails with EIO.
     Fail { operation: Operation, nth: u64 },
     /// Answered by `counts` {`counts`, `volatile`, `image_error`}.
@@ -161,10 +159,6 @@ fn answer<S: Store>(disk: &Disk<S>, line: &str) -> (Value, bool) {
             Ok(None) => json!({"event": "misunderstood", "message": "the power is off already"}),
             Err(fault) => json!({"event": "failed", "message": fault.to_string()}),
         },
-        Ok(Command::Revive) => {
-            disk.revive();
-            json!({"event": "revived"})
-        }
         Ok(Command::Fail { operation, nth }) => {
             disk.fail(operation, nth);
             json!({"event": "failing"})
@@ -226,16 +220,13 @@ mod tests {
         let events = answers(
             "{\"do\":\"counts\"}\n{\"do\":\"fail\",\"operation\":\"flush\",\"nth\":1}\n\
              {\"do\":\"cut\",\"survivors\":\"all\",\"seed\":1,\"when\":{\"at\":{\"volatile\":99},\"within_ms\":0}}\n{\"do\":\"cut\",\"survivors\":\"torn\",\"seed\":1}\n\
-             {\"do\":\"revive\"}\n{\"do\":\"dance\"}\n{\"do\":\"stop\"}\n{\"do\":\"counts\"}\n",
+             {\"do\":\"dance\"}\n{\"do\":\"stop\"}\n{\"do\":\"counts\"}\n",
         );
         let names: Vec<&str> = events.iter().filter_map(|event| event["event"].as_str()).collect();
-        assert_eq!(
-            names,
-            ["counts", "failing", "cut", "misunderstood", "revived", "misunderstood", "result"]
-        );
+        assert_eq!(names, ["counts", "failing", "cut", "misunderstood", "misunderstood", "result"]);
         assert_eq!(events[0]["volatile"], 3);
         assert_eq!((&events[2]["volatile"], &events[2]["survived"]), (&json!(3), &json!(3)));
-        assert_eq!(events[6]["counts"]["written_bytes"], 3 * PIECE_BYTES);
+        assert_eq!(events[5]["counts"]["written_bytes"], 3 * PIECE_BYTES);
     }
 
     #[test]
