@@ -74,11 +74,6 @@ impl Progress {
     pub fn event(&self, phase: Phase, tables: &[Table]) -> Value {
         let rows: u64 = self.rows.iter().map(|rows| rows.load(Relaxed)).sum();
         let rows_total: u64 = tables.iter().map(|table| table.rows).sum();
-        let bytes = self.bytes();
-        // The total size in COPY format: bytes per row so far, times the rows. The estimate in `started` is of
-        // disk space.
-        let bytes_total =
-            if rows == 0 { 0.0 } else { bytes as f64 / rows as f64 * rows_total.max(rows) as f64 };
         json!({
             "event": "progress",
             "phase": phase.name(),
@@ -86,8 +81,6 @@ impl Progress {
             "rows": rows,
             "rows_total": rows_total.max(rows),
             "rows_of": self.rows(tables),
-            "bytes": bytes,
-            "bytes_total": bytes_total as u64,
         })
     }
 }

@@ -59,7 +59,7 @@ impl ScriptData {
         let began = Instant::now();
         let reactor = Reactor::new(Clock::monotonic()).map_err(failed)?;
         emit(json!({"event": "started", "tables": {}}));
-        emit(json!({"event": "progress", "phase": COMMAND, "bytes": 0, "bytes_total": 0}));
+        emit(json!({"event": "progress", "phase": COMMAND, "rows": 0, "rows_total": 0}));
         let mut clients = self.clients().map_err(|error| self.failure(error))?;
         let canceller = Canceller::new(&reactor);
         let place = Place { reactor: &reactor, conninfo, on_refusal: |_| (), canceller: Some(&canceller) };

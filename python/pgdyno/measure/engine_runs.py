@@ -338,7 +338,7 @@ def run_load(
             if event["event"] == "started":
                 on_forecast(sum(table["bytes_estimated"] for table in event["tables"].values()))
             elif event["event"] == "progress":
-                on_progress(event["phase"], event["bytes"] / max(event["bytes_total"], 1))
+                on_progress(event["phase"], event["rows"] / max(event["rows_total"], 1))
     if last["event"] == "result":
         return last
     if interruption.requested:
