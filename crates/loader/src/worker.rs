@@ -122,7 +122,7 @@ async fn copy_rows(
     connection.flush().await?;
     connection.copy_in_begun().await?;
     if !send_rows(connection, table, rows, shared).await? {
-        // Stopped: the connection closes during COPY, and the server rolls back.
+        // Stopped: the server ends the COPY with an error, and `recover` rolls back.
         frontend::copy_fail(connection.out(), "stopped")?;
         connection.flush().await?;
         return match connection.recover().await {
