@@ -27,6 +27,7 @@ from pgdyno.measure.prepare import Preparation
 from pgdyno.measure.progress import Watch
 from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeError, ProbeKind
+from pgdyno.results.password_masking import masked
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import resolved
 from pgdyno.server.directories import server_account
@@ -118,11 +119,18 @@ class Beside:
 
 
 def with_probe(study: Study, _: Cache, __: Watch, ___: Interruption) -> Study:
-    """Return the study with its probe. Raises UsageError unless one arm runs at a time."""
+    """Return the study with its probe. Raises UsageError unless one arm runs at a time, and for a password:
+    a resume would run the masked words of the results file.
+    """
     if not study.beside or NAME in study.probes:
         return study
     if study.is_together:
         raise UsageError('run.beside requires one arm at a time: set run.schedule = "blocks"')
+    if masked(study.beside) != list(study.beside):
+        raise UsageError(
+            "run.beside must not contain a password, which no results file stores: put it in ~/.pgpass; the "
+            "program has PGPASSWORD for the measured server"
+        )
     return study.model_copy(update={"probes": (*study.probes, NAME)})
 
 

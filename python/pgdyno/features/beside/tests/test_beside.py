@@ -103,7 +103,7 @@ def test_a_program_that_is_not_there_is_a_reason() -> None:
         started("pg_nothing")
 
 
-def test_arms_that_run_together_have_no_program_beside() -> None:
+def test_arms_that_run_together_have_no_program_beside_nor_has_one_with_a_password() -> None:
     def probes(schedule: Schedule, beside: Sequence[str]) -> Sequence[str]:
         study = small_study(["a", "b"], schedule=schedule, beside=tuple(beside), probes=("wal",))
         return with_probe(study, *cast(Any, (None, None, None))).probes
@@ -112,6 +112,8 @@ def test_arms_that_run_together_have_no_program_beside() -> None:
     assert probes(Schedule.SLICES, []) == ("wal",)
     with pytest.raises(UsageError, match="one arm at a time"):
         probes(Schedule.SLICES, ["true"])
+    with pytest.raises(UsageError, match="must not contain a password"):
+        probes(Schedule.BLOCKS, ["pg_dump", "--dbname=host=h password=secret"])
 
 
 def test_the_table_has_the_time_of_programs_that_ended_and_errors_are_an_alarm(tmp_path: Path) -> None:
