@@ -20,6 +20,7 @@ from pgdyno.caveats import Caveat, Rank, wordings
 from pgdyno.measure.engine_runs import failures_from, histograms_from, interval_from, slice_from
 from pgdyno.results import codec
 from pgdyno.results.password_masking import mask_passwords, masked_json
+from pgdyno.results.reader import Evidence
 from pgdyno.results.records import (
     Block,
     CapacitySearch,
@@ -41,8 +42,11 @@ from pgdyno.results.records import (
 )
 from pgdyno.results.writer import Writer
 from pgdyno.server.engine import DriveResult
+from pgdyno.study.arm_spec import ArmSpec
+from pgdyno.study.plan import Driving
 from pgdyno.study.schedule import Role
 from pgdyno.study.values import SearchStep
+from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
 COUNTS = {"ok": 7, "rolled_back": 1, "failed": 2, "skipped": 0, "retried": 3}
 
@@ -213,6 +217,35 @@ def test_no_password_reaches_the_file_by_any_way(tmp_path: Path) -> None:
         )
         writer.finish_trial(trial, outcome)
         writer.add_caveat(Caveat.of("trials-failed", arm=dsn, trials=1, reason=dsn))
+    assert b"hunter2" not in (tmp_path / "e").read_bytes()
+
+
+def test_the_workloads_of_a_plan_are_stored_as_they_run_and_its_arms_without_passwords(
+    tmp_path: Path,
+) -> None:
+    login = "SELECT id FROM users WHERE mail = :m AND password = 'x';\n"
+    scripts = (Script(name="login.sql", text=login),)
+    own = PgbenchParameters(scale=1, scripts=scripts, define={"password": "abc"})
+    drivings = tuple(Driving(workload=own, clients=clients) for clients in (8, 9))
+    study = study_of(Synthetic())
+    dsn = ArmSpec(name="running", server="host=db password=hunter2", is_dsn=True)
+    plan = study.plan.model_copy(
+        update={
+            "arms": (study.plan.arms[0], dsn),
+            "workload": own,
+            "warmup_workload": own,
+            "drivings": drivings,
+            "beside": ("sh", "-c", "psql password=hunter2"),
+        }
+    )
+    with Writer.create(tmp_path / "e", replace(study, plan=plan), arms_of(Synthetic())) as writer:
+        with Evidence(tmp_path / "e") as evidence:
+            stored = [evidence.study().plan]
+        writer.repeat_with(plan, 0)
+        with Evidence(tmp_path / "e") as evidence:
+            stored.append(evidence.study().plan)
+    for of in stored:
+        assert (of.workload, of.warmup_workload, of.drivings) == (own, own, drivings)
     assert b"hunter2" not in (tmp_path / "e").read_bytes()
 
 

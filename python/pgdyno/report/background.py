@@ -15,6 +15,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.report import conditions
 from pgdyno.report.document import Table
 from pgdyno.report.result_tables import has_anytime_interval, kind_text
+from pgdyno.results.password_masking import masked
 from pgdyno.results.records import BlockStatus, RecordedCheck, StudyEnd, TrialStatus
 from pgdyno.study.plan import SAME_BLOCKS_MIN, VERDICT_BLOCKS_MIN, Study
 from pgdyno.study.values import RESOLUTION
@@ -69,7 +70,7 @@ def transactions(findings: Findings) -> Table:
 
 def workload(findings: Findings) -> Table:
     """Return the parameters of the workload."""
-    facts = findings.study.plan.workload.model_dump(exclude={"scripts"})
+    facts = masked(findings.study.plan.workload.model_dump(exclude={"scripts"}))
     rows = [[name, value or "none"] for name, value in _flat(facts).items()]
     return Table("Workload", ("", "value"), rows, long=True)
 

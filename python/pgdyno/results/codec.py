@@ -128,7 +128,7 @@ def _unpack(blob: bytes) -> bytes:
 # - int, float, bool: the number.
 # - str: TEXT, masked. An enumeration: TEXT, restricted to its members.
 # - A sequence of records, or a mapping from names to records: rows of another table, not a column.
-# - Everything else: masked JSON as TEXT, or packed as BLOB.
+# - Everything else: JSON as TEXT, masked unless ``Column.as_is`` says otherwise, or packed as BLOB.
 # - ``| None``: the column may be null, except that JSON is never null: its text is.
 #
 # A field without ``init`` is computed from the others and stored for other readers. It must agree when read.
@@ -159,7 +159,7 @@ class Column:
 
     ``name``: if it is not that of the field. ``before``: the column that it precedes in the file, if that is
     not the next one. ``values``: those of an enumeration that are stored; empty for any value. ``sql``: its
-    constraints.
+    constraints. ``as_is``: keys of an object whose values are stored without masking.
     """
 
     name: str = ""
@@ -167,6 +167,7 @@ class Column:
     values: Sequence[str] | None = None
     sql: str = ""
     packing: Packing | None = None
+    as_is: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -404,7 +405,7 @@ def _field(column: Column, field: Field[Any], hint: Any) -> _Field:
     if column.packing is not None:
         of, encode, decode = "BLOB", column.packing.pack, column.packing.unpack
     elif not is_scalar:
-        of, (encode, decode) = "TEXT", _json_conversions(base)
+        of, (encode, decode) = "TEXT", _json_conversions(base, column.as_is)
     elif isinstance(base, EnumType):
         of, encode, decode = "TEXT", str, lambda value, _: base(value)
         values = [str(value) for value in (base if column.values is None else values)]
@@ -418,13 +419,15 @@ def _field(column: Column, field: Field[Any], hint: Any) -> _Field:
     return _Field(field.name, name, sql, field.init, is_nullable, encode, decode, column.packing is not None)
 
 
-def _json_conversions(base: Any) -> tuple[Callable[[Any], str], Callable[[str, Row], Any]]:
+def _json_conversions(
+    base: Any, as_is: Sequence[str]
+) -> tuple[Callable[[Any], str], Callable[[str, Row], Any]]:
     if _is_json(base):
         return masked_json, lambda text, _: json.loads(text)
     adapter = TypeAdapter(base)
     strict = is_dataclass(base) or None
     return (
-        lambda value: masked_json(adapter.dump_python(value, mode="json")),
+        lambda value: masked_json(adapter.dump_python(value, mode="json"), as_is),
         lambda text, _: adapter.validate_json(text, strict=strict),
     )
 

@@ -3,7 +3,8 @@
 --
 -- Units: *_unix_s are seconds since 1970-01-01 UTC; other *_s are seconds (REAL). Times of slices and intervals
 -- count from the trial's epoch, the start of the driver's run (trial.epoch_unix_s). In the slices schedule all
--- trials of a block share one epoch. JSON columns contain one JSON value as text. Passwords are masked before storage.
+-- trials of a block share one epoch. JSON columns contain one JSON value as text.
+-- Passwords are masked before storage, except in the workloads of a plan: a resume runs their scripts.
 
 PRAGMA application_id = 0x7067646E;  -- "pgdn"
 PRAGMA user_version = 4;             -- version of this schema; files of other versions are refused

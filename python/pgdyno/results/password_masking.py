@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -43,12 +43,15 @@ def _without_secret(parameter: re.Match[str]) -> str:
     return f"{before}{word}={MASK if unquote(word).lower() in SECRET_WORDS else value}"
 
 
-def masked_json(value: Any) -> str:
-    """Return one line of JSON with masked strings.
+def masked_json(value: Any, as_is: Sequence[str] = ()) -> str:
+    """Return one line of JSON with masked strings, except in the values of the keys ``as_is`` of an object.
 
     Raises TypeError for values that JSON cannot represent, and ValueError for NaN.
     """
-    return json.dumps(masked(value), allow_nan=False, ensure_ascii=False)
+    found = masked(value)
+    for key in as_is:
+        found[key] = value[key]
+    return json.dumps(found, allow_nan=False, ensure_ascii=False)
 
 
 def masked(value: Any) -> Any:

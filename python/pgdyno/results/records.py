@@ -406,7 +406,11 @@ class CaseRow:
     """Empty for a single case."""
     levels: Json = field(default_factory=dict)
     """JSON: factor → level."""
-    plan: Annotated[Study, PlainSerializer(lambda plan: plan.model_dump(mode="json"), return_type=Json)]
+    plan: Annotated[
+        Study,
+        PlainSerializer(lambda plan: plan.model_dump(mode="json"), return_type=Json),
+        Column(as_is=("workload", "warmup_workload", "drivings")),  # a resume runs them
+    ]
     """JSON: see Study in study/plan.py."""
     arm_levels: Sequence[Mapping[str, str]] = ()
     """JSON: list of {factor: level} of the compared factors, one per arm."""
