@@ -604,6 +604,23 @@ def test_the_same_caveat_twice_is_stored_once(tmp_path: Path) -> None:
         assert [caveat.trial for caveat in evidence.caveats()] == [None, trial]
 
 
+def test_the_budget_of_a_resume_is_stored_for_all_cases_and_added_time_is_not_forgotten(
+    tmp_path: Path,
+) -> None:
+    write_study(tmp_path / "e", *(replace(SMALL, levels={"clients": n}) for n in "89"))
+
+    def stored(budget_s: float, *, may_go_on: bool) -> set[tuple[float, bool]]:
+        with Writer.resume(tmp_path / "e") as writer:
+            writer.note_more_time(budget_s, may_go_on=may_go_on)
+        with Evidence(tmp_path / "e") as evidence:
+            plans = [evidence.study(case).plan for case in evidence.cases()]
+        return {(plan.budget_s, plan.resumed_for_more) for plan in plans}
+
+    assert stored(812.5, may_go_on=False) == {(812.5, False)}
+    assert stored(900.0, may_go_on=True) == {(900.0, True)}
+    assert stored(1200.0, may_go_on=False) == {(1200.0, True)}
+
+
 EVERY_PART = TrialOutcome(
     TrialStatus.OK,
     9.0,
@@ -627,7 +644,7 @@ def written_in_every_way(path: Path) -> None:
         writer.add_series(trial, SERIES[0])
         writer.describe_arm(1, safety=[Guarantee("durable", Kept.YES, "")])
         writer.add_machine_state({"cores": 2})
-        writer.note_more_time()
+        writer.note_more_time(900.0)
         writer.add_caveat(Caveat.of("shared-machine", trial, cores=2))
         writer.finish_trial(trial, EVERY_PART)
         writer.finish_block(0, BlockStatus.DONE, 9.0)

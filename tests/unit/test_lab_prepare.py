@@ -250,6 +250,22 @@ def test_an_extended_study_has_anytime_valid_intervals(
     assert ("looked after" in text) is False
 
 
+def test_an_interrupted_extension_is_continued_with_the_rest_of_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    budgets: list[float] = []
+
+    def measure(_path: object, _writer: object, labs: Sequence[Lab], *_: object) -> StudyEnd:
+        budgets.extend(lab.study.budget_s for lab in labs)
+        return StudyEnd.INTERRUPTED
+
+    resumed_without_running(tmp_path / "e", 5.0, monkeypatch)
+    monkeypatch.setattr(study_runner, "_measure", measure)
+    with Interruption() as interruption:
+        study_runner.resume_study(tmp_path / "e", None, nobody, interruption)
+    assert budgets == [pytest.approx(12 * 38 + 300)]
+
+
 def test_a_resumed_study_is_analyzed_with_the_blocks_that_its_time_allows() -> None:
     lab = SimpleNamespace(
         study=make_study(budget_s=600.0), case=0, aa={}, interruption=SimpleNamespace(requested=True)

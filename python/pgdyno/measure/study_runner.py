@@ -537,8 +537,8 @@ def resume_study(
     ):
         require_comparable(path, ready)
         with Writer.resume(path) as writer:
-            if more_minutes is not None and any(case.may_go_on for case in done):
-                writer.note_more_time()
+            if more_minutes is not None:
+                writer.note_more_time(studies[0].budget_s, may_go_on=any(case.may_go_on for case in done))
             labs = _labs(done, ready, writer, watch, interruption, session)
             labs = aa_blocks.with_aa(labs, ready, numbers, of_twins)
             firsts = [case.next_block for case in done]

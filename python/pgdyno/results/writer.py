@@ -146,12 +146,11 @@ class Writer:
         """Replace the guarantees of an arm, which are unknown before its first start."""
         self._update(Arm, {"safety": safety}, "case_id = ? AND arm = ?", case, arm)
 
-    def note_more_time(self) -> None:
-        """Store for every case and its A/A blocks that the study continues beyond its planned end."""
+    def note_more_time(self, budget_s: float, *, may_go_on: bool = True) -> None:
+        """Store the budget of every case and its A/A blocks, and if blocks may follow, that it was added."""
+        changes = "'$.budget_s', ?" + (", '$.resumed_for_more', json('true')" if may_go_on else "")
         with self._transaction() as connection:
-            connection.execute(
-                "UPDATE study_case SET plan = json_set(plan, '$.resumed_for_more', json('true'))"
-            )
+            connection.execute(f"UPDATE study_case SET plan = json_set(plan, {changes})", (budget_s,))
 
     def repeat_with(self, plan: Study, case: int) -> None:
         """Replace the plan of a case, whose blocks so far are to be repeated with it.

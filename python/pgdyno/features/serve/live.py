@@ -174,7 +174,7 @@ class Follower:
             studies = connection.execute(query("study")).fetchall()
             if not studies:
                 raise EvidenceError(f"{self.path} has no study")
-            ((title, end, n_caveats, has_more_time),) = studies
+            ((title, end, n_caveats, total_s),) = studies
             blocks = connection.execute(query("blocks")).fetchall()
             case, readings = self._new(connection)
         done = sum(n for _, is_own, n, *_ in blocks if is_own)
@@ -192,14 +192,11 @@ class Follower:
         spent_s = sum(total or 0.0 for *_, total, _, _ in blocks)
         begun = [one for *_, one in blocks if one is not None]
         since = min(begun) if begun else max((at for *_, at, _ in blocks if at), default=study.created_unix_s)
-        plans = [of.plan for of in self._studies.values()]
-        # The time that a resume adds is not stored, only that it does.
-        is_limited = not has_more_time and all(plan.budget_s < UNLIMITED_S for plan in plans)
-        budget_s = sum(plan.budget_s for plan in plans) if is_limited else None
+        budget_s = total_s if total_s < UNLIMITED_S else None
         expected = None
         if done and spent_s and not end:
             most = study.plan.blocks_max
-            limits = [] if most is None else [most * len(plans)]
+            limits = [] if most is None else [most * len(self._studies)]
             limits += [] if budget_s is None else [max(done, round(done * budget_s / spent_s))]
             expected = min(limits, default=None)
         return Update(

@@ -1,4 +1,4 @@
 -- What can change at any moment.
 SELECT title, ended_because, (SELECT count(*) FROM caveat),
-       (SELECT max(json_extract(plan, '$.resumed_for_more')) FROM study_case)
+       (SELECT total(json_extract(plan, '$.budget_s')) FROM study_case WHERE aa_of IS NULL)
 FROM study

@@ -99,7 +99,7 @@ def test_comparisons_that_take_long_wait_but_not_after_the_end(
         assert standing.blocks == 3
 
 
-def test_the_budget_is_that_of_all_cases_until_a_resume_adds_time(tmp_path: Path) -> None:
+def test_the_budget_is_that_of_all_cases_with_the_time_that_a_resume_adds(tmp_path: Path) -> None:
     path, rng = tmp_path / "e.sqlite", np.random.default_rng(1)
     cases = [replace(WANTED, blocks=20, case=n, levels={"clients": str(n + 1)}) for n in range(2)]
     described = [(study_of(of), arms_of(of)) for of in cases]
@@ -111,9 +111,10 @@ def test_the_budget_is_that_of_all_cases_until_a_resume_adds_time(tmp_path: Path
         found = updated(follower)
         assert (found.blocks_done, found.blocks_expected) == (4, round(4 * 1200 / (4 * 38)))
         assert found.ends_unix_s == CREATED_UNIX_S + 40 + 38 + 1200 - 4 * 38
-        writer.note_more_time()
+        writer.note_more_time(900.0)  # of each case
         extended = updated(follower)
-        assert (extended.ends_unix_s, extended.blocks_expected) == (None, 2 * 20)
+        assert extended.blocks_expected == min(2 * 20, round(4 * 1800 / (4 * 38)))
+        assert extended.ends_unix_s == CREATED_UNIX_S + 40 + 38 + 1800 - 4 * 38
 
 
 def test_a_study_that_is_limited_by_its_blocks_only_has_no_latest_end(tmp_path: Path) -> None:
