@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
+from unittest.mock import patch
 
 import pytest
 from synthetic_study import Synthetic, arms_of, study_of, write_study
@@ -108,13 +109,20 @@ def test_a_schedule_that_had_to_be_changed_is_a_caveat(shared_buffers: str, fits
     assert [caveat.kind for caveat in caveats] == ([] if fits else ["schedule-changed"])
 
 
-def resumed(path: Path, arms: Sequence[Arm], schedule: str = "slices", **host: object) -> None:
+ENGINE = {**study_of(Synthetic()).engine, "rustc": "rustc 1.85.0", "dataset_format": {"tpcc": "7f"}}
+
+
+def resumed(
+    path: Path, arms: Sequence[Arm], schedule: str = "slices", engine: object = None, **host: object
+) -> None:
     """Resume a study made on this machine, or one with other facts, with these arms."""
-    stored = replace(study_of(Synthetic()), host={**describe_host(path.parent), **host})
+    measured_here = {**describe_host(path.parent), **host}
+    stored = replace(study_of(Synthetic()), host=measured_here, engine=engine or ENGINE)
     with Writer.create(path, stored, arms_of(Synthetic())):
         pass
     ready = SimpleNamespace(records=arms, data_path=path.parent, study=SimpleNamespace(schedule=schedule))
-    require_comparable(path, [cast(Prepared, ready)])
+    with patch.object(study_runner, "build_info", lambda: ENGINE):
+        require_comparable(path, [cast(Prepared, ready)])
 
 
 def with_server(**facts: str) -> list[Arm]:
@@ -156,9 +164,17 @@ def test_a_study_whose_slice_a_calibration_chose_resumes_with_that_slice(
         (with_server(), {"processor": "abacus"}, r"another processor \(abacus;"),
         (with_server(), {"memory_bytes": 1}, "another memory_bytes"),
         (with_server(), {"schedule": "blocks"}, r"another schedule \(slices;"),
+        (
+            with_server(),
+            {"engine": ENGINE | {"version": "0.0.9"}},
+            r"another version of the engine \(0\.0\.9; now 0\.1\.0\): start a new study",
+        ),
+        (with_server(), {"engine": ENGINE | {"profile": "debug"}}, "another profile of the engine"),
+        (with_server(), {"engine": ENGINE | {"rustc": "rustc 1.90.0"}}, "another rustc of the engine"),
+        (with_server(), {"engine": ENGINE | {"dataset_format": {}}}, "another dataset_format of the engine"),
     ],
 )
-def test_blocks_of_other_servers_machines_or_schedules_are_not_pooled(
+def test_blocks_of_other_engines_servers_machines_or_schedules_are_not_pooled(
     arms: Sequence[Arm], options: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(EvidenceError, match=says):

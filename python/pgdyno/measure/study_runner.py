@@ -636,15 +636,19 @@ def _rate(study: Study, trial: records.Trial) -> float | None:
     return rate_of_trial(study, trial.arm, ok, counted_s, trial.driver)
 
 
+ENGINE_FACTS = ("version", "profile", "target", "rustc", "dataset_format")
 HOST_FACTS = ("processor", "cores", "memory_bytes", "kernel", "architecture")
 SERVER_FACTS = ("build_id", "version_text", "wal_disk")
 """Facts that must be equal to resume a study."""
 
 
 def require_comparable(path: Path, ready: Sequence[Prepared]) -> None:
-    """Blocks of different servers, machines or schedules must not be pooled. Raises EvidenceError."""
-    facts: list[tuple[str, object, object]] = []
+    """Blocks of other engines, servers, machines or schedules must not be pooled. Raises EvidenceError."""
     with Evidence(path, verify=False) as evidence:
+        engine, now_engine = evidence.study().engine, build_info()
+        facts: list[tuple[str, object, object]] = [
+            (f"{name} of the engine", engine.get(name), now_engine.get(name)) for name in ENGINE_FACTS
+        ]
         for case, prepared in enumerate(ready):
             arms, study = evidence.arms(case), evidence.study(case)
             host = describe_host(prepared.data_path)
