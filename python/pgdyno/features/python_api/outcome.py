@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import signal
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,10 +18,11 @@ from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, PERCENTILES_COMPARED, latency_key
 from pgdyno.cli.execution import why_no_valid_block
 from pgdyno.cli.report import read_report
-from pgdyno.errors import EvidenceError, PgdynoError, UsageError
+from pgdyno.errors import CONDITION_MET, INCONCLUSIVE, EvidenceError, PgdynoError, UsageError
 from pgdyno.features.gates.conditions import GateOutcome, gate, parse_condition
 from pgdyno.features.gates.section import outcome, reasons
 from pgdyno.features.python_api.process import Command
+from pgdyno.interruption import STATUS_OF_SIGNAL
 from pgdyno.report.csv_format import columns_of, rows_of
 from pgdyno.report.document import Document, Place, ShownCaveat
 from pgdyno.report.html_format import to_html
@@ -372,7 +374,10 @@ def read_run(path: Path) -> Run | None:
 
 
 def ended(command: Command, path: Path) -> Result:
-    """Wait for the end of a study and return its result. Raises its error, also without a valid block."""
+    """Wait for the end of a study and return its result, also of one that ``stop`` has stopped.
+
+    Raises its error, also without a valid block and for a study that failed.
+    """
     status = command.status()
     try:
         why = why_no_valid_block(path)
@@ -380,6 +385,9 @@ def ended(command: Command, path: Path) -> Result:
         raise PgdynoError(command.said or f"the study ended with status {status}") from error
     if why:
         raise PgdynoError(f"no result, because no block is valid: {why}")
+    is_stopped = command.is_stopped and status == STATUS_OF_SIGNAL + signal.SIGINT
+    if status not in (0, CONDITION_MET, INCONCLUSIVE) and not is_stopped:
+        raise PgdynoError(f"the study ended with status {status}; its results are in {path}")
     return Result(path)
 
 

@@ -30,13 +30,15 @@ FORCING_COLORS = ("FORCE_COLOR", "CLICOLOR_FORCE", "TTY_COMPATIBLE", "TTY_INTERA
 class Command:
     """A running command of pgdyno. Its messages appear on standard error, in a notebook too.
 
-    It has a session of its own, so that Ctrl-C reaches it through ``stop`` only, once.
+    It has a session of its own, so that Ctrl-C reaches it through ``stop`` only, once. ``is_stopped``: it was
+    still running then.
     """
 
     def __init__(self, words: Sequence[str], *, output: int = subprocess.DEVNULL) -> None:
         self._failure = tempfile.TemporaryFile()  # noqa: SIM115  # closed when the command has ended
         self._error: PgdynoError | None = None
         self._said: list[str] = []
+        self.is_stopped = False
         is_terminal = _is_terminal(sys.stderr)
         forcing = () if is_terminal else FORCING_COLORS
         self.process = subprocess.Popen(
@@ -74,6 +76,7 @@ class Command:
     def stop(self) -> None:
         """End it as Ctrl-C does: measurements are kept, servers are stopped. Returns after its end."""
         if self.is_running():
+            self.is_stopped = True
             self.process.send_signal(signal.SIGINT)
         self._wait()
 

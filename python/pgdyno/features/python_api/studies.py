@@ -86,7 +86,7 @@ def compare(
 
     ``results``: results file to write (default: ``pgdyno-TIME.sqlite``). ``options`` of the command line by
     name: ``margin=1``, ``data="shop.dump"``, ``file=["a.sql", "b.sql@3"]``, ``schedule="duet"``.
-    Raises UsageError for wrong ones; PgdynoError if a server, the load or every block fails.
+    Raises UsageError for wrong ones; PgdynoError if a server, the load, every block or the study fails.
     """
     return start(
         *arms,

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from synthetic_study import Synthetic, write_study
@@ -14,6 +16,7 @@ from synthetic_study import Synthetic, write_study
 import pgdyno
 from notebooks import execute
 from pgdyno.errors import EvidenceError
+from pgdyno.features.python_api.outcome import ended
 from pgdyno.features.python_api.requests import option_words
 from pgdyno.study.arm_spec import parse_arm
 
@@ -87,6 +90,30 @@ def test_a_wrong_request_is_an_exception_of_its_type(tmp_path: Path) -> None:
     with pytest.raises(EvidenceError, match="check the name"):
         pgdyno.open(tmp_path / "absent.sqlite")
     assert not (tmp_path / "e.sqlite").exists()
+
+
+@pytest.mark.parametrize(
+    ("status", "is_stopped", "is_error"),
+    [
+        (0, False, False),
+        (3, False, False),  # a condition of --fail-if is met
+        (4, False, False),  # or remains open
+        (130, True, False),
+        (130, False, True),  # stopped by others
+        (143, True, True),
+        (1, False, True),
+        (-9, False, True),
+    ],
+)
+def test_a_study_that_the_command_line_reports_as_failed_is_an_error(
+    status: int, is_stopped: bool, is_error: bool, faster: pgdyno.Result
+) -> None:
+    command = cast(Any, SimpleNamespace(status=lambda: status, is_stopped=is_stopped, said=""))
+    if not is_error:
+        assert ended(command, faster.path).verdict == "faster"
+        return
+    with pytest.raises(pgdyno.PgdynoError, match=f"ended with status {status}; its results are in .*faster"):
+        ended(command, faster.path)
 
 
 def test_a_result_has_the_answer_of_the_report(faster: pgdyno.Result) -> None:
