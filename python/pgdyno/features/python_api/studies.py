@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Self
@@ -12,8 +13,8 @@ from pgdyno.features.python_api.outcome import CrashResult, Result, ended, finis
 from pgdyno.features.python_api.process import Command, document_of
 from pgdyno.features.python_api.requests import Arm, Workload, option_words
 
-POLL_S = 0.2
-"""Time between two reads of the results file of a running study."""
+POLL_S = 1.0
+"""Minimum time between two reads of the results file of a running study, on the machine under test."""
 
 ArmLike = str | Arm | PathLike[str]
 
@@ -31,12 +32,15 @@ class Study:
     def __iter__(self) -> Iterator[Result]:
         """Iterate over the blocks as they end; the results before the last one are provisional."""
         seen, is_running = 0, True
+        before: Sequence[tuple[int, int]] | None = None
         try:
             while is_running:
                 is_running = self._command.is_running(POLL_S)
-                if (n := finished_blocks(self.path)) > seen:
+                now = _times_and_sizes(self.path)
+                if now != before and (n := finished_blocks(self.path)) > seen:
                     seen = n
                     yield Result(self.path)
+                before = now
         except BaseException:
             self.stop()
             raise
@@ -54,6 +58,16 @@ class Study:
     def result(self) -> Result:
         """Wait for the end. Raises PgdynoError, UsageError; KeyboardInterrupt stops the study."""
         return ended(self._command, self.path)
+
+
+def _times_and_sizes(path: Path) -> list[tuple[int, int]]:
+    """Return the times of change and the sizes of a results file and of its WAL, of those that exist."""
+    found = []
+    for one in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(OSError):
+            stat = one.stat()
+            found.append((stat.st_mtime_ns, stat.st_size))
+    return found
 
 
 def start(

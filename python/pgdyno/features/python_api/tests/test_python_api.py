@@ -16,6 +16,7 @@ from synthetic_study import Synthetic, write_study
 import pgdyno
 from notebooks import execute
 from pgdyno.errors import EvidenceError
+from pgdyno.features.python_api import studies
 from pgdyno.features.python_api.outcome import ended
 from pgdyno.features.python_api.requests import option_words
 from pgdyno.study.arm_spec import parse_arm
@@ -114,6 +115,35 @@ def test_a_study_that_the_command_line_reports_as_failed_is_an_error(
         return
     with pytest.raises(pgdyno.PgdynoError, match=f"ended with status {status}; its results are in .*faster"):
         ended(command, faster.path)
+
+
+def test_a_running_study_reads_its_file_at_most_once_a_second_and_only_after_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "e.sqlite"
+    reads, waits = list[Path](), list[float]()
+
+    class Measuring:
+        """A command that writes its file in the fourth of ten seconds, and its WAL in the seventh."""
+
+        def __init__(self, _words: object) -> None: ...
+
+        def is_running(self, wait_s: float) -> bool:
+            waits.append(wait_s)
+            if len(waits) == 4:
+                path.touch()
+            if len(waits) == 7:
+                path.with_name("e.sqlite-wal").touch()
+            return len(waits) < 10
+
+    def finished_blocks(of: Path) -> int:
+        reads.append(of)
+        return int(of.exists())
+
+    monkeypatch.setattr(studies, "Command", Measuring)
+    monkeypatch.setattr(studies, "finished_blocks", finished_blocks)
+    assert [result.path for result in studies.Study([], path)] == [path]
+    assert reads == [path] * 3 and min(waits) >= 1.0
 
 
 def test_a_result_has_the_answer_of_the_report(faster: pgdyno.Result) -> None:
