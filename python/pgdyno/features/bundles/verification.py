@@ -99,7 +99,7 @@ def _verified(path: Path, bundle: Opened, folder: Path) -> Verification:
             found.append(Difference(name, "", None, str(error)))
     del digests[MANIFEST]
     every = sorted({*digests, *manifest.sha256, *bundle.members} - {MANIFEST})
-    wrong = [name for name in every if digests.get(name) != manifest.sha256.get(name)]
+    wrong = [name for name in every if digests.get(name, "") != manifest.sha256.get(name)]
     found += [
         Difference(name, SHA_256, manifest.sha256.get(name), digests.get(name))
         for name in wrong
@@ -124,9 +124,8 @@ def _verified(path: Path, bundle: Opened, folder: Path) -> Verification:
         members.append(Member(name, name not in wrong, True, compared.figures, compared.texts))
     is_other = manifest.made_by.partition(";")[0] != maker().partition(";")[0]
     outcome = Outcome.VERIFIED
-    if found:
-        is_of_version = is_other and recomputed and not wrong
-        outcome = Outcome.OTHER_VERSION if is_of_version else Outcome.DIFFERENT
+    if found:  # results files of another schema cannot be recomputed
+        outcome = Outcome.OTHER_VERSION if is_other and not wrong else Outcome.DIFFERENT
     return Verification(str(path), outcome, manifest.made_by, maker(), rounded, members, found)
 
 

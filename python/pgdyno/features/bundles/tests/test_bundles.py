@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import sqlite3
 import stat
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -234,6 +236,27 @@ def test_differences_of_another_version_are_listed_and_inconclusive(
     with monkeypatch.context() as patch:
         patch.setattr(verification, "maker", lambda: "pgdyno 9.9")
         assert verified(rewritten(bundle, found), capfd)[0] == 1
+
+
+def test_a_bundle_of_another_schema_needs_the_version_that_made_it(
+    bundle: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = contents(bundle)
+    path = tmp_path / "newer.sqlite"
+    path.write_bytes(found["results/e.sqlite"])
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA user_version = 5")
+    store_bytes_digest(path)
+    found["results/e.sqlite"] = path.read_bytes()
+    rewritten(bundle, found, renewed=True)
+    assert verified(bundle, capfd)[0] == 1  # no bundle of this version has such a file
+    monkeypatch.setattr(verification, "maker", lambda: "pgdyno 9.9, commit abc; engine 9.9")
+    status, result = verified(bundle, capfd)
+    assert (status, result["outcome"], set(places(result))) == (4, "other-version", {"results/e.sqlite"})
+    assert run_command(["verify", str(bundle)]) == 4
+    assert "verify it with that one" in capfd.readouterr().out
+    found["results/e.sqlite"] += b"!"  # tampered, whoever made it
+    assert verified(rewritten(bundle, found), capfd)[0] == 1
 
 
 def link(name: str) -> zipfile.ZipInfo:
