@@ -115,6 +115,16 @@ def test_with_a_fixed_load_steadiness_is_tested_on_the_latency() -> None:
     assert any(level.ends_with(interval(0, at, 100, p50_ns=10_000 + at % 2)) for at in range(10))
 
 
+def test_an_interval_in_which_all_transactions_rolled_back_has_no_latency() -> None:
+    warm_up = WarmUp(study(schedule="blocks", rate={"per_s": 100}), 1, 1.0)
+    for at in range(4):
+        event = interval(0, at, 100, p50_ns=9000 if at % 2 else 0)
+        if not at % 2:
+            event["kinds"]["new_order"] |= {"ok": 0, "rolled_back": 100}
+        warm_up.ends_with(event)
+    assert list(warm_up.rates(0)) == [9000.0, 9000.0]
+
+
 def test_results_of_earlier_blocks_are_used() -> None:
     come_up_at_7 = [200, 300, 420, 530, 640, 760, 880, *STEADY]
     known = [[rate * factor for rate in come_up_at_7] for factor in (1.0, 1.3)]

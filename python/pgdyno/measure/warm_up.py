@@ -137,8 +137,10 @@ class WarmUp:
             arm.is_in_slice = False
         elif is_warm_up or _needs_more(self._arms[event["target"]], arm):
             took_s = (event["to_ns"] - event["from_ns"]) / NS_PER_S
-            n = float(sum(kind["ok"] + kind["rolled_back"] for kind in event["kinds"].values()))
-            arm.add(n, took_s, event["latency_ns"].get("p50") if n else None, self._interval_s)
+            kinds = event["kinds"].values()
+            n = float(sum(kind["ok"] + kind["rolled_back"] for kind in kinds))
+            p50_ns = event["latency_ns"].get("p50") if any(kind["ok"] for kind in kinds) else None
+            arm.add(n, took_s, p50_ns, self._interval_s)
         if not is_warm_up:
             return False
         if self._is_over or not self._may_end(event):

@@ -616,8 +616,9 @@ class Narrator:
         n = sum(kind["ok"] + kind["rolled_back"] for kind in counts)
         failed = sum(kind["failed"] for kind in counts)
         span_s = (event["to_ns"] - event["from_ns"]) / 1e9
-        p99_ms = event["latency_ns"]["p99"] / 1e6 if n else 0.0
-        p99 = f"p99 {group_digits(p99_ms, 2)} ms" if n else "no transaction succeeded"
+        p99 = "no transaction committed" if n else "no transaction succeeded"
+        if any(kind["ok"] for kind in counts):
+            p99 = f"p99 {group_digits(event['latency_ns']['p99'] / 1e6, 2)} ms"
         retried = sum(kind["retried"] for kind in counts)
         more = "".join(
             f", {group_digits(of, 0)} {word}" for of, word in ((failed, "failed"), (retried, "retried")) if of

@@ -136,6 +136,18 @@ def test_intervals_without_a_success_and_repeated_errors_are_reported_once(
     ]
 
 
+def test_an_interval_in_which_all_transactions_rolled_back_has_no_latency(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell = Narrator()
+    tell(interval("new_order", {**NONE, "rolled_back": 7}))
+    tell(interval("new_order", {**NONE, "rolled_back": 7, "ok": 1}, 1))
+    assert capsys.readouterr().err.splitlines() == [
+        "    1 s  measure          7 tx/s  no transaction committed",
+        "    2 s  measure          8 tx/s  p99 0.00 ms",
+    ]
+
+
 def test_cpu_per_transaction_is_omitted_without_transactions() -> None:
     found = summarise(*run_and_slice(NONE, 0), PACE)
     assert found["driver_cpu_us_per_transaction"] is None
