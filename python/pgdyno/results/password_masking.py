@@ -17,7 +17,10 @@ MASK = "***"
 
 # postgresql://user:secret@host: libpq ends the password at the first @ and accepts every character except a
 # slash before it. In a word with several @ everything up to the last one is masked. A path has one slash.
-_URI_PASSWORD = re.compile(r"(\bpostgres(?:ql)?://?[^\s:/@]*:)[^/@]*(?:@[^\s/@]*)*(@)", re.IGNORECASE)
+# A number before a blank or a quote is a port, [ begins an address, and no password extends to another line.
+_URI_PASSWORD = re.compile(
+    r"(\bpostgres(?:ql)?://?[^\s:/@\[]*:)(?!\d{1,5}[\s\"'])[^/@\n]*(?:@[^\s/@]*)*(@)", re.IGNORECASE
+)
 # password=secret, password = 'se\'cret', password=se\ cret, PGPASSWORD=secret; also as a URI's parameter.
 _KEY_PASSWORD = re.compile(
     rf"((?<![A-Za-z_])(?:PG)?(?:{'|'.join(SECRET_WORDS)})\s*=\s*)('(?:[^'\\]|\\.)*'|(?:[^\s&\\]|\\.)+)",
