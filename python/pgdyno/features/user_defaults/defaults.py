@@ -32,6 +32,17 @@ CONFIG_BYTES_MAX = 1 << 20
 OF_ONE_CALL = frozenset({"evidence", "html", "resume", "seed", "sweep", "summary"})
 """Options that belong to a single call: files to write, a study to continue, what one comparison is about."""
 
+EXCLUSIVE: Sequence[tuple[str, str]] = (
+    ("transactions", "window"),
+    ("transactions", "slice"),
+    ("transactions", "quick"),
+    ("capacity", "rate"),
+    ("fit", "spread"),
+    ("fleet", "drivers"),
+    ("fleet", "cluster"),
+)
+"""Pairs of options that exclude each other. One on the command line takes the place of a default."""
+
 WITHOUT = frozenset({"config", "docs"})
 """Commands that work with an invalid file, too."""
 
@@ -222,15 +233,32 @@ def _applicable(chosen: Sequence[UserDefault], arguments: Sequence[str]) -> list
     """Return the defaults that suit the arguments.
 
     A resumed study has its own values, except those that judge its report. Options of another workload than
-    the chosen one have no effect.
+    the chosen one have no effect, nor have those that an option of the command line excludes.
     """
     if any(one.partition("=")[0] == "--resume" for one in arguments):
         from pgdyno.cli.options import added_to  # noqa: PLC0415
 
         read = {f.name for kind in added_to(arguments[0]) if kind.READ_ON_RESUME for f in fields(kind)}
         return [one for one in chosen if one.parameter.name in read]
+    excluded = _excluded(arguments)
+    chosen = [one for one in chosen if one.key not in excluded]
     workload = _workload(chosen, arguments)
     return [one for one in chosen if _workload_of(one.parameter) in ("", workload)]
+
+
+def _excluded(arguments: Sequence[str]) -> set[str]:
+    """Return the keys that options of the command line exclude."""
+    from pgdyno.study.values import CHECKPOINTS  # noqa: PLC0415
+
+    spelled = {one.partition("=")[0] if one.startswith("--") else one[:2] for one in arguments}
+    given = {
+        max(one.opts, key=len).removeprefix("--")
+        for one in command_at((arguments[0],)).params
+        if spelled & {*one.opts}
+    }
+    if any(one.removeprefix("--window=").startswith(CHECKPOINTS) for one in arguments):
+        given.add("transactions")  # such a window is not divided into slices, either
+    return {b if a in given else a for a, b in EXCLUSIVE if {a, b} & given}
 
 
 def _workload(chosen: Sequence[UserDefault], arguments: Sequence[str]) -> str:

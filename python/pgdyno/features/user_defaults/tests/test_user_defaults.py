@@ -97,6 +97,28 @@ def test_a_workload_within_an_argument_is_not_the_chosen_one(write: Write) -> No
         assert [*found["compare"]] == ["warehouses"]
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "left"),
+    [
+        ('window = "20s"', "--transactions 1000", set()),
+        ('window = "20s"\nslice = "1s"\nclients = 2', "-t1000", {"clients"}),
+        ("transactions = 1000", "--window=20s", set()),
+        ("transactions = 1000", "--slice 1s", set()),
+        ("transactions = 1000", "--quick", set()),
+        ('slice = "1s"', "--window checkpoints:2", set()),
+        ('slice = "1s"', "--window 20s", {"slice"}),
+        ("rate = 5", "--capacity p99<20ms", set()),
+        ('capacity = "p99<20ms"', "-R 5", set()),
+    ],
+)
+def test_a_default_that_an_option_excludes_has_no_effect(
+    text: str, words: str, left: set[str], write: Write, plan_of: Any
+) -> None:
+    write(f"[compare]\n{text}\n")
+    plan_of(f"compare 17 18 {words}")
+    assert {one.key for one in used} == left
+
+
 def applied(words: str) -> list[str]:
     """Return the options with a default for a command line."""
     with ExitStack() as stack:
