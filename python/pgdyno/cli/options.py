@@ -764,7 +764,7 @@ def shortage(study: Study, machine: MachineSize, cases: int = 1) -> str:
         return ""
     search_s = sum(of(study, machine) for of in SEARCH_TIMES) if study.searches_capacity else 0.0
     searches_s = len(study.arms) * search_s
-    likely_s = driven_s + searches_s + _overhead_s(study)
+    likely_s = driven_s + searches_s + block_overhead_s(study.turns)
     blocks = int(study.budget_s / likely_s)
     if (unmet := study.unmet_minimum(min(blocks, most))) is None:
         return ""
@@ -785,16 +785,13 @@ def shortage(study: Study, machine: MachineSize, cases: int = 1) -> str:
     )
 
 
-def _overhead_s(study: Study) -> float:
-    return block_overhead_s(study.turns)
-
-
 def time_text(study: Study) -> str:
     """Return the time as text: ``at most 5 min in all``, ``3 blocks, about 48 s``."""
     if (block_s := block_least_s(study)) > study.budget_s:
         return f"one block, {format_duration(block_s)} or more"
     most, blocks = "at most " if study.stops_on_verdict else "", study.blocks_max
-    if block_s and blocks and (likely_s := blocks * (block_s + _overhead_s(study))) < study.budget_s:
+    overhead_s = block_overhead_s(study.turns)
+    if block_s and blocks and (likely_s := blocks * (block_s + overhead_s)) < study.budget_s:
         return f"{most}{counted(blocks, 'block')}, about {format_duration(round(likely_s))}"
     return f"{most}{format_duration(study.budget_s)} in all"
 

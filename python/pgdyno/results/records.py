@@ -16,21 +16,13 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import (
-    AfterValidator,
-    Field,
-    PlainSerializer,
-    SerializerFunctionWrapHandler,
-    TypeAdapter,
-    model_serializer,
-)
+from pydantic import Field, PlainSerializer, SerializerFunctionWrapHandler, TypeAdapter, model_serializer
 
-from pgdyno.errors import UsageError
 from pgdyno.results.codec import COUNTERS, LOG, PAIRS, POINTS, READINGS, Column, Record, Table
 from pgdyno.study.defaults import Absence
 from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
-from pgdyno.study.values import SearchStep, capacity, parse_limit
+from pgdyno.study.values import Limit, SearchStep, capacity, parse_limit
 
 # ----------------------------------------------------------------------
 # Facts about the driver of a trial: the JSON in the column ``driver`` of ``trial``.
@@ -108,19 +100,11 @@ class DriverNode:
     retransmitted_share: NotNegative | None = None
 
 
-def _limit(text: str) -> str:
-    try:
-        parse_limit(text)
-    except UsageError as error:
-        raise ValueError(str(error)) from error
-    return text
-
-
 @dataclass(frozen=True)
 class CapacitySearch:
     """The capacity search of a trial, for a limit such as ``p99 < 20ms``."""
 
-    limit: Annotated[str, AfterValidator(_limit)]
+    limit: Limit
     closed_loop_per_s: NotNegative
     steps: Sequence[SearchStep]
 

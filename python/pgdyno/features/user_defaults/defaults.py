@@ -299,7 +299,4 @@ def record_defaults(writer: Any, ready: Sequence[Any], _watch: object, known: ob
         told = ", ".join(one.text for one in used)
         for case in range(len(ready)):
             writer.add_caveat(Caveat.of("user-defaults", file=shown_path(), defaults=told), case)
-    return _nothing
-
-
-def _nothing(_: object) -> None: ...
+    return lambda _: None
