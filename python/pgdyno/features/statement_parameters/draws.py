@@ -526,13 +526,20 @@ def _family(type_: str) -> str:
     return "number" if type_ in NUMBERS else "text" if type_ in TEXTS else type_
 
 
+_JOINING = re.compile(rb"([-:]|[~!@#%^&|`?][+*/<>=]*)\Z")
+"""Ends of SQL before a value: a minus sign would continue an operator, or begin a comment, and a colon would
+continue a cast.
+"""
+
+
 def with_values(text: str, uses: Iterable[Use], sql: Mapping[int, str]) -> str:
     """Return the statement with SQL in the places of its parameters, given by their numbers."""
     encoded = text.encode()
     parts, at = [], 0
     for use in uses:
-        value = sql[use.number]
-        parts += [encoded[at : use.start], (f"CAST({value} AS {use.cast})" if use.cast else value).encode()]
+        value = f"CAST({sql[use.number]} AS {use.cast})" if use.cast else sql[use.number]
+        before = encoded[at : use.start]
+        parts += [before, b" " if _JOINING.search(before) else b"", value.encode()]
         at = use.end
     return b"".join([*parts, encoded[at:]]).decode()
 

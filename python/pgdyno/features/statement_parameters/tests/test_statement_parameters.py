@@ -317,6 +317,15 @@ def test_a_value_has_one_draw_at_all_of_its_occurrences() -> None:
     assert replaced == "SELECT :p1 FROM customer WHERE id = :p1"
 
 
+def test_a_negative_value_begins_no_comment_and_joins_no_operator() -> None:
+    for text, replaced in (
+        ("UPDATE sales.item SET price=price-$1 WHERE line=$2", "price=price- :p1 WHERE line=:p2"),
+        ("WHERE id!=$1 AND $2<id", "id!= :p1 AND :p2<id"),
+        ("SELECT (array_agg(id))[$1:$2] FROM customer", "(array_agg(id))[:p1: :p2] FROM customer"),
+    ):
+        assert with_values(parsed(text).text, uses_of(text), {1: ":p1", 2: ":p2"}).endswith(replaced)
+
+
 def test_a_type_written_before_a_constant_becomes_a_cast() -> None:
     text = parse_statement("SELECT * FROM customer WHERE born = date '2025-01-01'").text
     assert with_values(text, uses_of(text), {1: ":p1"}).endswith("born = CAST(:p1 AS date)")
