@@ -413,9 +413,10 @@ class Statement:
         about = f"the value of :{source.variables[0]}: equal in the log"
         if use.role is Role.LIST:
             return self._made(use, source.sql, about, (), source.variables)
-        value = f":{source.variables[0]}"
-        if use.role in (Role.CONSTANT, Role.ARGUMENT):
-            value = f"{value}::{self.type_of(use)}"
+        # The variable of an argument may be a multiple of the value, or its number without the unit.
+        value = source.sql if source.role is Role.ARGUMENT else f":{source.variables[0]}"
+        if use.role in (Role.CONSTANT, Role.ARGUMENT) or "::" in source.sql:
+            value = f"({value})::{self.type_of(use)}"
         sql = f"{use.wrapper}({value})" if use.wrapper else value
         return self._made(use, sql, about, (), source.variables[:1])
 
@@ -425,9 +426,14 @@ class Statement:
         count = self._items(table, column) if use.role is Role.LIST else 1
         variables = [first, *(f"{first}_{number}" for number in range(2, count + 1))]
         commands = [f"\\sample {name} FROM {table.source(column.name)} {mode}" for name in variables]
-        values = [f"{use.wrapper}(:{name})" if use.wrapper else f":{name}" for name in variables]
-        sql, about = ", ".join(values), f"sampled from {table.source(column.name)}, {mode}"
         type_ = self.type_of(use)
+        item = type_.removesuffix("[]") if use.role is Role.LIST else type_
+        # In the simple protocol a sampled number has no quotes, so that it would not become a text.
+        is_cast = item and item not in NUMBERS and column.base_type not in (item, *TEXTS)
+        values = [f"(:{name})::{item}" if is_cast else f":{name}" for name in variables]
+        if use.wrapper:
+            values = [f"{use.wrapper}({value})" for value in values]
+        sql, about = ", ".join(values), f"sampled from {table.source(column.name)}, {mode}"
         if use.role is Role.LIST:
             about = f"{count} values, {about}"
             if type_.endswith("[]"):

@@ -284,6 +284,22 @@ def test_a_list_has_as_many_values_as_rows_if_each_value_has_one() -> None:
     assert len(draws_of("WHERE id = ANY ($1)", 1e9, p1="integer[]")[1].variables) == 100
 
 
+@pytest.mark.parametrize(
+    ("text", "type_", "sql"),
+    [
+        ("WHERE id::text LIKE $1", "text", "(:p1)::text"),
+        ("WHERE upper(id::text) = $1", "text", "upper((:p1)::text)"),
+        ("WHERE upper(id::text) = upper($1)", "text", "(:p1)::text"),
+        ("WHERE id::text IN ($1 /*, ... */)", "text", "(:p1)::text"),
+        ("WHERE lower(id::text) = ANY ($1)", "text[]", "ARRAY[lower((:p1)::text)]::text[]"),
+        ("WHERE id = $1", "bigint", ":p1"),
+        ("WHERE email = $1", "text", ":p1"),
+    ],
+)
+def test_a_number_that_is_compared_as_text_becomes_one(text: str, type_: str, sql: str) -> None:
+    assert draws_of(text, p1=type_)[1].sql == sql
+
+
 def test_the_end_of_a_range_follows_its_start_by_a_share_of_the_histogram() -> None:
     for text, end in (
         ("WHERE born BETWEEN $1 AND $2", "(:p1::date + 365)"),
@@ -427,11 +443,23 @@ def test_a_constant_repeats_a_value_with_its_type_and_a_list_a_whole_list() -> N
     ]
     assert repeated(texts, [([(0, 1), (1, 1), (2, 1)], True)]) == {(1, 1): "s1p1"}
     subtraction = replace(facts_of(texts[1], p1="numeric"), equal={1: draws_of(texts[0])[1]})
-    assert subtraction.draw_all()[1].sql == ":p1::numeric"
+    assert subtraction.draw_all()[1].sql == "(:p1)::numeric"
     lists = ["WHERE id = ANY ($1)", "DELETE FROM customer WHERE id = ANY ($1)", LOCK]
     assert repeated(lists, [([(0, 1), (1, 1), (2, 1)], True)]) == {(1, 1): "s1p1"}
     both = replace(facts_of(lists[1], p1="integer[]"), equal={1: draws_of(lists[0], 2.0, p1="integer[]")[1]})
     assert both.draw_all()[1].sql == "ARRAY[:p1, :p1_2]::integer[]"
+
+
+def test_a_repeated_number_is_a_text_or_has_the_unit_where_its_source_does() -> None:
+    number = draws_of("WHERE id::text = $1", p1="text")[1]
+    text = replace(facts_of("WHERE city = $1", p1="text"), equal={1: number})
+    assert text.draw_all()[1].sql == "(:p1)::text"
+    days = LoggedRange()
+    for value in ("1 day", "14 days"):
+        days.add(value)
+    facts = facts_of("WHERE born > now() - $1", p1="interval")
+    source = replace(facts, ranges={1: days}).draw_all()[1]
+    assert replace(facts, equal={1: source}).draw_all()[1].sql == "((:p1 * interval '1 day'))::interval"
 
 
 def test_the_end_of_a_range_follows_a_start_that_is_repeated() -> None:

@@ -44,6 +44,7 @@ WITH_SCRIPT = (
     "WITH w AS (SELECT customer_id AS c FROM purchase WHERE product_id = 4) SELECT FROM w WHERE c = 17",
     "SELECT date_trunc('month', bought_on), extract(year FROM bought_on), interval '1 day', "
     "substring('ab' FROM 1 FOR 1) FROM purchase WHERE bought_on > date '2025-09-01' GROUP BY 1, 2",
+    "SELECT count(*) FROM purchase WHERE upper(id::text) LIKE upper('17%')",
     "DELETE FROM purchase WHERE id = 9000001",
     "SELECT stock FROM product WHERE id = 4 FOR UPDATE",
 )
@@ -146,13 +147,17 @@ def test_every_script_works_on_the_same_data(shop: Server, tmp_path: Path) -> No
 
 
 def with_drawn_values(connection: Connection, script: str) -> str:
-    """Return the statement of a script with the values of its variables."""
+    """Return the statement of a script with the values of its variables; numbers have no quotes."""
     statement = "\n".join(line for line in script.splitlines() if not line.startswith(("--", "\\")))
     values = {}
     for command in re.findall(r"^\\(.*)$", script, re.MULTILINE):
         if found := re.fullmatch(r"sample (\w+) FROM (\S+)\.(\S+) (uniform|frequency)", command):
             name, table, column = found[1], found[2], found[3]
-            query = f"SELECT quote_literal({column}::text) FROM {table} WHERE {column} IS NOT NULL"
+            constant = (
+                f"CASE (SELECT typcategory FROM pg_type WHERE oid = pg_typeof({column})) "
+                f"WHEN 'N' THEN {column}::text ELSE quote_literal({column}::text) END"
+            )
+            query = f"SELECT {constant} FROM {table} WHERE {column} IS NOT NULL"
             row = connection.execute(f"{query} ORDER BY random() LIMIT 1".encode()).fetchone()
             assert row is not None
             values[name] = str(row[0])
