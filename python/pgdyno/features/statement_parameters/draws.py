@@ -210,7 +210,7 @@ RANGE_SHARE = 0.01
 
 NEUTRAL: Mapping[str, str] = {
     **dict.fromkeys(("smallint", "integer", "bigint", "numeric", "real", "double precision", "oid"), "1"),
-    **dict.fromkeys(("text", "character varying", "character", "name", '"char"', "bytea", "xml"), "'a'"),
+    **dict.fromkeys(("text", "character varying", "bpchar", "name", '"char"', "bytea", "xml"), "'a'"),
     "boolean": "true",
     "date": "current_date",
     "timestamp without time zone": "localtimestamp",
@@ -226,7 +226,7 @@ NEUTRAL: Mapping[str, str] = {
 """Constants outside of filters, by type. Arrays are empty."""
 
 NUMBERS = frozenset(("smallint", "integer", "bigint", "numeric", "real", "double precision"))
-TEXTS = frozenset(("text", "character varying", "character", "name"))
+TEXTS = frozenset(("text", "character varying", "character", "bpchar", "name"))
 
 STUB_RANGE = (1, 30)
 """Range of numbers, or of days, in a stub."""
@@ -291,8 +291,9 @@ class Statement:
     draws: dict[int, Draw] = field(default_factory=dict, init=False)
 
     def type_of(self, use: Use) -> str:
-        """Return the type of a parameter; empty if it is not known."""
-        return self.types.get(use.number, "")
+        """Return the type of a parameter as casts name it; empty if it is not known."""
+        # A cast to character cuts the value to one character.
+        return re.sub(r"^character(?=$|\[)", "bpchar", self.types.get(use.number, ""))
 
     def draw_all(self) -> dict[int, Draw]:
         """Return a draw for each parameter, by its number. Raises Unusable."""

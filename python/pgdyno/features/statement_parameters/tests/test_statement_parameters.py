@@ -300,6 +300,13 @@ def test_a_number_that_is_compared_as_text_becomes_one(text: str, type_: str, sq
     assert draws_of(text, p1=type_)[1].sql == sql
 
 
+def test_a_cast_to_character_keeps_all_characters() -> None:
+    assert draws_of("WHERE city = ANY ($1)", p1="character[]")[1].sql == "ARRAY[:p1]::bpchar[]"
+    assert draws_of("SELECT * FROM f($1)", p1="character")[1].sql == "'stub_p1'::text::bpchar"
+    assert draws_of("SELECT $1", p1="character")[1].sql == "'a'::bpchar"
+    assert draws_of("SELECT $1", p1="character varying")[1].sql == "'a'::character varying"
+
+
 def test_the_end_of_a_range_follows_its_start_by_a_share_of_the_histogram() -> None:
     for text, end in (
         ("WHERE born BETWEEN $1 AND $2", "(:p1::date + 365)"),
