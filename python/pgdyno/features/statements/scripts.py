@@ -247,7 +247,10 @@ FIELD_CHARS_MAX = 16 << 20
 """Maximum length of a field of csvlog."""
 
 _CSV = {"dbname": 2, "session_id": 5, "vxid": 9, "message": 13, "detail": 14}
-_MESSAGE = re.compile(r"(?:duration: [\d.]+ ms  )?(?:statement|execute [^:]*): (.*)", re.DOTALL)
+_MESSAGE = re.compile(
+    r"(?:duration: [\d.]+ ms  )?(?:statement|execute (?!fetch from )[^:]*): (.*)", re.DOTALL
+)
+"""Executions in English. Further fetches from a portal are parts of its first execution."""
 
 
 @dataclass

@@ -29,6 +29,7 @@ ENTRIES: Sequence[Entry] = (
     ("a", "3/1", f"statement: {READ}"),
     ("b", "4/1", f"duration: 0.1 ms  execute s1: {READ}"),
     ("a", "3/1", "duration: 0.1 ms"),
+    ("b", "4/1", f"duration: 0.1 ms  execute fetch from s1/C_2: {READ}"),
     ("b", "4/1", f"duration: 0.1 ms  bind s1: {WRITE}"),
     ("b", "4/1", f"duration: 0.1 ms  execute <unnamed>: {WRITE}"),
     ("a", "3/1", f"statement: {WRITE}"),
