@@ -313,7 +313,7 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
     if not found.statements:
         raise UsageError(
             f"--log: {path} has no statement of the database {database}: set log_min_duration_statement = 0, "
-            "or log_statement = all"
+            "or log_statement = all, with lc_messages = 'C'"
         )
     return found
 

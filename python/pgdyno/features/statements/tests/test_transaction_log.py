@@ -103,6 +103,10 @@ def test_a_transaction_that_was_rolled_back_is_not_counted(tmp_path: Path) -> No
     ("text", "message"),
     [
         ("", "has no statement of the database shop: set log_min_duration_statement"),
+        (
+            '{"dbname": "shop", "vxid": "3/1", "message": "Dauer: 0.1 ms  Anweisung: SELECT 1"}',
+            "or log_statement = all, with lc_messages = 'C'",
+        ),
         ("{}\n{\n", ":2 is not an entry of jsonlog"),
         ("LOG:  statement: SELECT 1\n", ":1 is not an entry of csvlog"),
         (None, "cannot read .*: No such file"),
