@@ -288,28 +288,30 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
     Raises UsageError if the file is neither, or has no statement of the database; Interrupted.
     """
     found = TransactionLog()
-    open_ones: dict[str, tuple[str, _Executed]] = {}  # virtual transaction and statements, by session
+    open_ones: dict[str, _Open] = {}  # by backend, whose number no other live session has
     for entry in _entries(path):
         check()
         message = _MESSAGE.fullmatch(entry.get("message") or "")
         if message is None or entry.get("dbname") != database:
             continue
+        text, detail = message[1], entry.get("detail") or ""
         session, virtual = entry.get("session_id") or "", entry.get("vxid") or ""
-        before, executed = open_ones.get(session, ("", []))
+        backend, _, number = virtual.partition("/")
+        current = open_ones.setdefault(backend, _Open(session, virtual))
         # Without a number, the statement was logged after its own commit.
-        if before != virtual or virtual.rpartition("/")[2] in ("", "0"):
-            if not _is_rollback(message[1]):  # logged after the transaction that it ended
-                _count(found, executed)
-            executed = []
-            open_ones[session] = virtual, executed
-        if (one := _fingerprint(message[1])) is not None:
+        if (current.session, current.virtual) != (session, virtual) or number in ("", "0"):
+            # A rollback is logged after the transaction that it ended.
+            if current.session != session or not _is_rollback(text):
+                _count(found, current.executed)
+            current = open_ones[backend] = _Open(session, virtual)
+        if (one := _fingerprint(text)) is not None:
             found.statements[one] += 1
             if found.statements[one] <= COMPARED_MAX:
-                _add_ranges(found, message[1], entry.get("detail") or "")
-            if len(executed) <= STATEMENTS_MAX:
-                executed.append((one, message[1], entry.get("detail") or ""))
-    for _, executed in open_ones.values():
-        _count(found, executed)
+                _add_ranges(found, text, detail)
+            if len(current.executed) <= STATEMENTS_MAX:
+                current.executed.append((one, text, detail))
+    for current in open_ones.values():
+        _count(found, current.executed)
     if not found.statements:
         raise UsageError(
             f"--log: {path} has no statement of the database {database}: set log_min_duration_statement = 0, "
@@ -319,7 +321,16 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
 
 
 _Executed = list[tuple[str, str, str]]
-"""The statements of a transaction that is being read: fingerprint, text and detail of each."""
+"""Statements of a transaction: fingerprint, text and detail of each."""
+
+
+@dataclass
+class _Open:
+    """A transaction that is being read."""
+
+    session: str
+    virtual: str
+    executed: _Executed = field(default_factory=list)
 
 
 def _count(found: TransactionLog, executed: _Executed) -> None:

@@ -83,6 +83,19 @@ def test_statements_of_a_virtual_transaction_are_counted_together(written: Write
     assert read_transactions(path, "shop").statements == log.statements
 
 
+def test_sessions_with_the_same_backend_number_have_their_own_transactions(tmp_path: Path) -> None:
+    entries = [
+        ("a", "3/1", f"statement: {READ}"),
+        ("c", "4/1", f"statement: {READ}"),
+        ("a", "3/1", f"statement: {WRITE}"),
+        ("b", "3/1", f"statement: {READ}"),
+        ("c", "4/1", f"statement: {WRITE}"),
+        ("b", "3/1", f"statement: {WRITE}"),
+        ("d", "3/0", "statement: ROLLBACK"),
+    ]
+    assert read(tmp_path, entries).transactions == {PAIR: 3}
+
+
 def test_savepoints_and_rejected_statements_stay_in_a_transaction(tmp_path: Path) -> None:
     texts = ("BEGIN", READ, "SAVEPOINT s", "SELECT 'x' FRO t")
     entries = [("a", "1/1", f"statement: {text}") for text in texts]
