@@ -157,6 +157,27 @@ def is_transaction_control(text: str, kinds: Collection[str]) -> bool:
     return bool(found) and found <= {f"TRANS_STMT_{kind}" for kind in kinds}
 
 
+_MODES: Mapping[str, tuple[str, str]] = {
+    "transaction_read_only": ("READ WRITE", "READ ONLY"),
+    "transaction_deferrable": ("NOT DEFERRABLE", "DEFERRABLE"),
+}
+"""Modes of a transaction that are off or on."""
+
+
+def transaction_modes(text: str) -> str:
+    """Return the modes that a BEGIN sets, such as ``ISOLATION LEVEL SERIALIZABLE``; empty without any."""
+    import pgparse  # noqa: PLC0415
+
+    found = []
+    for one in nodes(pgparse.parse(text), "DefElem"):
+        value = one["arg"]["A_Const"]
+        if "sval" in value:
+            found.append(f"ISOLATION LEVEL {value['sval']['sval'].upper()}")
+        else:
+            found.append(_MODES[one["defname"]][value.get("ival", {}).get("ival", 0)])
+    return " ".join(sorted(found))
+
+
 def parts(node: Node) -> tuple[str, Any]:
     """Return tag and content of a node; an empty tag if it is none."""
     if len(node) != 1:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psycopg
 from psycopg import sql
@@ -52,6 +52,7 @@ from pgdyno.features.statement_parameters.parse import (
     parameter_uses,
     parse_statement,
     table_of,
+    transaction_modes,
 )
 from pgdyno.measure.server_probes import (
     PROBES,
@@ -226,8 +227,13 @@ def parameter_types(connection: Connection, text: str) -> tuple[str, ...]:
 # values are equal. Values are compared in memory.
 # ----------------------------------------------------------------------
 
-Transaction = tuple[str, ...]
-"""Fingerprints of the statements of a transaction, in order, without BEGIN and COMMIT."""
+
+class Transaction(NamedTuple):
+    """The BEGIN of a transaction with its modes, and fingerprints of its statements, without COMMIT."""
+
+    begin: str
+    statements: tuple[str, ...]
+
 
 STATEMENTS_MAX = 30
 """Maximum number of statements of a transaction; longer ones are loads and are not counted."""
@@ -302,7 +308,7 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
         if (current.session, current.virtual) != (session, virtual) or number in ("", "0"):
             # A rollback is logged after the transaction that it ended.
             if current.session != session or not _is_rollback(text):
-                _count(found, current.executed)
+                _count(found, current)
             current = open_ones[backend] = _Open(session, virtual)
         if (one := _fingerprint(text)) is not None:
             found.statements[one] += 1
@@ -310,8 +316,10 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
                 _add_ranges(found, text, detail)
             if len(current.executed) <= STATEMENTS_MAX:
                 current.executed.append((one, text, detail))
+        elif modes := _modes(text):
+            current.begin = f"BEGIN {modes}"
     for current in open_ones.values():
-        _count(found, current.executed)
+        _count(found, current)
     if not found.statements:
         raise UsageError(
             f"--log: {path} has no statement of the database {database}: set log_min_duration_statement = 0, "
@@ -320,28 +328,25 @@ def read_transactions(path: Path, database: str, check: Callable[[], None] = lam
     return found
 
 
-_Executed = list[tuple[str, str, str]]
-"""Statements of a transaction: fingerprint, text and detail of each."""
-
-
 @dataclass
 class _Open:
-    """A transaction that is being read."""
+    """A transaction that is being read. ``executed``: fingerprint, text and detail of each statement."""
 
     session: str
     virtual: str
-    executed: _Executed = field(default_factory=list)
+    begin: str = "BEGIN"
+    executed: list[tuple[str, str, str]] = field(default_factory=list)
 
 
-def _count(found: TransactionLog, executed: _Executed) -> None:
-    if not 2 <= len(executed) <= STATEMENTS_MAX:
+def _count(found: TransactionLog, ended: _Open) -> None:
+    if not 2 <= len(ended.executed) <= STATEMENTS_MAX:
         return
-    transaction = tuple(one for one, _, _ in executed)
+    transaction = Transaction(ended.begin, tuple(one for one, _, _ in ended.executed))
     if transaction not in found.transactions and len(found.transactions) >= TRANSACTIONS_MAX:
         return
     found.transactions[transaction] += 1
     if found.transactions[transaction] <= COMPARED_MAX:
-        logged = [logged_statement(text, detail) for _, text, detail in executed]
+        logged = [logged_statement(text, detail) for _, text, detail in ended.executed]
         complete = [one for one in logged if one is not None]
         if len(complete) == len(logged):
             shapes = tuple(one.shape for one in complete)
@@ -359,6 +364,11 @@ def _add_ranges(found: TransactionLog, text: str, detail: str) -> None:
 def _fingerprint(text: str) -> str | None:
     """Return the fingerprint of a statement; None for BEGIN and COMMIT; empty if it is not parsed."""
     return None if is_transaction_control(text, ("BEGIN", "START", "COMMIT")) else fingerprint(text)
+
+
+@lru_cache(maxsize=10_000)
+def _modes(text: str) -> str:
+    return transaction_modes(text)
 
 
 @lru_cache(maxsize=10_000)
@@ -509,12 +519,13 @@ class _Drawn:
 class _Unit:
     """A statement, or the statements of a transaction, with the number of executions.
 
-    ``equal``: parameters that have the same value in each transaction of the log.
+    ``equal``: parameters that have the same value in each transaction of the log. ``begin``: its BEGIN.
     """
 
     parts: tuple[_Drawn, ...]
     calls: float
     equal: Sequence[EqualPlaces] = ()
+    begin: str = ""
 
     @property
     def time_ms(self) -> float:
@@ -664,15 +675,15 @@ def _grouped(drawn: Sequence[_Drawn], log: TransactionLog, transactions_max: int
         sum(log.statements[key] for key in logged), 1
     )
     transactions = {
-        keys: _Unit(tuple(merged[key] for key in keys), count * ratio)
-        for keys, count in log.transactions.items()
-        if all(key in merged for key in keys)
+        one: _Unit(tuple(merged[key] for key in one.statements), count * ratio)
+        for one, count in log.transactions.items()
+        if all(key in merged for key in one.statements)
     }
-    chosen = sorted(transactions, key=lambda keys: -transactions[keys].time_ms)[:transactions_max]
+    chosen = sorted(transactions, key=lambda one: -transactions[one].time_ms)[:transactions_max]
     within: dict[str, float] = defaultdict(float)
-    for keys in chosen:
-        for key in keys:
-            within[key] += transactions[keys].calls
+    for transaction in chosen:
+        for key in transaction.statements:
+            within[key] += transactions[transaction].calls
     for key, calls in within.items():
         of = merged[key].recorded
         if calls > of.calls:  # the log has a larger share of it
@@ -686,10 +697,10 @@ def _grouped(drawn: Sequence[_Drawn], log: TransactionLog, transactions_max: int
         for one in several
     ]
     together = []
-    for keys in chosen:
-        parts = tuple(merged[key] for key in keys)
+    for transaction in chosen:
+        parts = tuple(merged[key] for key in transaction.statements)
         equal = log.equal_places([part.parsed for part in parts])
-        together.append(_Unit(parts, transactions[keys].calls, equal))
+        together.append(_Unit(parts, transactions[transaction].calls, equal, transaction.begin))
     return [*together, *alone]
 
 
@@ -785,7 +796,7 @@ def _made(number: int, unit: _Unit, share: float, scale: float) -> MadeScript:
     if not all(line.isprintable() for line in (*lines, *commands)):
         raise Unusable(Reason.NAME)  # a line break could begin a command of pgbench, which runs programs
     if several:
-        body = ["BEGIN;", *body, "END;"]
+        body = [f"{unit.begin};", *body, "END;"]
     script = Script(
         name=f"{number:03}_{_words(unit)}",
         weight=max(1, round(unit.calls * scale)),

@@ -173,7 +173,7 @@ def test_statements_of_a_transaction_in_the_log_become_one_script(shop: Server, 
     entries = [
         {"dbname": "shop", "session_id": session, "vxid": "3/7", "message": f"statement: {text}"}
         for session in ("a", "b")
-        for text in ("BEGIN", lock, insert, update, "COMMIT")
+        for text in ("BEGIN ISOLATION LEVEL REPEATABLE READ", lock, insert, update, "COMMIT")
     ]
     alone = {"dbname": "shop", "session_id": "c", "vxid": "4/0"}
     entries += [{**alone, "message": f"statement: {text}"} for text in WITH_STUB * 2]
@@ -186,8 +186,8 @@ def test_statements_of_a_transaction_in_the_log_become_one_script(shop: Server, 
     assert stubs == {"text", "regclass"}  # numbers and intervals have the range of the log
     text = (tmp_path / "load" / of_several[0]["file"]).read_text()
     pattern = (
-        r"\nBEGIN;\nSELECT stock FROM product WHERE id = :s1p1 FOR UPDATE;\nINSERT INTO purchase .*:s2p4\);\n"
-        r"UPDATE product .* WHERE id = :s1p1 AND stock > .*;\nEND;\n$"
+        r"\nBEGIN ISOLATION LEVEL REPEATABLE READ;\nSELECT stock FROM product WHERE id = :s1p1 FOR UPDATE;\n"
+        r"INSERT INTO purchase .*:s2p4\);\nUPDATE product .* WHERE id = :s1p1 AND stock > .*;\nEND;\n$"
     )
     assert re.search(pattern, text)
     assert sum(one["share"] for one in (*result["scripts"], *result["left_out"])) == pytest.approx(1)

@@ -13,7 +13,12 @@ import pytest
 from pgdyno.errors import UsageError
 from pgdyno.features.statement_parameters.draws import EqualPlaces, LoggedRange
 from pgdyno.features.statement_parameters.parse import fingerprint, parse_statement
-from pgdyno.features.statements.scripts import STATEMENTS_MAX, TransactionLog, read_transactions
+from pgdyno.features.statements.scripts import (
+    STATEMENTS_MAX,
+    Transaction,
+    TransactionLog,
+    read_transactions,
+)
 
 READ, WRITE = "SELECT a FROM t WHERE b = 1", "UPDATE t SET a = 2 WHERE b = 3"
 PAIR = (fingerprint("SELECT a FROM t WHERE b = $1"), fingerprint("UPDATE t SET a = $1 WHERE b = $2"))
@@ -77,7 +82,7 @@ def test_statements_of_a_virtual_transaction_are_counted_together(written: Write
     for incomplete_last_entry in ("", "\n{" if written is json_log else 'now,"ann'):
         path.write_text(path.read_text() + incomplete_last_entry)
         log = read_transactions(path, "shop")
-        assert log.transactions == {PAIR: 2}
+        assert log.transactions == {Transaction("BEGIN", PAIR): 2}
         assert log.statements == {PAIR[0]: 4 + STATEMENTS_MAX + 1, PAIR[1]: 4}
     path.write_bytes(gzip.compress(path.read_bytes()))
     assert read_transactions(path, "shop").statements == log.statements
@@ -93,14 +98,33 @@ def test_sessions_with_the_same_backend_number_have_their_own_transactions(tmp_p
         ("b", "3/1", f"statement: {WRITE}"),
         ("d", "3/0", "statement: ROLLBACK"),
     ]
-    assert read(tmp_path, entries).transactions == {PAIR: 3}
+    assert read(tmp_path, entries).transactions == {Transaction("BEGIN", PAIR): 3}
+
+
+@pytest.mark.parametrize(
+    ("text", "begin"),
+    [
+        ("start transaction", "BEGIN"),
+        ("BEGIN ISOLATION LEVEL READ COMMITTED", "BEGIN ISOLATION LEVEL READ COMMITTED"),
+        ("begin read write, not deferrable", "BEGIN NOT DEFERRABLE READ WRITE"),
+        (
+            "START TRANSACTION ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE",
+            "BEGIN DEFERRABLE ISOLATION LEVEL SERIALIZABLE READ ONLY",
+        ),
+    ],
+)
+def test_a_transaction_keeps_the_modes_of_its_begin(text: str, begin: str, tmp_path: Path) -> None:
+    entries = [("a", "3/1", f"statement: {one}") for one in (text, READ, WRITE, "COMMIT")]
+    plain = [("a", "3/2", f"statement: {one}") for one in (READ, WRITE)]
+    assert read(tmp_path, entries).transactions == {Transaction(begin, PAIR): 1}
+    assert Transaction("BEGIN", PAIR) in read(tmp_path, [*entries, *plain]).transactions
 
 
 def test_savepoints_and_rejected_statements_stay_in_a_transaction(tmp_path: Path) -> None:
     texts = ("BEGIN", READ, "SAVEPOINT s", "SELECT 'x' FRO t")
     entries = [("a", "1/1", f"statement: {text}") for text in texts]
     (transaction,) = read(tmp_path, entries).transactions
-    assert transaction == (PAIR[0], fingerprint("SAVEPOINT s"), "")
+    assert transaction.statements == (PAIR[0], fingerprint("SAVEPOINT s"), "")
 
 
 def test_a_transaction_that_was_rolled_back_is_not_counted(tmp_path: Path) -> None:
