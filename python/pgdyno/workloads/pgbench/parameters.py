@@ -449,7 +449,7 @@ def script_files(text: str) -> tuple[Script, ...]:
     """Return the script of ``FILE@WEIGHT``, or those of a directory. Raises UsageError."""
     if Path(text).is_dir():
         return read_directory(Path(text))
-    name, weight = weighted(text)
+    name, weight = (text, 1) if Path(text).is_file() else weighted(text)
     if Path(name).is_dir():
         raise UsageError(f"{text!r}: the directory has weights in its {LIST}: remove @{weight}")
     return (Script(name=name, weight=weight, text=_edited(Path(name))),)

@@ -23,6 +23,14 @@ def test_a_written_directory_is_one_file_option(tmp_path: Path) -> None:
         scripts_of((), [f"{tmp_path / 'load'}@3"])
 
 
+def test_a_file_in_a_directory_with_an_at_sign_has_the_weight_one(tmp_path: Path) -> None:
+    path = tmp_path / "ann@corp" / "x.sql"
+    path.parent.mkdir()
+    path.write_text("SELECT 1")
+    assert scripts_of((), [str(path)]) == (Script(name=str(path), text="SELECT 1"),)
+    assert scripts_of((), [f"{path}@2"])[0].weight == 2
+
+
 def test_a_script_with_a_stub_is_refused_until_its_mark_is_removed(tmp_path: Path) -> None:
     stub = Script(name="001_report", text=f"{STUB} $1 integer: edit p1\n{STUB} $2\n\\set p1 random(1, 30)\n")
     write_directory(tmp_path / "load", [stub], [])
