@@ -11,6 +11,7 @@ import json
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -458,19 +459,20 @@ def script_files(text: str) -> tuple[Script, ...]:
 def scripts_of(builtins: Iterable[str], files: Iterable[str]) -> tuple[Script, ...]:
     """Return the scripts, built-in ones first. Raises UsageError: unknown name or file, invalid weight.
 
-    Scripts of several recordings have the mean of their coverages.
+    Scripts of several recordings have the mean of their coverages. A name that several have begins with its
+    directory.
     """
     with naming("--file"):
-        found = [script_files(text) for text in files]
-    recordings = sum(any(script.share is not None for script in scripts) for scripts in found)
-    return (
-        *map(_builtin, builtins),
-        *(
-            script.model_copy(update={"share": script.share / recordings}) if script.share else script
-            for scripts in found
-            for script in scripts
-        ),
-    )
+        found = [(Path(text), script_files(text)) for text in files]
+    recordings = sum(any(script.share is not None for script in scripts) for _, scripts in found)
+    names = Counter(script.name for _, scripts in found for script in scripts)
+    given = []
+    for path, scripts in found:
+        for script in scripts:
+            share = script.share / recordings if script.share else script.share
+            name = f"{path}/{script.name}" if names[script.name] > 1 and path.is_dir() else script.name
+            given.append(script.model_copy(update={"share": share, "name": name}))
+    return (*map(_builtin, builtins), *given)
 
 
 def definitions(texts: Iterable[str]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from pgdyno.errors import UsageError
 from pgdyno.features.statements.command import require_directory, write_directory
@@ -21,6 +22,21 @@ def test_a_written_directory_is_one_file_option(tmp_path: Path) -> None:
     assert scripts_of((), [str(tmp_path / "load")]) == SCRIPTS
     with pytest.raises(UsageError, match=r"has weights in its workload\.toml: remove @3"):
         scripts_of((), [f"{tmp_path / 'load'}@3"])
+
+
+def test_equal_names_of_several_directories_have_the_directory_before_them(tmp_path: Path) -> None:
+    day, night = tmp_path / "day-load", tmp_path / "night-load"
+    write_directory(day, SCRIPTS, [])
+    write_directory(night, SCRIPTS[:1], [])
+    scripts = scripts_of((), [f"{day}/", str(night)])
+    assert [script.name for script in scripts] == [
+        f"{day}/001_select_shop",
+        "002_insert_shop",
+        f"{night}/001_select_shop",
+    ]
+    assert PgbenchParameters(scale=1, scripts=scripts).kinds() == [script.name for script in scripts]
+    with pytest.raises(ValidationError, match="001_select_shop is given twice"):
+        PgbenchParameters(scale=1, scripts=scripts_of((), [str(day), str(day)]))
 
 
 def test_a_file_in_a_directory_with_an_at_sign_has_the_weight_one(tmp_path: Path) -> None:
