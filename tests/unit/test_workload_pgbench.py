@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import astuple, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from pgdyno.errors import DatasetError
 from pgdyno.server.engine import TargetResult
 from pgdyno.workloads.pgbench import data
 from pgdyno.workloads.pgbench.data import Pgbench, Sums, bytes_of, check_balances, check_history, check_rows
@@ -115,6 +117,35 @@ def test_errors_of_a_custom_script_are_expected_in_the_number_counted_by_the_dri
     assert end(monkeypatch, own, {"f.sql": counts(5)}, MOVED, log) == {"server log": False}
     builtin = end(monkeypatch, [Script(name="tpcb-like")], {"tpcb-like": counts(1, failed=1)}, MOVED, log)
     assert not builtin["server log"]
+
+
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        ({"unlogged": 1}, "have unlogged true, not false: use unlogged true, or load them again"),
+        ({"accounts_copy": 1}, "have accounts_copy true, not false: use accounts_copy true"),
+        ({"fillfactor": 90}, "have fillfactor 90, not 100: use fillfactor 90"),
+        ({"partitions": 4, "partition_method": "hash"}, "have partitions 4, not 0: use partitions 4"),
+        ({"indexes": ""}, r"have indexes none, not pgbench_history \(tid\): use indexes none"),
+        ({}, None),
+    ],
+)
+def test_tables_that_differ_are_refused_with_the_key_of_a_study_file(
+    there: Mapping[str, int | str], message: str | None
+) -> None:
+    workload = Pgbench(PgbenchParameters(scale=2, indexes=("pgbench_history (tid)",)))
+    found = {**workload.parameters.shape(), **there}
+    rows = SimpleNamespace(
+        fetchone=lambda: (2,),
+        fetchall=lambda: [tuple(found.values())],
+        description=[SimpleNamespace(name=name) for name in found],
+    )
+    connection = cast(Any, SimpleNamespace(execute=lambda *_: rows, info=SimpleNamespace(dbname="d")))
+    if message is None:
+        workload.require(connection)
+    else:
+        with pytest.raises(DatasetError, match=message):
+            workload.require(connection)
 
 
 def test_the_forecast_grows_with_copy_and_indexes() -> None:

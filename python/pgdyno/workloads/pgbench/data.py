@@ -243,10 +243,11 @@ class Pgbench:
         found = dict(zip((column.name for column in cursor.description or ()), row, strict=True))
         for name, wanted in self.parameters.shape().items():
             if found[name] != wanted:
-                what = name.replace("_", " ")
+                is_flag = isinstance(getattr(self.parameters, name), bool)
+                there, own = (_shown(value, is_flag=is_flag) for value in (found[name], wanted))
                 raise DatasetError(
-                    f"the pgbench tables in {conn.info.dbname} have {what} {found[name] or 'none'}, not "
-                    f"{wanted or 'none'}: change --{name.replace('_', '-')}, or load them again"
+                    f"the pgbench tables in {conn.info.dbname} have {name} {there}, not {own}: use {name} "
+                    f"{there}, or load them again"
                 )
 
     def invariants(self, connect: Connect) -> list[Check]:
@@ -262,6 +263,10 @@ class Pgbench:
         """Return the checks. The sums of restored data are known; others are read before the trial."""
         del clients
         return PgbenchChecks(self.parameters, restored, Sums.pristine(self.parameters.scale))
+
+
+def _shown(value: int | str, *, is_flag: bool) -> str:
+    return str(bool(value)).lower() if is_flag else "none" if value == "" else str(value)
 
 
 @dataclass
