@@ -13,7 +13,7 @@ import pytest
 from pgdyno.errors import DatasetError
 from pgdyno.server.engine import TargetResult
 from pgdyno.workloads.pgbench import data
-from pgdyno.workloads.pgbench.data import Pgbench, Sums, bytes_of, check_balances, check_history, check_rows
+from pgdyno.workloads.pgbench.data import Pgbench, Sums, check_balances, check_history, check_rows
 from pgdyno.workloads.pgbench.parameters import Effect, PgbenchParameters, Script
 
 PRISTINE = Sums.pristine(2)
@@ -149,9 +149,10 @@ def test_tables_that_differ_are_refused_with_the_key_of_a_study_file(
 
 
 def test_the_forecast_grows_with_copy_and_indexes() -> None:
-    plain = PgbenchParameters(scale=2)
-    assert bytes_of(plain) == 0
-    indexed = bytes_of(PgbenchParameters(scale=2, indexes=("pgbench_accounts (bid, abalance)",)))
-    copied = bytes_of(PgbenchParameters(scale=2, accounts_copy=True))
+    def added(scale: int = 2, **data: Any) -> int:
+        return Pgbench(PgbenchParameters(scale=scale, **data)).bytes_completed
+
+    assert added() == 0
+    indexed, copied = added(indexes=("pgbench_accounts (bid, abalance)",)), added(accounts_copy=True)
     assert 0 < indexed < copied
-    assert bytes_of(PgbenchParameters(scale=4, accounts_copy=True)) == 2 * copied
+    assert added(scale=4, accounts_copy=True) == 2 * copied

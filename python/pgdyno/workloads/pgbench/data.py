@@ -20,7 +20,7 @@ from pgdyno.errors import DatasetError
 from pgdyno.results.records import Check
 from pgdyno.server.engine import TargetResult, dataset_format
 from pgdyno.server.processes import Connection
-from pgdyno.workloads.pgbench.parameters import COPY, Effect, PgbenchParameters, index_parts
+from pgdyno.workloads.pgbench.parameters import COPY, Effect, PgbenchParameters
 from pgdyno.workloads.server_log import EXPECTED, EXPECTED_OF_ANY_SCRIPT, check_log, counted_in
 from pgdyno.workloads.workload import (
     NO_TIMEOUTS,
@@ -93,20 +93,6 @@ def read_scale(conn: Connection) -> int:
 MARK = "made by pgdyno"
 """Comment on the copy created by pgdyno. A table of that name without it belongs to the user."""
 
-ACCOUNT_BYTES = 136
-ENTRY_BYTES = 12
-VALUE_BYTES = 8  # maximum size of an indexed column except filler
-FILLER_BYTES = 88
-FULL = 0.9  # fill factor of index pages
-
-ROWS_PER_BRANCH = {
-    "pgbench_accounts": ACCOUNTS_PER_BRANCH,
-    COPY: ACCOUNTS_PER_BRANCH,
-    "pgbench_tellers": TELLERS_PER_BRANCH,
-    "pgbench_branches": 1,
-    "pgbench_history": 0,
-}
-
 
 def copy_statements() -> list[str]:
     """Return one statement per file of ``sql/copy``, in their order."""
@@ -117,18 +103,6 @@ def copy_statements() -> list[str]:
 def digest() -> str:
     """Return a digest of the statements, independent of the parameters."""
     return hashlib.sha256("\0".join(copy_statements()).encode()).hexdigest()[:6]
-
-
-def bytes_of(parameters: PgbenchParameters) -> int:
-    """Return the approximate size of copy and indexes on disk before any transaction."""
-    accounts = parameters.scale * ACCOUNTS_PER_BRANCH
-    copied = accounts * (ACCOUNT_BYTES + round((ENTRY_BYTES + VALUE_BYTES) / FULL))
-    indexed = 0.0
-    for index in parameters.indexes:
-        table, columns = index_parts(index)
-        row = ENTRY_BYTES + sum(FILLER_BYTES if column == "filler" else VALUE_BYTES for column in columns)
-        indexed += parameters.scale * ROWS_PER_BRANCH[table] * row / FULL
-    return round(indexed) + (copied if parameters.accounts_copy else 0)
 
 
 def require_ours(conn: Connection) -> bool:
@@ -225,7 +199,7 @@ class Pgbench:
     @property
     def bytes_completed(self) -> int:
         """Size of copy and indexes."""
-        return bytes_of(self.parameters)
+        return round(self.parameters.scale * self.parameters.added_unit_bytes)
 
     def require_replaceable(self, conn: Connection) -> None:
         """Check the copy. The engine checks the tables."""

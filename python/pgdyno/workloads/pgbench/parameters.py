@@ -242,13 +242,19 @@ class PgbenchParameters(WorkloadParameters):
     @property
     def unit_bytes(self) -> float:
         """The size of a branch with its indexes and the copy of its accounts."""
-        size = self.UNIT_BYTES + ROWS_PER_BRANCH * ROW_BYTES * (100 / self.fillfactor - 1)
+        tables = self.UNIT_BYTES + ROWS_PER_BRANCH * ROW_BYTES * (100 / self.fillfactor - 1)
+        return tables + self.added_unit_bytes
+
+    @property
+    def added_unit_bytes(self) -> float:
+        """The size of the additional indexes of a branch and of the copy of its accounts."""
+        size = COPY_BYTES_PER_BRANCH if self.accounts_copy else 0.0
         for index in self.indexes:
             table, columns = index_parts(index)
             if table in ("pgbench_accounts", COPY):
                 values = sum(FILLER_BYTES if column == "filler" else VALUE_BYTES for column in columns)
                 size += ROWS_PER_BRANCH * (ENTRY_BYTES + values)
-        return size + (COPY_BYTES_PER_BRANCH if self.accounts_copy else 0)
+        return size
 
     @property
     def major_min(self) -> int:
