@@ -105,8 +105,6 @@ fn failures(out: &mut String, bench: &Bench, statistics: &Statistics, indent: &s
     }
     if options.max_tries != 1 {
         count("transactions retried", statistics.retried);
-    }
-    if options.max_tries != 1 {
         line!(out, "{indent}total number of retries: {}", statistics.retries);
     }
     if bench.throttle_us.is_some() && bench.latency_limit.is_some() {

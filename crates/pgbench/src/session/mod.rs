@@ -302,11 +302,7 @@ async fn prepare(
 
 /// Reads to the end of `count` responses. Rows are skipped. `query` counts statements.
 #[inline]
-pub async fn read_over(
-    connection: &mut Connection,
-    mut answers: u32,
-    query: &mut usize,
-) -> Result<(), Error> {
+async fn read_over(connection: &mut Connection, mut answers: u32, query: &mut usize) -> Result<(), Error> {
     let mut seen = Seen::default();
     let mut outcome = Ok(());
     while answers > 0 && outcome.is_ok() {
@@ -318,7 +314,7 @@ pub async fn read_over(
 }
 
 /// Values of a response, kept until it is complete.
-pub struct Answer {
+struct Answer {
     /// By number of the command.
     columns: Vec<Columns>,
     /// Values of the last row that a script uses, concatenated.
@@ -329,14 +325,13 @@ pub struct Answer {
 
 impl Answer {
     /// Creates the state for scripts with this number of SQL commands.
-    #[must_use]
-    pub fn new(statements: usize) -> Self {
+    fn new(statements: usize) -> Self {
         Self { columns: vec![Columns::default(); statements], text: Vec::new(), values: Vec::new() }
     }
 
     /// Reads the response of a command with `\gset` or `\aset` and stores its values. `query` counts
     /// statements.
-    pub async fn store(
+    async fn store(
         &mut self,
         connection: &mut Connection,
         client: &mut Client,
@@ -428,11 +423,11 @@ impl fmt::Debug for Compat {
 
 /// An SQL command.
 #[derive(Debug)]
-pub struct Statement {
+struct Statement {
     /// Name of the prepared statement; empty if it is parsed each time.
-    pub name: String,
+    name: String,
     /// Text with `$1` and so on.
-    pub text: Vec<u8>,
+    text: Vec<u8>,
     parameters: Vec<Slot>,
     /// Whether column names are needed.
     describes: bool,
@@ -460,7 +455,7 @@ fn prepared_statements(scripts: &Scripts, protocol: Protocol) -> Result<Vec<Stat
 impl Statement {
     /// Appends the messages that execute it, without Sync.
     #[inline]
-    pub fn write(&self, variables: &Variables, out: &mut Vec<u8>) -> Result<(), EncodeError> {
+    fn write(&self, variables: &Variables, out: &mut Vec<u8>) -> Result<(), EncodeError> {
         if self.name.is_empty() {
             frontend::parse(out, "", &self.text, &[])?;
         }
