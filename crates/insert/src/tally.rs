@@ -25,10 +25,12 @@ impl Default for Bins {
 }
 
 impl Bins {
-    /// Counts a number of 0..`range`.
+    /// Counts a number of 0..`range`. A bin may end within a number: `part`, drawn from 0..[`BINS`], is a place in it,
+    /// so that all bins have the same share. It may be 0 if the range is a multiple of the number of bins.
     #[inline]
-    pub fn count(&mut self, number: u64, range: u64) {
-        self.0[(u128::from(number) * u128::from(BINS) / u128::from(range)) as usize] += 1;
+    pub fn count(&mut self, number: u64, range: u64, part: u64) {
+        let place = u128::from(number) * u128::from(BINS) + u128::from(part);
+        self.0[(place / u128::from(range)) as usize] += 1;
     }
 
     fn merge(&mut self, other: &Self) {
@@ -51,5 +53,19 @@ impl driver::Tally for Tally {
     fn merge(&mut self, other: &Self) {
         self.starts.iter_mut().zip(&other.starts).for_each(|(to, from)| to.merge(from));
         self.keys.merge(&other.keys);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_bins_have_the_same_share_of_any_number_of_keys() {
+        for keys in [7, 50, 1001] {
+            let mut bins = Bins::default();
+            (0..keys).for_each(|key| (0..BINS).for_each(|part| bins.count(key, keys, part)));
+            assert_eq!(bins.0, [keys; BINS as usize]);
+        }
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::dataset::{FORMAT, INDEXES, table_name};
 use super::pace::{Pace, Queue};
 use super::specification::{Query, Specification};
-use super::tally::Tally;
+use super::tally::{BINS, Tally};
 use super::values::{CASH_REGISTERS, Item, PRICES, PRODUCTS, timestamp};
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use loader::replace::{MARK, comment_of};
@@ -221,7 +221,7 @@ impl Client {
         self.index = self.stream.below(RANGES.len() as u64) as usize;
         let (name, values) = RANGES[self.index];
         self.start = self.stream.below(values);
-        tally.starts[self.index].count(self.start, values);
+        tally.starts[self.index].count(self.start, values, 0);
         self.sql.clear();
         let _ = write!(self.sql, "EXECUTE {name} ({})", self.start);
     }
@@ -232,8 +232,8 @@ impl Client {
         self.sql.clear();
         self.sql.extend_from_slice(b"EXECUTE point ");
         for place in 0..ROWS_OF_QUERY {
-            let key = self.stream.below(keys);
-            tally.keys.count(key, keys);
+            let (key, part) = (self.stream.below(keys), self.stream.below(BINS));
+            tally.keys.count(key, keys, part);
             self.sql.push(if place == 0 { b'(' } else { b',' });
             frontend::write_int(&mut self.sql, lowest + key as i64);
         }
