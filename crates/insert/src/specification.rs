@@ -45,7 +45,7 @@ pub enum Query {
 }
 
 /// The workload's part of the specification of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Specification {
     /// Number of tables. Each has one to three clients: one inserts, the second deletes, the third sends queries.
@@ -62,6 +62,8 @@ pub struct Specification {
     pub query: Option<Query>,
     /// Rows to insert and to delete per table and second; as many as possible without it.
     pub rows_per_s: Option<f64>,
+    /// The last step that the comment of the data must have; any without it.
+    pub done: Option<String>,
 }
 
 impl Specification {

@@ -75,7 +75,8 @@ impl Workload for InsertBenchmark {
     }
 
     fn user(&self, client_id: ClientId) -> Client {
-        let Specification { tables, batch, indexes, deletes, query, rows_per_s } = self.specification;
+        let Specification { tables, batch, indexes, deletes, query, rows_per_s, done } =
+            self.specification.clone();
         let each = client_id.clients / tables;
         let table = client_id.client / each;
         let interval = rows_per_s.map(|rate| Nanos::from_s(f64::from(batch) / rate));
@@ -96,6 +97,7 @@ impl Workload for InsertBenchmark {
                 Role::Query(_) => 1 + usize::from(deletes),
             },
             name: table_name(table),
+            done,
             queue: Arc::clone(&self.queues[table as usize]),
             batch: u64::from(batch),
             pace: Pace::new(interval, place, deletes, role == Role::Delete),
@@ -144,6 +146,8 @@ pub struct Client {
     kind: usize,
     /// Of its table.
     name: String,
+    /// The last step that the comment of the data must have; any without it.
+    done: Option<String>,
     queue: Arc<Queue>,
     /// Rows of a commit.
     batch: u64,
@@ -162,8 +166,8 @@ pub struct Client {
     effects: Effects,
 }
 
-/// Whether the data with this comment are complete and of this format.
-fn check(comment: &str) -> Result<(), Error> {
+/// Whether the data with this comment are complete, of this format, and those after the step `wanted`.
+fn check(comment: &str, wanted: Option<&str>) -> Result<(), Error> {
     if !comment.strip_prefix(MARK).is_some_and(|rest| rest.starts_with(": insert ")) {
         return Error::unusable(
             "the database holds no complete data of the workload insert; load them first",
@@ -174,7 +178,14 @@ fn check(comment: &str) -> Result<(), Error> {
             "the data of the workload insert are of another version of pgdyno; load them again",
         );
     }
-    Ok(())
+    let done = comment.split(' ').find_map(|word| word.strip_prefix("done=")).unwrap_or_default();
+    match wanted {
+        Some(wanted) if wanted != done => {
+            let why = format!("the phase begins after {wanted}, and the last step of the data is {done}");
+            Error::unusable(format!("{why}; load those of the phase"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Sends a statement, and returns its number of rows, which are skipped.
@@ -281,7 +292,7 @@ impl User for Client {
     type Tally = Tally;
 
     async fn prepare(&mut self, connection: &mut Connection) -> Result<(), Error> {
-        check(&comment_of(connection, "pi1").await?)?;
+        check(&comment_of(connection, "pi1").await?, self.done.as_deref())?;
         if matches!(self.role, Role::Delete | Role::Query(_)) {
             self.read_lowest(connection).await?;
         }
@@ -451,13 +462,15 @@ mod tests {
     #[test]
     fn the_comment_of_data_tells_whether_they_fit() {
         let comment = format!("{MARK}: insert queues=1 rows=5 done=l.x format={}", *FORMAT);
-        assert!(check(&comment).is_ok());
+        assert!(check(&comment, None).is_ok());
+        assert!(check(&comment, Some("l.x")).is_ok());
         for (comment, why) in [
             ("", "load them first"),
             (MARK, "load them first"),
             ("made by pgdyno: insert queues=1 rows=5 done=l.x format=0", "another version"),
+            (comment.as_str(), "begins after l.i2, and the last step of the data is l.x"),
         ] {
-            let error = check(comment).expect_err("does not fit").to_string();
+            let error = check(comment, Some("l.i2")).expect_err("does not fit").to_string();
             assert!(error.contains(why), "{error}");
         }
     }

@@ -209,7 +209,8 @@ class InsertParameters(WorkloadParameters):
         return {"kind": self.kind, "rows": rows, "tables": self.queues, "indexes": has_indexes}
 
     def to_drive(self) -> dict[str, Any]:
-        """Return the operations."""
+        """Return the operations, and the last step that the data must have."""
         of = self.does
         writes = {"tables": self.queues, "batch": of.batch, "indexes": of.indexes, "deletes": of.deletes}
-        return {"kind": self.kind, **writes, "query": of.query, "rows_per_s": of.rows_per_s}
+        queries = {"query": of.query, "rows_per_s": of.rows_per_s}
+        return {"kind": self.kind, **writes, **queries, "done": self.begins_after}

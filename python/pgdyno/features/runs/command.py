@@ -60,7 +60,7 @@ from pgdyno.server.engine import PGBENCH, Event, find_program
 from pgdyno.server.processes import Connection, keep_idle, require_no_crash
 from pgdyno.study.defaults import DISCARD_S, default_clients
 from pgdyno.study.schedule import PlannedSlice, Role
-from pgdyno.study.workload_parameters import Pace, WorkloadParameters
+from pgdyno.study.workload_parameters import Pace, RequiredRate, WorkloadParameters
 from pgdyno.units import ABSENT, counted, format_duration, format_size, group_digits, parse_duration_s
 from pgdyno.workloads.pgbench.data import read_scale
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
@@ -530,7 +530,7 @@ def drive(
             run, measured = _run(specification, interruption, quiet)
             status, why = _status(run, name, idle_connection)
         show = print_json if json else show_results
-        return _conclude(run, measured, status, why, parameters.pace, interruption, show)
+        return _conclude(run, measured, status, why, parameters, interruption, show)
 
 
 def _conclude(
@@ -538,7 +538,7 @@ def _conclude(
     measured: Event | None,
     status: TrialStatus,
     why: str,
-    pace: Pace,
+    parameters: WorkloadParameters,
     interruption: Interruption,
     show: Callable[[Any], None],
 ) -> int:
@@ -548,7 +548,9 @@ def _conclude(
         if interruption.requested:
             raise interruption.interrupted(f"nothing was measured: {reason}")
         raise PgdynoError(f"nothing was measured: {reason}")
-    found = {**summarise(run, measured, pace), "complete": status is TrialStatus.OK}
+    if missed := missed_rate(measured, parameters.required_rate):
+        say(f"! {missed}", wrap=True)
+    found = {**summarise(run, measured, parameters.pace), "complete": status is TrialStatus.OK}
     show(found)
     if interruption.requested:
         raise interruption.interrupted("interrupted; the results are incomplete")
@@ -557,6 +559,18 @@ def _conclude(
     if why := why_all_failed(run, measured):
         raise PgdynoError(why)
     return 0 if status is TrialStatus.OK else 1
+
+
+def missed_rate(measured: Event, required: RequiredRate | None) -> str:
+    """Return how the required rate was missed; empty if it was kept, or if there is none."""
+    if required is None:
+        return ""
+    pace, target = required.pace, required.target
+    rate = pace.of({kind: n["ok"] for kind, n in measured["kinds"].items()}, _counted_s(measured))
+    if rate >= required.share * target:
+        return ""
+    of_target = f"{group_digits(rate, 0)} of {group_digits(target, 0)} {pace.unit}"
+    return f"the {pace.kind} rate was not kept: {of_target}. The other transactions had less work beside them"
 
 
 def _status(run: EngineRun, name: str, idle_connection: Connection) -> tuple[TrialStatus, str]:

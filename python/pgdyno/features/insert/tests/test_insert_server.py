@@ -38,6 +38,8 @@ ROWS = 20_000
 P_MIN = 1e-6
 COLUMNS = "dateandtime, cashregisterid, customerid, productid, price, data"
 DOMAINS = {"cashregisterid": 1000, "customerid": 100_000, "productid": 10_000, "price": 500}
+LOADED = {"done": "l.x"}
+"""Change of a specification that runs a later phase on loaded data."""
 
 
 def parameters(**given: Any) -> InsertParameters:
@@ -188,7 +190,7 @@ def test_a_thousand_inserts_and_deletes_leave_what_plain_sql_leaves(
     with closing(running_server.connect()) as conn:
         conn.execute(f"CREATE DATABASE {name}_copy TEMPLATE {name}".encode())
     start = log_all(running_server, name)
-    result = drive(running_server, name, own, clients=2, transactions=1000)
+    result = drive(running_server, name, own, clients=2, transactions=1000, changed=LOADED)
     sent = statements(running_server.log()[start:])
     inserts = [one for one in sent if one.startswith("INSERT")]
     deletes = [one for one in sent if one.startswith("DELETE")]
@@ -216,7 +218,7 @@ def test_queries_return_what_python_sorts_and_looks_up(running_server: Server) -
     load(running_server, "queries", parameters())
     start = log_all(running_server, "queries")
     # The first row would be inserted after minutes or hours.
-    alone = {"deletes": False, "batch": 1, "rows_per_s": 1e-6}
+    alone = {**LOADED, "deletes": False, "batch": 1, "rows_per_s": 1e-6}
     read = {}
     for kind, phase in (("range", "qr100"), ("point", "qp100")):
         own = parameters(phase=phase)
@@ -263,11 +265,17 @@ RANGES = {
 
 def test_a_rate_is_kept_beside_queries(running_server: Server, queue: str) -> None:
     own = parameters(phase="qr1000", queues=2)
-    result = drive(running_server, queue, own, clients=6, seconds=2.0)
+    result = drive(running_server, queue, own, clients=6, seconds=2.0, changed=LOADED)
     for kind in ("insert", "delete"):
         # 20 statements a second of each table.
         assert 60 <= result.totals[kind]["ok"] <= 80
     assert result.totals["range"]["ok"] > 0
+
+
+def test_a_phase_is_refused_on_data_after_another_step(running_server: Server, queue: str) -> None:
+    own = parameters(phase="qr100", queues=2)
+    with pytest.raises(AssertionError, match=r"begins after l\.i2, and the last step of the data is l\.x"):
+        drive(running_server, queue, own, clients=6, seconds=0.1)
 
 
 # ----------------------------------------------------------------------
@@ -289,7 +297,7 @@ def test_checks_pass_after_each_phase_and_find_each_damage(
         with closing(connect()) as conn:
             checks.begin(conn)
         start = len(running_server.log())
-        result = drive(running_server, name, parameters(phase=phase), clients=3, seconds=1.0)
+        result = drive(running_server, name, parameters(phase=phase), clients=3, seconds=1.0, changed=LOADED)
         ended = checks.end(connect, result, running_server.log()[start:])
         assert [one for one in ended if not one.passed] == []
     assert check(running_server.conninfo(name), workload="insert") == 0, capsys.readouterr().out

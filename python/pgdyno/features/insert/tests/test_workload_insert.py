@@ -85,6 +85,11 @@ def test_steps_that_need_the_driver_are_no_load() -> None:
         parameters().to_load()
 
 
+def test_a_run_requires_the_data_of_its_phase() -> None:
+    steps = [parameters(phase=phase).to_drive()["done"] for phase in PHASES]
+    assert steps == ["none", "l.i0", "l.x", "l.i1", *["l.i2"] * 6]
+
+
 # ----------------------------------------------------------------------
 # Checks
 # ----------------------------------------------------------------------

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from pgdyno.features.runs.command import Narrator, show_results, summarise, why_all_failed
+from pgdyno.features.runs.command import Narrator, missed_rate, show_results, summarise, why_all_failed
 from pgdyno.measure.engine_runs import EngineRun
 from pgdyno.server.engine import DriveResult, KindResult, TargetResult
+from pgdyno.study.workload_parameters import Pace, RequiredRate
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
 PACE = TpccParameters.PACE
@@ -79,6 +80,14 @@ def test_the_drivers_cpu_time_is_divided_by_transactions_of_the_same_time() -> N
     assert "10.0 µs CPU per transaction" in shown(found)
     del run.totals["end"]  # the last barrier of a run that was stopped
     assert summarise(run, measured, PACE)["driver_cpu_us_per_transaction"] == 3000 / 300
+
+
+@pytest.mark.parametrize(("statements", "said"), [(190, ""), (189, "945 of 1,000 rows/s")])
+def test_a_required_rate_that_was_missed_is_reported(statements: int, said: str) -> None:
+    _, measured = run_and_slice({**NONE, "ok": statements}, 0)  # in 10 s
+    required = RequiredRate(Pace("rows/s", "new_order", 50), 1000, 0.95)
+    assert said in (found := missed_rate(measured, required)) and bool(found) == bool(said)
+    assert missed_rate(measured, None) == ""
 
 
 def test_transactions_without_a_response_are_reported() -> None:
