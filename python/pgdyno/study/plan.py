@@ -349,8 +349,10 @@ class Study(Driving, frozen=True):
 
     @model_validator(mode="after")
     def _capacity_can_be_searched(self) -> Self:
-        if self.workload.HAS_RATES and (self.capacity is not None or self.drivers is not None):
-            other = "--drivers" if self.capacity is None else "--capacity"
+        # A client without a task never ends its transactions.
+        others = [name for name in ("capacity", "drivers", "transactions") if getattr(self, name) is not None]
+        if self.workload.HAS_RATES and others:
+            other = f"--{others[0]}"
             raise ValueError(
                 f"{other} and --workload={self.workload.kind} exclude each other: remove {other}"
             )

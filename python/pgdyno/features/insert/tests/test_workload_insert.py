@@ -59,7 +59,15 @@ def test_each_table_has_at_most_three_clients(phase: str, tables: int, fitting: 
                 parameters(phase=phase, queues=tables).require_clients(clients)
 
 
-@pytest.mark.parametrize("given", [{"rate": {"per_s": 5.0}}, {"capacity": "p99<50ms"}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"rate": {"per_s": 5.0}},
+        {"capacity": "p99<50ms"},
+        {"drivers": {"n": 2}},
+        {"transactions": 100, "schedule": "blocks"},
+    ],
+)
 def test_a_load_other_than_that_of_the_phase_is_refused(given: dict[str, Any]) -> None:
     plan = synthetic_study.study_of(Synthetic()).plan.model_dump()
     with pytest.raises(ValidationError, match="--workload=insert exclude each other"):
