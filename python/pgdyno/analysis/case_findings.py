@@ -307,8 +307,8 @@ def _time_breakdowns(
     telemetry: CaseTelemetry,
     plan: Study,
 ) -> dict[int, TimeBreakdown]:
-    if plan.searches_capacity:
-        # Each arm has another rate in each block. The times would show the load, not the servers.
+    if plan.searches_capacity or plan.workload.HAS_RATES:
+        # Each arm has another rate in each block, or clients pause: times would show the load, not servers.
         return {}
     arms = [*(of.baseline for of in comparisons[:1]), *(of.arm for of in comparisons)]
     confidences = {

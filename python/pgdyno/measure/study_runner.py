@@ -334,8 +334,8 @@ def _latency_s(lab: Lab) -> float:
         executed = sum(piece.executed for piece in slices)
         if executed:
             # A closed loop: by Little's law, clients / rate is the mean latency.
-            counted_s = sum(piece.counted_s for piece in slices)
-            found.append(lab.study.driving(arm).clients * counted_s / executed)
+            driving, counted_s = lab.study.driving(arm), sum(piece.counted_s for piece in slices)
+            found.append(driving.workload.busy_clients(driving.clients) * counted_s / executed)
     if found:
         return max(found)
     if any(of.all for slices in lab.measured.values() for piece in slices for of in piece.kinds.values()):

@@ -287,6 +287,10 @@ class WorkloadParameters(BaseModel):
         """Raise ValueError if so many clients cannot run the workload."""
         del clients
 
+    def busy_clients(self, clients: int) -> int:
+        """Return how many of the clients never pause between transactions in a closed loop."""
+        return clients
+
     @property
     def major_min(self) -> int:
         """The oldest major version of PostgreSQL that supports the data."""

@@ -189,6 +189,11 @@ class InsertParameters(WorkloadParameters):
                 f"{CLIENTS_PER_TABLE * self.queues}"
             )
 
+    def busy_clients(self, clients: int) -> int:
+        """Return the clients with a task and without a rate."""
+        del clients
+        return self.queues * (1 if self.does.query else self.does.clients)
+
     def work(self) -> str:
         """Return the phase: it determines the operations."""
         return json.dumps([self.phase])

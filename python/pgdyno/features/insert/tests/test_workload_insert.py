@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import synthetic_study
 from pydantic import ValidationError
 from synthetic_study import Synthetic
 
+from example_studies import make_study
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.study_findings import find_study
@@ -20,9 +22,10 @@ from pgdyno.features.insert.data import BINS, Extent, changes, fits
 from pgdyno.features.insert.options import InsertOptions
 from pgdyno.features.insert.parameters import PHASES, InsertParameters
 from pgdyno.features.insert.section import cost_table
+from pgdyno.measure import study_runner
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import Counts, StudyRecord, Trial
+from pgdyno.results.records import Counts, Role, Slice, StudyRecord, Trial
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import Pace
 from pgdyno.workloads import workload as goodness
@@ -72,6 +75,14 @@ def test_a_load_other_than_that_of_the_phase_is_refused(given: dict[str, Any]) -
     plan = synthetic_study.study_of(Synthetic()).plan.model_dump()
     with pytest.raises(ValidationError, match="--workload=insert exclude each other"):
         Study.model_validate({**plan, "workload": parameters(), "clients": 3, **given})
+
+
+@pytest.mark.parametrize(("phase", "busy"), [("l.i0", 2), ("l.x", 2), ("l.i1", 4), ("qp500", 2)])
+def test_clients_without_a_task_and_those_with_a_rate_do_not_lengthen_slices(phase: str, busy: int) -> None:
+    study = make_study(workload=parameters(phase=phase, queues=2), clients=6)
+    slices = [Slice(0, Role.MEASURE, 0.0, 0.0, 0.5, 0.5, 0.0, 0.0, {"index": Counts(ok=10)})]
+    lab = cast(Any, SimpleNamespace(study=study, measured={0: slices}))
+    assert study_runner._latency_s(lab) == pytest.approx(busy * 0.5 / 10)
 
 
 def test_one_fifth_of_the_rows_is_inserted_by_the_second_step() -> None:
@@ -222,6 +233,14 @@ def test_an_arm_that_misses_the_insert_rate_gets_no_verdict_and_the_miss_is_the_
     assert "did not keep the insert rate (904 of 1,000 rows/s, too low in 8 of 8 blocks)" in headline.more
     with Evidence(path) as evidence:
         assert not interim_result(evidence, 0).is_decided
+
+
+@pytest.mark.parametrize("phase", ["qr1000", "l.x"])
+def test_times_of_clients_that_pause_are_not_attributed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
+) -> None:
+    findings = report_of(recorded(tmp_path, monkeypatch, (True, True), phase)).findings.first
+    assert findings.time_breakdowns == {}
 
 
 def test_inserts_without_queries_need_no_rate_and_rows_are_counted(
