@@ -262,8 +262,10 @@ def _warm_up_extended(plan: Study, trials: Sequence[Trial]) -> Iterator[Caveat]:
 def _slice_caveats(
     study: StudyRecord, arms: Sequence[Arm], p50_ms: Mapping[int, float | None]
 ) -> list[Caveat]:
-    slice_s = study.plan.slice_s
-    if not study.plan.is_together or study.plan.rate_per_s is not None:
+    plan = study.plan
+    # The only slice of a block is the window, which may have few transactions of a phase: index creations.
+    slice_s = plan.slice_s if plan.is_together else plan.window_s if plan.workload.HAS_RATES else None
+    if slice_s is None or plan.rate_per_s is not None:
         return []
     found = []
     for arm in arms:

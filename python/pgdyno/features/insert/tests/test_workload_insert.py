@@ -14,6 +14,7 @@ from synthetic_study import Synthetic
 
 from example_studies import make_study
 from pgdyno.analysis.comparison import Verdict
+from pgdyno.analysis.comparison_caveats import _slice_caveats
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.cli.workload_options import Which, chosen_parameters
@@ -26,6 +27,7 @@ from pgdyno.measure import study_runner
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Counts, Role, Slice, StudyRecord, Trial
+from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import Pace
 from pgdyno.workloads import workload as goodness
@@ -233,6 +235,17 @@ def test_an_arm_that_misses_the_insert_rate_gets_no_verdict_and_the_miss_is_the_
     assert "did not keep the insert rate (904 of 1,000 rows/s, too low in 8 of 8 blocks)" in headline.more
     with Evidence(path) as evidence:
         assert not interim_result(evidence, 0).is_decided
+
+
+def test_a_window_with_less_than_twenty_index_creations_is_a_caveat() -> None:
+    wanted = Synthetic(schedule=Schedule.BLOCKS)
+    study, arms = synthetic_study.study_of(wanted), synthetic_study.arms_of(wanted)
+    assert study.plan.window_s == 4 * study.plan.slice_s
+    p50_ms = {0: 1001 * study.plan.window_s / 20, 1: 999 * study.plan.window_s / 20}
+    assert _slice_caveats(study, arms, p50_ms) == []
+    plan = study.plan.model_copy(update={"workload": parameters(phase="l.x"), "clients": 3})
+    (caveat,) = _slice_caveats(synthetic_study.replace(study, plan=plan), arms, p50_ms)
+    assert (caveat.kind, caveat.parameters["arm"]) == ("slices-too-short", "17")
 
 
 @pytest.mark.parametrize("phase", ["qr1000", "l.x"])
