@@ -133,15 +133,20 @@ class InsertParameters(WorkloadParameters):
         return self.does.begins_after
 
     @property
+    def rows_before(self) -> int:
+        """Rows of a table in the snapshot."""
+        return 0 if self.begins_after == "none" else self.rows
+
+    @property
     def size(self) -> str:
         """The number of rows as text."""
         of_tables = f" in each of {self.queues} tables" if self.queues > 1 else ""
-        return f"{group_digits(self.rows, 0)} rows{of_tables}"
+        return f"{group_digits(self.rows_before, 0)} rows{of_tables}"
 
     @property
     def label(self) -> str:
         """A label of the data for file names."""
-        return f"rows{self.rows}"
+        return f"rows{self.rows_before}"
 
     @property
     def data_name(self) -> str:
@@ -156,9 +161,9 @@ class InsertParameters(WorkloadParameters):
 
     @property
     def unit_bytes(self) -> float:
-        """The size of a row of every table, with those that were deleted at most until then."""
-        churned = self.inserted_before / self.rows
-        return self.UNIT_BYTES * self.queues * (1 + churned)
+        """The size of a row of every table, with those that were deleted at most until then; at least 1."""
+        written = self.rows_before + self.inserted_before
+        return max(1.0, self.UNIT_BYTES * self.queues * written / self.rows)
 
     @property
     def inserted_before(self) -> int:
@@ -209,9 +214,8 @@ class InsertParameters(WorkloadParameters):
                 f"phase {self.phase} begins after {self.begins_after}, which needs a server that pgdyno "
                 "starts: name a version or a directory, or use phase l.i1"
             )
-        rows = 0 if self.begins_after == "none" else self.rows
         has_indexes = self.begins_after == "l.x"
-        return {"kind": self.kind, "rows": rows, "tables": self.queues, "indexes": has_indexes}
+        return {"kind": self.kind, "rows": self.rows_before, "tables": self.queues, "indexes": has_indexes}
 
     def to_drive(self) -> dict[str, Any]:
         """Return the operations, and the last step that the data must have."""

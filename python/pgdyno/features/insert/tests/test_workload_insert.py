@@ -95,6 +95,13 @@ def test_one_fifth_of_the_rows_is_inserted_by_the_second_step() -> None:
     assert parameters(phase="l.i1").unit_bytes < own.unit_bytes
 
 
+def test_the_first_phase_begins_without_rows() -> None:
+    own = parameters(phase="l.i0", queues=2)
+    assert (own.name, own.label) == ("insert l.i0, 0 rows in each of 2 tables", "rows0")
+    assert 0 < own.unit_bytes * own.units < 10**7
+    assert own.to_load()["rows"] == 0
+
+
 def test_steps_that_need_the_driver_are_no_load() -> None:
     assert parameters(phase="l.i1", rows=20_000).to_load()["indexes"] is True
     assert parameters(phase="l.i0").to_load()["rows"] == 0
