@@ -15,7 +15,7 @@ import pytest
 
 from pgdyno.cli.options import expanded
 from pgdyno.errors import DatasetError
-from pgdyno.features.insert.data import SECONDARY, InsertBenchmark
+from pgdyno.features.insert.data import HEAP, SECONDARY, InsertBenchmark
 from pgdyno.features.insert.parameters import InsertParameters
 from pgdyno.features.runs import command
 from pgdyno.interruption import Interruption
@@ -310,6 +310,14 @@ def test_checks_pass_after_each_phase_and_find_each_damage(
     assert "valid indexes" in [one.name for one in checks.end(connect, result, "") if not one.passed]
     assert check(running_server.conninfo(name), workload="insert") == 1
     assert "valid indexes" in capsys.readouterr().out
+
+
+def test_the_rows_that_indexes_must_return_are_counted_without_an_index(
+    running_server: Server, queue: str
+) -> None:
+    with closing(running_server.connect(queue)) as conn:
+        conn.execute(b"SET enable_seqscan = off")
+        assert "Seq Scan on pi2" in str(rows_of(conn, f"EXPLAIN {HEAP.format(table='pi2')}"))
 
 
 def test_data_of_other_parameters_are_refused_with_the_remedy(running_server: Server, queue: str) -> None:
