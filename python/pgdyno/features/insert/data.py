@@ -145,9 +145,14 @@ POINT = (
 
 
 def plans(conn: Connection, tables: Sequence[str]) -> Iterator[Check]:
-    """Check that range queries scan their index only, and point queries use the primary key."""
+    """Check that range queries scan their index only, and point queries use the primary key.
+
+    The planner rightly scans tables without rows.
+    """
     conn.execute("SET enable_seqscan = on")
     for table in tables:
+        if not _rows(conn, "SELECT 1 FROM {table} LIMIT 1", table):
+            continue
         found = conn.execute(statement("indexes"), (table,)).fetchall()
         by_columns = {str(columns): str(name) for name, *_, columns in found}
         wanted = [

@@ -133,6 +133,7 @@ def test_keys_indexes_and_sequence_are_those_of_the_benchmark(running_server: Se
 def test_the_data_of_the_first_phase_have_no_rows_and_no_secondary_index(running_server: Server) -> None:
     own = parameters(phase="l.i0")
     load(running_server, "empty", own)
+    assert check(running_server.conninfo("empty"), workload="insert") == 0
     result = drive(running_server, "empty", own, clients=3, seconds=0.3)
     assert result.counters["rows_inserted"] == 100 * result.totals["insert"]["ok"] > 0
     with closing(running_server.connect("empty")) as conn:
