@@ -15,7 +15,7 @@ import pytest
 
 from pgdyno.cli.options import expanded
 from pgdyno.errors import DatasetError
-from pgdyno.features.insert.data import HEAP, SECONDARY, InsertBenchmark
+from pgdyno.features.insert.data import HEAP, SECONDARY, InsertBenchmark, extents, known_extents
 from pgdyno.features.insert.parameters import InsertParameters
 from pgdyno.features.runs import command
 from pgdyno.interruption import Interruption
@@ -362,6 +362,8 @@ def test_each_phase_begins_with_what_those_before_left(
             restore(dataset.snapshot, folder, account)
         with Cluster(build, folder, account).start() as server, closing(server.connect("insert")) as conn:
             InsertBenchmark(own).require(conn)
+            known, read = known_extents(own)["pi1"], extents(conn)["pi1"]
+            assert (known.rows, known.lowest if known.rows else 0) == (read.rows, read.lowest)
             keys = "SELECT count(*), min(transactionid), max(transactionid) FROM pi1"
             visible = "SELECT relallvisible = relpages FROM pg_class WHERE relname = 'pi1'"
             found[phase] = (*rows_of(conn, keys)[0], scalar(conn, visible) if phase[0] == "q" else None)

@@ -19,7 +19,7 @@ from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.cli.workload_options import Which, chosen_parameters
 from pgdyno.errors import UsageError
-from pgdyno.features.insert.data import BINS, Extent, changes, fits
+from pgdyno.features.insert.data import BINS, Extent, InsertBenchmark, changes, fits
 from pgdyno.features.insert.options import InsertOptions
 from pgdyno.features.insert.parameters import PHASES, InsertParameters
 from pgdyno.features.insert.section import cost_table
@@ -149,6 +149,18 @@ def test_a_trial_passes_the_unused_keys_of_a_session() -> None:
     counters = {"rows_inserted": 200, "rows_deleted": 0}
     found = changes({"pi1": Extent(0, 0, 0)}, {"pi1": Extent(200, 1, 200)}, counters)
     assert all(one.passed for one in found), found
+
+
+@pytest.mark.parametrize(
+    ("phase", "rows", "lowest"),
+    [("l.i0", 0, 1), ("l.i1", 10_000, 1), ("l.i2", 10_000, 1601), ("qr100", 10_000, 2001)],
+)
+def test_restored_rows_and_keys_are_known_without_a_query(phase: str, rows: int, lowest: int) -> None:
+    own = parameters(phase=phase, rows=10_000, inserts=2000, queues=2)
+    checks = InsertBenchmark(own).checks(6, restored=True)
+    checks.begin(cast(Any, None))
+    known = Extent(rows, lowest, lowest + rows - 1)
+    assert checks.before == {"pi1": known, "pi2": known}
 
 
 def test_draws_that_are_not_uniform_are_found() -> None:
