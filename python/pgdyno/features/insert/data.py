@@ -29,9 +29,6 @@ from pgdyno.workloads.workload import (
 
 COMMENT = "SELECT pg_catalog.obj_description('pi1'::regclass, 'pg_class')"
 
-BINS = 50
-"""Bins of the starts of range queries, and of the keys of point queries."""
-
 SECONDARY = {
     "marketsegment": "productid, customerid, price",
     "registersegment": "cashregisterid, customerid, price",
@@ -269,15 +266,16 @@ def _none(counters: Mapping[str, int], counter: str, name: str, did: str) -> Che
 
 def fits(tally: Mapping[str, Any]) -> dict[str, GoodnessOfFit]:
     """Return the tests of the drawn queries: which index, where it starts, which keys."""
-    uniform = [1 / BINS] * BINS
     starts = tally["starts"]
     return {
-        "indexes of range queries": fit_distribution(
-            [sum(bins) for bins in starts.values()], [1 / len(starts)] * len(starts)
-        ),
-        **{f"starts of {name}": fit_distribution(bins, uniform) for name, bins in starts.items()},
-        "keys of point queries": fit_distribution(tally["keys"], uniform),
+        "indexes of range queries": _fit_uniform([sum(bins) for bins in starts.values()]),
+        **{f"starts of {name}": _fit_uniform(bins) for name, bins in starts.items()},
+        "keys of point queries": _fit_uniform(tally["keys"]),
     }
+
+
+def _fit_uniform(bins: Sequence[int]) -> GoodnessOfFit:
+    return fit_distribution(bins, [1 / len(bins)] * len(bins))
 
 
 WORKLOAD = (InsertParameters, InsertBenchmark)

@@ -32,7 +32,7 @@ class Phase:
     @property
     def clients(self) -> int:
         """Clients of a table: one inserts, one deletes, one sends queries."""
-        return 3 if self.query else 1 + self.deletes
+        return CLIENTS_PER_TABLE if self.query else 1 + self.deletes
 
     @property
     def pace(self) -> Pace:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from pgdyno.features.linkbench.distributions import MULTIGET_MAX, multiget_sizes, rank_bins
+from pgdyno.features.linkbench.distributions import multiget_sizes, rank_bins
 from pgdyno.features.linkbench.parameters import MIXES, LinkBenchParameters
 from pgdyno.results.records import Check
 from pgdyno.server.engine import TargetResult, dataset_format
@@ -148,7 +148,7 @@ def fits(tally: Mapping[str, Any], parameters: LinkBenchParameters) -> dict[str,
         "correlated reads": fit_share(tally["correlated_reads"], reads, 1 - UNCORRELATED_READS),
         "correlated writes": fit_share(writes, written, 1 - uncorrelated),
         "link types": fit_share(tally["link_types"][0], sum(tally["link_types"]), 0.5),
-        "links of a multiget": fit_distribution(tally["multiget"][: MULTIGET_MAX + 1], sizes),
+        "links of a multiget": fit_distribution(tally["multiget"], sizes),
     }
 
 

@@ -19,7 +19,7 @@ from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.cli.workload_options import Which, chosen_parameters
 from pgdyno.errors import UsageError
-from pgdyno.features.insert.data import BINS, Extent, InsertBenchmark, changes, fits
+from pgdyno.features.insert.data import Extent, InsertBenchmark, changes, fits
 from pgdyno.features.insert.options import InsertOptions
 from pgdyno.features.insert.parameters import PHASES, InsertParameters
 from pgdyno.features.insert.section import cost_table
@@ -164,7 +164,7 @@ def test_restored_rows_and_keys_are_known_without_a_query(phase: str, rows: int,
 
 
 def test_draws_that_are_not_uniform_are_found() -> None:
-    even, skewed = [2000] * BINS, [2000 + 20 * i for i in range(BINS)]
+    even, skewed = [2000] * 50, [2000 + 20 * i for i in range(50)]
     starts = {"market": even, "register": even, "pdc": even}
 
     def failed(tally: dict[str, Any]) -> set[str]:
