@@ -69,12 +69,15 @@ class Workload(Protocol):
     @property
     def bytes_completed(self) -> int:
         """Bytes that ``complete`` adds to the size forecast by the engine."""
+        return 0
 
     def require_replaceable(self, conn: Connection) -> None:
         """Raise DatasetError if pgdyno did not create the tables that ``complete`` replaces."""
+        del conn
 
     def complete(self, conn: Connection, on_phase: OnPhase) -> None:
         """Complete the engine's load; replaces results of an earlier call. Raises DatasetError."""
+        del conn, on_phase
 
     def require(self, conn: Connection) -> None:
         """Raise DatasetError unless the database contains exactly these data, completely loaded."""

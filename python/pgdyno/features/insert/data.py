@@ -20,7 +20,7 @@ from pgdyno.workloads.server_log import EXPECTED, check_log, counted_in
 from pgdyno.workloads.workload import (
     Connect,
     GoodnessOfFit,
-    OnPhase,
+    Workload,
     checking,
     fit_distribution,
     require_comment,
@@ -43,22 +43,15 @@ def statement(name: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class InsertBenchmark:
+class InsertBenchmark(Workload):
     """See Workload. A comment on pi1 says which steps were done."""
 
     parameters: InsertParameters
-    bytes_completed: int = 0
 
     @property
     def format(self) -> str:
         """Format of the engine."""
         return dataset_format(self.parameters.kind)
-
-    def require_replaceable(self, conn: Connection) -> None:
-        """Do nothing: the engine checks the tables."""
-
-    def complete(self, conn: Connection, on_phase: OnPhase) -> None:
-        """Do nothing."""
 
     def require(self, conn: Connection) -> None:
         """Check the comment that a complete load leaves."""

@@ -18,7 +18,7 @@ from pgdyno.workloads.server_log import EXPECTED, Expected, check_log, counted_i
 from pgdyno.workloads.workload import (
     Connect,
     GoodnessOfFit,
-    OnPhase,
+    Workload,
     checking,
     fit_distribution,
     fit_share,
@@ -45,22 +45,15 @@ def _sql(name: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class LinkBench:
+class LinkBench(Workload):
     """See Workload. The engine loads everything; a comment on linktable says what."""
 
     parameters: LinkBenchParameters
-    bytes_completed: int = 0
 
     @property
     def format(self) -> str:
         """Format of the engine."""
         return dataset_format(self.parameters.kind)
-
-    def require_replaceable(self, conn: Connection) -> None:
-        """Do nothing: the engine checks the tables."""
-
-    def complete(self, conn: Connection, on_phase: OnPhase) -> None:
-        """Do nothing."""
 
     def require(self, conn: Connection) -> None:
         """Check the comment that a complete load leaves."""

@@ -25,27 +25,20 @@ from pgdyno.server.snapshots import DatasetKey, Make
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import WorkloadParameters
 from pgdyno.workloads.server_log import check_log, counted_in
-from pgdyno.workloads.workload import Connect, OnPhase, Workload, workload_of
+from pgdyno.workloads.workload import Connect, Workload, workload_of
 
 
 @dataclass(frozen=True)
-class Load:
+class Load(Workload):
     """See Workload. A trial begins with an empty database and ends with the data."""
 
     parameters: LoadParameters
     format: str = "empty"
-    bytes_completed: int = 0
 
     @property
     def loaded(self) -> Workload:
         """The workload whose data are loaded."""
         return workload_of(self.parameters.loaded)
-
-    def require_replaceable(self, conn: Connection) -> None:
-        """Do nothing: the database is empty."""
-
-    def complete(self, conn: Connection, on_phase: OnPhase) -> None:
-        """Do nothing: a trial loads the data."""
 
     def require(self, conn: Connection) -> None:
         """Check that the data are completely loaded."""

@@ -15,7 +15,7 @@ from pgdyno.results.records import Check
 from pgdyno.server.engine import TargetResult, dataset_format
 from pgdyno.server.processes import Connection
 from pgdyno.workloads.server_log import EXPECTED, EXPECTED_OF_ANY_SCRIPT, Expected, check_log, counted_in
-from pgdyno.workloads.workload import Connect, OnPhase, checking
+from pgdyno.workloads.workload import Connect, OnPhase, Workload, checking
 
 EXPECTED_OF_RESTARTS = (
     Expected("ERROR", re.compile(r"duplicate key value violates unique constraint"), "conflicts"),
@@ -31,7 +31,7 @@ MISSING = (
 
 
 @dataclass(frozen=True)
-class Sysbench:
+class Sysbench(Workload):
     """See Workload."""
 
     parameters: SysbenchParameters
@@ -40,11 +40,6 @@ class Sysbench:
     def format(self) -> str:
         """Format of the engine's tables. Data of a script depend on the script alone: it is in the shape."""
         return "prepare 1" if self.parameters.has_own_data else dataset_format(self.parameters.kind)
-
-    @property
-    def bytes_completed(self) -> int:
-        """Nothing is added to the engine's tables."""
-        return 0
 
     def require_replaceable(self, conn: Connection) -> None:
         """Raise DatasetError for data of a script. The engine checks the other tables."""

@@ -27,26 +27,19 @@ from pgdyno.workloads.tpcc.checks import (
 )
 from pgdyno.workloads.tpcc.dialects import TpccDeviation
 from pgdyno.workloads.tpcc.parameters import DECK, TpccParameters, weights_of
-from pgdyno.workloads.workload import Connect, OnPhase
+from pgdyno.workloads.workload import Connect, Workload
 
 
 @dataclass(frozen=True)
-class Tpcc:
+class Tpcc(Workload):
     """See Workload. The engine loads everything and writes the marker."""
 
     parameters: TpccParameters
-    bytes_completed: int = 0
 
     @property
     def format(self) -> str:
         """Format of the engine."""
         return dataset_format(self.parameters.kind)
-
-    def require_replaceable(self, conn: Connection) -> None:
-        """Do nothing."""
-
-    def complete(self, conn: Connection, on_phase: OnPhase) -> None:
-        """Do nothing."""
 
     def require(self, conn: Connection) -> None:
         """Check the marker."""
