@@ -1,5 +1,6 @@
 //! The tables of LinkBench, made by COPY in the order of nodes.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, LazyLock};
 
 use super::degree;
@@ -19,8 +20,8 @@ use reactor::Connection;
 pub const NODE_TYPE: i32 = 2048;
 /// Visibility of a link that operations see.
 pub const VISIBLE: i16 = 1;
-/// Changes whenever the same specification makes other rows.
-const ROWS_FORMAT: &str = "rows 1";
+/// Changes whenever the same specification makes other rows, or another comment.
+const ROWS_FORMAT: &str = "rows 2";
 /// Nodes whose links, or whose rows, are a group: about 100 kB.
 const GROUP_NODES: u64 = 400;
 /// Links of one type of a node from which they are groups of their own, of so many links.
@@ -88,9 +89,9 @@ pub static FORMAT: LazyLock<String> = LazyLock::new(|| {
     format_of(tables.chain(degree::TEXTS).chain([ROWS_FORMAT]))
 });
 
-/// The comment of the linktable of complete data.
-pub fn comment(nodes: u64, shape: Shape, seed: u64) -> String {
-    format!("{MARK}: linkbench nodes={nodes} {} seed={seed} format={}", shape.text(), *FORMAT)
+/// The comment of the linktable of complete data, which has so many links.
+pub fn comment(nodes: u64, shape: Shape, links: u64, seed: u64) -> String {
+    format!("{MARK}: linkbench nodes={nodes} {} links={links} seed={seed} format={}", shape.text(), *FORMAT)
 }
 
 /// The dataset.
@@ -100,6 +101,8 @@ pub struct LinkBenchDataset {
     graph: Graph,
     groups: Arc<Vec<Group>>,
     tables: Vec<Table>,
+    /// Rows of linktable so far.
+    links: Arc<AtomicU64>,
 }
 
 /// A group of rows of linktable.
@@ -130,7 +133,7 @@ impl LinkBenchDataset {
             Table { name: kind.name().into(), rows, bytes_estimated: rows * bytes }
         };
         let tables = KINDS.map(foretold).into();
-        Self { shape, seed, graph, groups: Arc::new(groups(&graph)), tables }
+        Self { shape, seed, graph, groups: Arc::new(groups(&graph)), tables, links: Arc::default() }
     }
 
     fn rows(&self, kind: Kind) -> TableRows {
@@ -141,6 +144,7 @@ impl LinkBenchDataset {
             seed: self.seed,
             groups: Arc::clone(&self.groups),
             payload: of_kind(self.shape),
+            links: Arc::clone(&self.links),
         }
     }
 }
@@ -169,6 +173,7 @@ struct TableRows {
     seed: u64,
     groups: Arc<Vec<Group>>,
     payload: Payload,
+    links: Arc<AtomicU64>,
 }
 
 impl TableRows {
@@ -274,7 +279,11 @@ impl Rows for TableRows {
 
     fn append(&self, group: u64, out: &mut Vec<u8>) -> u64 {
         match self.kind {
-            Kind::Link => self.append_link_group(group, out),
+            Kind::Link => {
+                let links = self.append_link_group(group, out);
+                self.links.fetch_add(links, Relaxed);
+                links
+            }
             Kind::Node => self.append_nodes(group, out),
             Kind::Count => self.append_counts(group, out),
         }
@@ -303,7 +312,7 @@ impl Dataset for LinkBenchDataset {
     }
 
     async fn finish(&self, control: &mut Connection) -> Result<(), LoadError> {
-        let comment = comment(self.graph.nodes, self.shape, self.seed);
+        let comment = comment(self.graph.nodes, self.shape, self.links.load(Relaxed), self.seed);
         replace::mark_complete(control, "linktable", &comment).await
     }
 }
@@ -344,7 +353,7 @@ mod tests {
         }
         found.sort_unstable();
         assert_eq!(count, found.len() as u64);
-        assert_eq!(dataset.tables[0].rows, count);
+        assert_eq!((dataset.tables[0].rows, dataset.links.load(Relaxed)), (count, count));
         assert!(found.into_iter().eq(expected));
     }
 

@@ -517,12 +517,12 @@ mod tests {
     #[test]
     fn the_comment_of_data_tells_whether_they_fit() {
         let shape = requester().shape;
-        assert_eq!(nodes_in(&comment(1234, shape, 7), shape).expect("fits"), 1234);
+        assert_eq!(nodes_in(&comment(1234, shape, 5, 7), shape).expect("fits"), 1234);
         for (comment, why) in [
             (String::new(), "load them first"),
             (MARK.to_owned(), "load them first"),
-            (comment(1234, Shape::default(), 7), "other parameters"),
-            (comment(1234, shape, 7).replace("format=", "format=0"), "another version"),
+            (comment(1234, Shape::default(), 5, 7), "other parameters"),
+            (comment(1234, shape, 5, 7).replace("format=", "format=0"), "another version"),
         ] {
             let error = nodes_in(&comment, shape).expect_err("does not fit").to_string();
             assert!(error.contains(why), "{error}");

@@ -150,6 +150,10 @@ def test_the_loaded_graph_is_that_of_an_independent_implementation(
         assert conn.execute(nodes.encode()).fetchone() == (3000, 1, 3000, 2048, 2048, 1, 1)
         assert scalar(conn, "SELECT nextval('nodetable_id_seq')") == 3001
         LinkBench(own).require(conn)
+        known, read = (LinkBench(own).checks(8, restored=restored) for restored in (True, False))
+        known.begin(conn)
+        read.begin(conn)
+        assert (known.links_before, known.nodes_before) == (read.links_before, read.nodes_before)
 
 
 def scalar(conn: Connection, statement: str) -> Any:

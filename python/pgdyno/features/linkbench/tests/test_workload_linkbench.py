@@ -69,6 +69,17 @@ def test_the_comment_of_a_load_tells_whether_its_data_are_these(
             workload.require(connection)
 
 
+def test_links_and_nodes_of_restored_data_are_known_without_a_scan() -> None:
+    def execute(statement: str | bytes, *_: object) -> Any:
+        text = statement if isinstance(statement, str) else statement.decode()
+        assert "count(" not in text and "sum(" not in text
+        return SimpleNamespace(fetchall=lambda: [(77,)])
+
+    checks = LinkBench(parameters(nodes=5000)).checks(8, restored=True)
+    checks.begin(cast(Any, SimpleNamespace(execute=execute, info=SimpleNamespace(dbname="d"))))
+    assert (checks.links_before, checks.nodes_before) == (77, 5000)
+
+
 def test_distributions_that_linkbench_does_not_execute_are_a_caveat() -> None:
     assert parameters().specification_caveats() == []
     (caveat,) = parameters(distributions="configured").specification_caveats()
