@@ -92,10 +92,20 @@ class Workload(Protocol):
         """Return the checks of one trial. ``restored``: it begins with data as they were loaded."""
 
 
-def require_comment(conn: Connection, table: str, own: WorkloadParameters, load: str) -> None:
+def load_command(own: WorkloadParameters) -> str:
+    """Return the advice to load these data, with all parameters that are not the default."""
+    fields = type(own).model_fields
+    options = "".join(f" --{name} {value}" for name, value in own if value != fields[name].default)
+    return f"load them with pgdyno load --into-existing --workload {own.kind}{options}"
+
+
+def require_comment(
+    conn: Connection, table: str, own: WorkloadParameters, load: str, use: Callable[[str, str], str]
+) -> None:
     """Raise DatasetError unless the comment of a complete load is on the table, and its data are these.
 
-    ``load``: what loads them. The comment need not have all of the parameters.
+    ``load``: how to get these. ``use``: returns what to use for a name and its value in the comment, which
+    need not have all of the parameters.
     """
     ((text,),) = conn.execute("SELECT obj_description(to_regclass(%s), 'pg_class')", (table,)).fetchall()
     comment, name = str(text), conn.info.dbname
@@ -107,7 +117,7 @@ def require_comment(conn: Connection, table: str, own: WorkloadParameters, load:
     for key, value in own.shape().items():
         if (there := found.get(key, str(value))) != str(value):
             raise DatasetError(
-                f"the data in {name} have {key} {there}, not {value}: use {key} {there}, or load them again"
+                f"the data in {name} have {key} {there}, not {value}: use {use(key, there)}, or {load}"
             )
 
 

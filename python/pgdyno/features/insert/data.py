@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from psycopg import sql
 
 from pgdyno.errors import DatasetError
-from pgdyno.features.insert.parameters import InsertParameters
+from pgdyno.features.insert.parameters import PHASES, InsertParameters
 from pgdyno.results.records import Check
 from pgdyno.server.engine import TargetResult, dataset_format
 from pgdyno.server.processes import Connection
@@ -23,6 +23,7 @@ from pgdyno.workloads.workload import (
     Workload,
     checking,
     fit_distribution,
+    load_command,
     require_comment,
     tests_of,
 )
@@ -55,8 +56,9 @@ class InsertBenchmark(Workload):
 
     def require(self, conn: Connection) -> None:
         """Check the comment that a complete load leaves."""
-        load = f"load them with pgdyno load --workload insert --phase {self.parameters.phase}"
-        require_comment(conn, "pi1", self.parameters, load)
+        own = self.parameters
+        started = "name a version or a directory as ARM: only these have phases after l.i1"
+        require_comment(conn, "pi1", own, started if own.why_no_load else load_command(own), parameter_of)
 
     def invariants(self, connect: Connect) -> list[Check]:
         """Check indexes and plans of all tables. Scans each index in both directions."""
@@ -74,6 +76,12 @@ class InsertBenchmark(Workload):
         """Return the checks. Rows and keys of restored data are known; others are read before the trial."""
         del clients
         return InsertChecks(known_extents(self.parameters) if restored else {})
+
+
+def parameter_of(key: str, value: str) -> str:
+    """Return the parameter of data with a word in their comment: the phases that begin after a step."""
+    phases = " or ".join(name for name, of in PHASES.items() if of.begins_after == value)
+    return f"phase {phases}" if key == "done" else f"{key} {value}"
 
 
 def tables_of(conn: Connection) -> list[str]:

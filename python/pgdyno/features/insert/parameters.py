@@ -207,13 +207,20 @@ class InsertParameters(WorkloadParameters):
         """Return the operations, those of the pace first."""
         return ("range", "point", "index", "insert", "delete")
 
+    @property
+    def why_no_load(self) -> str:
+        """Why a load does not make the data, with the remedy; empty if it does."""
+        if self.begins_after not in ("l.i1", "l.i2"):
+            return ""
+        return (
+            f"phase {self.phase} begins after {self.begins_after}, and a load ends before: use phase l.i1, "
+            "or a server that pgdyno starts (a version or a directory)"
+        )
+
     def to_load(self) -> dict[str, Any]:
         """Return the data of l.i0 and l.x. Raises UsageError if other steps must follow."""
-        if self.begins_after in ("l.i1", "l.i2"):
-            raise UsageError(
-                f"phase {self.phase} begins after {self.begins_after}, which needs a server that pgdyno "
-                "starts: name a version or a directory, or use phase l.i1"
-            )
+        if self.why_no_load:
+            raise UsageError(self.why_no_load)
         has_indexes = self.begins_after == "l.x"
         return {"kind": self.kind, "rows": self.rows_before, "tables": self.queues, "indexes": has_indexes}
 

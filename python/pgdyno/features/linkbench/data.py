@@ -23,6 +23,7 @@ from pgdyno.workloads.workload import (
     fit_distribution,
     fit_share,
     fit_weights,
+    load_command,
     require_comment,
     tests_of,
 )
@@ -57,8 +58,8 @@ class LinkBench(Workload):
 
     def require(self, conn: Connection) -> None:
         """Check the comment that a complete load leaves."""
-        load = f"load them with pgdyno load --workload linkbench --nodes {self.parameters.nodes}"
-        require_comment(conn, "linktable", self.parameters, load)
+        own = self.parameters
+        require_comment(conn, "linktable", own, load_command(own), "{} {}".format)
 
     def invariants(self, connect: Connect) -> list[Check]:
         """Check that each count is the number of visible links, both ways."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from pgdyno.errors import StudyFileError
+from pgdyno.errors import StudyFileError, UsageError
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.workload_parameters import Pace, WorkloadParameters, workload_from
 
@@ -47,6 +47,10 @@ class LoadParameters(WorkloadParameters):
             raise ValueError(
                 "must be a workload whose data are loaded, without age and upgrade_from: remove them"
             )
+        try:
+            loaded.to_load()
+        except UsageError as error:
+            raise ValueError(str(error)) from error
         return loaded.model_dump()
 
     @model_validator(mode="after")

@@ -158,7 +158,9 @@ def require_usable(study: Study, watch: Watch) -> None:
         watch(PreparationStep(f"connecting to {spec.name}"))
         remote = Remote(Dsn(spec.server))
         if not study.into_existing:
-            study.driving(index).workload.require_major(remote.check().version.major, spec.name)
+            workload = study.driving(index).workload
+            workload.to_load()  # raises UsageError if no load makes the data
+            workload.require_major(remote.check().version.major, spec.name)
             continue
         _existing(index, spec, study, remote)
         other = seen.setdefault(remote.identity(), spec.name)

@@ -63,7 +63,8 @@ class Sysbench(Workload):
         if row is not None:
             raise DatasetError(
                 f"the database {conn.info.dbname} has no table {row[0]}: load the data with "
-                f"pgdyno load --workload sysbench --tables {self.parameters.n_tables}"
+                f"pgdyno load --workload sysbench --tables {self.parameters.n_tables} "
+                f"--table-size {self.parameters.n_rows}"
             )
 
     def invariants(self, connect: Connect) -> list[Check]:

@@ -323,13 +323,15 @@ def test_the_rows_that_indexes_must_return_are_counted_without_an_index(
 
 def test_data_of_other_parameters_are_refused_with_the_remedy(running_server: Server, queue: str) -> None:
     with closing(running_server.connect(queue)) as conn:
-        with pytest.raises(DatasetError, match="have rows 20000, not 30000: use rows 20000"):
+        rows = "have rows 20000, not 30000: use rows 20000, or load them with"
+        with pytest.raises(DatasetError, match=rf"{rows} .* --phase l\.i1 --rows 30000 --queues 2$"):
             InsertBenchmark(parameters(rows=30_000, queues=2)).require(conn)
-        with pytest.raises(DatasetError, match=r"have done l\.x, not l\.i2"):
+        step = r"have done l\.x, not l\.i2: use phase l\.i1, or name a version"
+        with pytest.raises(DatasetError, match=step):
             InsertBenchmark(parameters(phase="qr100", queues=2)).require(conn)
     with (
         closing(running_server.connect()) as conn,
-        pytest.raises(DatasetError, match="no complete insert data"),
+        pytest.raises(DatasetError, match=r"no complete insert data: load them with .* --phase l\.i1 --rows"),
     ):
         InsertBenchmark(parameters()).require(conn)
 

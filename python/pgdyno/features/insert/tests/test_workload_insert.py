@@ -19,14 +19,16 @@ from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.cli.workload_options import Which, chosen_parameters
 from pgdyno.errors import UsageError
-from pgdyno.features.insert.data import Extent, InsertBenchmark, changes, fits
+from pgdyno.features.insert.data import Extent, InsertBenchmark, changes, fits, parameter_of
 from pgdyno.features.insert.options import InsertOptions
 from pgdyno.features.insert.parameters import PHASES, InsertParameters
 from pgdyno.features.insert.section import cost_table
+from pgdyno.features.running_server.arms import require_usable
 from pgdyno.measure import study_runner
 from pgdyno.report.study_report import StudyReport, build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Counts, Role, Slice, StudyRecord, Trial
+from pgdyno.study.arm_spec import parse_arms
 from pgdyno.study.defaults import Schedule
 from pgdyno.study.plan import Study
 from pgdyno.study.workload_parameters import Pace
@@ -111,6 +113,18 @@ def test_steps_that_need_the_driver_are_no_load() -> None:
     assert parameters(phase="l.x", rows=30_000).pace == Pace("indexed rows/s", "index", 10_000)
     with pytest.raises(UsageError, match=r"qr100 begins after l\.i2"):
         parameters().to_load()
+
+
+def test_a_running_server_is_refused_for_a_phase_after_l_i1_before_a_connection() -> None:
+    study = make_study(arms=parse_arms(["17", "host=h dbname=d"]), workload=parameters(), clients=3)
+    with pytest.raises(UsageError, match=r"qr100 begins after l\.i2"):
+        require_usable(study, lambda _: None)
+
+
+def test_the_step_before_data_is_advice_as_phases() -> None:
+    assert parameter_of("done", "l.x") == "phase l.i1"
+    assert parameter_of("done", "l.i2") == "phase qr100 or qp100 or qr500 or qp500 or qr1000 or qp1000"
+    assert parameter_of("queues", "2") == "queues 2"
 
 
 def test_a_run_requires_the_data_of_its_phase() -> None:

@@ -46,10 +46,10 @@ def test_options_give_parameters_and_only_the_data_determine_the_dataset() -> No
 @pytest.mark.parametrize(
     ("comment", "reason"),
     [
-        (None, "no complete linkbench data: load them with .* --nodes 5000"),
+        (None, "no complete linkbench data: load them with .* linkbench --nodes 5000 --edition 2011$"),
         ("of the user", "no complete linkbench data"),
         (f"made by pgdyno: linkbench {SHAPE} format=0", "loaded by another version of pgdyno"),
-        (SHAPE.replace("2011", "fork"), "have edition fork, not 2011: use edition fork, or load them again"),
+        (SHAPE.replace("2011", "fork"), "have edition fork, not 2011: use edition fork, or load them with "),
         (SHAPE.replace("edition=2011 ", ""), None),
         (SHAPE, None),
     ],

@@ -45,6 +45,7 @@ def test_the_parameters_name_the_data_and_survive_storage() -> None:
         {"dataset": {"kind": "load", "dataset": TPCC}},
         {"dataset": {"kind": "tpcc"}},
         {"dataset": {**TPCC, "age": 100}},
+        {"dataset": {"kind": "insert", "phase": "qr100"}},
         {"age": 100},
         {"vacuum_jobs": 0},
     ],
