@@ -85,7 +85,10 @@ def cost_table(findings: Findings, phase: Phase) -> Table:
     """Return a row for each cost that the results have, with the changes of the arms."""
     plan = findings.study.plan
     metrics = [
-        _metric(cost, findings, phase) for cost in COSTS if not (cost.whole_machine and plan.is_together)
+        _metric(cost, findings, phase)
+        for cost in COSTS
+        # The server does not count what index creation writes.
+        if not (cost.whole_machine and plan.is_together) and not (cost.value is _written and phase.indexes)
     ]
     by_block, method = ok_by_block(findings.trials), method_of(plan, findings.trials)
     arms = [of.arm for of in findings.arms]
@@ -124,10 +127,9 @@ def cost_table(findings: Findings, phase: Phase) -> Table:
             rows.append([metric.key, metric.name, *shown, *changes])
     names = [arm.name for arm in arms]
     heads = [f"{name} vs. {in_a_head(names[0])}" for name in names[1:]]
-    note = (
-        "CPU time is that of server and driver. Reads are blocks that were not in shared buffers. Written "
-        "bytes are those of pg_stat_io (from version 16 on) and of the WAL."
-    )
+    note = "CPU time is that of server and driver. Reads are blocks that were not in shared buffers."
+    if not phase.indexes:
+        note += " Written bytes are those of pg_stat_io (from version 16 on) and of the WAL."
     missing = " rpq, cspq and wpi count the whole machine: use --schedule=blocks." if plan.is_together else ""
     return Table(
         "Cost per operation",

@@ -329,6 +329,22 @@ def test_costs_are_per_query_and_per_inserted_row(tmp_path: Path, monkeypatch: p
     assert "wpi" not in rows, "both servers run at the same time"
 
 
+@pytest.mark.parametrize(("phase", "has_bytes"), [("qr1000", True), ("l.x", False)])
+def test_bytes_that_index_creation_writes_are_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str, has_bytes: bool
+) -> None:
+    findings = report_of(recorded(tmp_path, monkeypatch, (True, True), phase)).findings.first
+    telemetry = findings.telemetry
+    by_trial = {
+        trial: synthetic_study.replace(of, values={**of.values, "io.written_bytes_per_tx": 8192.0})
+        for trial, of in telemetry.by_trial.items()
+    }
+    with_io = synthetic_study.replace(telemetry, by_trial=by_trial)
+    table = cost_table(synthetic_study.replace(findings, telemetry=with_io), PHASES[phase])
+    assert ("wkbpi" in {row[0] for row in table.rows}) == has_bytes
+    assert ("Written bytes" in table.note) == has_bytes
+
+
 def test_costs_of_index_creation_are_per_indexed_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     findings = report_of(recorded(tmp_path, monkeypatch, (True, True), "l.x")).findings.first
     rows = {row[0]: row for row in cost_table(findings, PHASES["l.x"]).rows}
