@@ -41,7 +41,7 @@ pub struct Shared {
     pub keeps_rows: Cell<bool>,
     /// Whether the last error of the server is raised as one that ends the script.
     pub is_fatal: Cell<bool>,
-    /// Whether the script has been resumed since the last look at the clock.
+    /// Whether the script has been resumed or called since the last look at the clock.
     is_resumed: Cell<bool>,
 }
 
@@ -108,7 +108,7 @@ impl ScriptState {
 
     /// The options that the script defines.
     pub fn definitions(&self) -> Result<Vec<Definition>, ScriptError> {
-        let found: Vec<Table> = self.host.get::<Function>("definitions")?.call(())?;
+        let found: Vec<Table> = self.host_function("definitions")?.call(())?;
         let read = |one: Table| {
             let option_type = OptionType::of_number(one.get(3)?).unwrap_or(OptionType::Text);
             let (name, description, default) = (one.get(1)?, one.get(2)?, one.get(4)?);
@@ -119,7 +119,7 @@ impl ScriptState {
 
     /// The commands that the script defines, and whether all threads run each.
     pub fn commands(&self) -> Result<Vec<(String, bool)>, ScriptError> {
-        let found: Vec<Table> = self.host.get::<Function>("commands")?.call(())?;
+        let found: Vec<Table> = self.host_function("commands")?.call(())?;
         found.into_iter().map(|one| Ok((one.get(1)?, one.get(2)?))).collect()
     }
 
@@ -149,11 +149,17 @@ impl ScriptState {
     /// Ends the list of reports that the script has printed as JSON.
     pub fn end_reports(&self) {
         // It prints, and cannot fail.
-        let _ = self.host.get::<Function>("end_reports").and_then(|end| end.call::<()>(()));
+        let _ = self.host_function("end_reports").and_then(|end| end.call::<()>(()));
     }
 
     fn look_up(&self, by: &str, name: &str) -> Option<Function> {
-        self.host.get::<Function>(by).and_then(|find| find.call::<Option<Function>>(name)).ok()?
+        self.host_function(by).and_then(|find| find.call::<Option<Function>>(name)).ok()?
+    }
+
+    /// A function of `prelude.lua` that is to be called. The script's time to compute begins anew.
+    fn host_function(&self, name: &str) -> mlua::Result<Function> {
+        self.shared.is_resumed.set(true);
+        self.host.get(name)
     }
 
     /// A coroutine that runs `runner` of `prelude.lua` with a function of the script.

@@ -87,6 +87,19 @@ fn an_endless_loop_is_stopped_even_inside_pcall_and_coroutines() {
 }
 
 #[test]
+fn each_call_of_a_hook_has_the_whole_limit() {
+    let mut program = program("sysbench.hooks.report_intermediate = function() for _ = 1, 50000 do end end");
+    program.limits.compute = Duration::from_millis(200);
+    let state = ScriptState::new(&program, 0, program.random(0).shared()).expect("sound");
+    for _ in 0..2 {
+        let hook = state.hook("report_intermediate").expect("defined");
+        hook.call::<()>(()).expect("within its limit");
+        // The limit is one of the machine's clock.
+        std::thread::sleep(Duration::from_millis(250));
+    }
+}
+
+#[test]
 fn memory_has_a_limit() {
     let texts = [
         "local t = {} for i = 1, 1e9 do t[i] = {} end",
