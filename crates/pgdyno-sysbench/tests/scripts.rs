@@ -113,6 +113,35 @@ fn a_script_with_its_own_loop_counts_what_it_does_while_it_runs() {
     assert!(output.contains("reads\ttrue\n") && output.contains("in all\t1\n"), "{output}");
 }
 
+/// A loop of a script's own that asks for nothing but events.
+const EMPTY_LOOP: &str = "
+    function thread_run()
+        local n = 0
+        while ffi.C.sb_more_events(sysbench.tid) do
+            ffi.C.sb_event_start(sysbench.tid)
+            ffi.C.sb_event_stop(sysbench.tid)
+            n = n + 1
+        end
+        print('has run', n > 0)
+    end
+    sysbench.hooks.report_cumulative = function(stat) print('few', stat.events > 0 and stat.events < 1000) end";
+
+#[test]
+fn a_script_with_its_own_loop_keeps_the_rate() {
+    let script = Script::new("rate", EMPTY_LOOP);
+    let (status, output) = script.run(&["--time=3", "--rate=20"]);
+    assert_eq!(status, Some(0), "{output}");
+    assert!(output.contains("few\ttrue\n"), "{output}");
+}
+
+#[test]
+fn a_loop_of_a_script_lets_the_other_clients_of_its_thread_run() {
+    let script = Script::new("others", EMPTY_LOOP);
+    let (status, output) = script.run(&["--time=2", "--threads=200"]);
+    assert_eq!(status, Some(0), "{output}");
+    assert_eq!(output.matches("has run\ttrue\n").count(), 200, "{output}");
+}
+
 #[test]
 fn a_thread_that_cannot_start_ends_the_run() {
     // The script leaves no files for the event loops of the threads.

@@ -31,7 +31,8 @@ mod operation {
     pub const FAILED: u32 = 23;
 }
 
-/// What a script with its own loop says of an event: it has ended.
+/// What a script with its own loop asks before an event, and says after it.
+const NEXT_EVENT: u32 = 0;
 const EVENT_ENDS: u32 = 2;
 
 /// Bytes of kept rows after which Lua's garbage is collected: it does not know of them.
@@ -73,7 +74,7 @@ struct Part {
     /// The streams of the commands that the script may run.
     shell: Option<Shared>,
     has_connected: bool,
-    /// Whether the last event has waited for anything.
+    /// Whether the last event has waited for anything; in a script's own loop, the event that runs.
     has_waited: bool,
 }
 
@@ -336,7 +337,7 @@ impl Part {
         operation: u32,
         (_, first, second, third, fourth, types): Yielded,
     ) -> Result<Yielded, ScriptError> {
-        self.has_waited = true;
+        self.has_waited |= operation != operation::EVENT;
         let link = number(&first);
         match operation {
             operation::CONNECT => match links.connect().await {
@@ -385,6 +386,10 @@ impl Part {
             }
             operation::EVENT => {
                 let what = number(&second);
+                if what == NEXT_EVENT && !std::mem::take(&mut self.has_waited) {
+                    // A loop that asks for nothing else must not keep the others waiting.
+                    reactor.pause().await;
+                }
                 if what == EVENT_ENDS {
                     state.shared.random.borrow_mut().bits.next_u64();
                 }

@@ -31,7 +31,7 @@ mod workload;
 pub use client::{EventEnd, ScriptClient};
 pub use dataset::{FORMAT, OltpDataset, OltpTables};
 pub use histogram::Histogram;
-pub use links::{Connections, EventLoop, Place};
+pub use links::{Connections, EventLoop, Place, Told};
 pub use prepare::ScriptData;
 pub use program::{Program, ScriptError, random_options};
 pub use random::RandomOptions;

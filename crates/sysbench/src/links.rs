@@ -1,5 +1,7 @@
 //! Where the connections of a script come from.
 
+use std::pin::Pin;
+
 use super::counts::Counts;
 use pgwire::conninfo::Conninfo;
 use reactor::{Canceller, Connection, Error, Reactor};
@@ -22,10 +24,14 @@ pub trait Links {
     }
 }
 
+/// The answer of an [`EventLoop`], when it is known.
+pub type Told<'a> = Pin<Box<dyn Future<Output = bool> + 'a>>;
+
 /// What a script that has its own loop asks of its caller.
 pub trait EventLoop {
-    /// 0: is there another event? 1: it begins. 2: it has ended. `counts`: what the script has counted so far.
-    fn ask(&self, what: u32, counts: &Counts) -> bool;
+    /// 0: is there another event? Waits until it is due. 1: it begins. 2: it has ended.
+    /// `counts`: what the script has counted so far.
+    fn ask(&self, what: u32, counts: &Counts) -> Told<'_>;
 }
 
 /// Where connections of a script go to.
@@ -84,6 +90,9 @@ impl Links for Connections<'_> {
     }
 
     async fn event(&mut self, what: u32, counts: &Counts) -> bool {
-        self.events.is_some_and(|events| events.ask(what, counts))
+        match self.events {
+            Some(events) => events.ask(what, counts).await,
+            None => false,
+        }
     }
 }

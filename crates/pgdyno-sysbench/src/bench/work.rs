@@ -1,6 +1,7 @@
 //! One thread of a run: its clients are initialized, begin together, and run events.
 
 use std::cell::Cell;
+use std::future::ready;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -8,7 +9,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use reactor::{Error, Io, Nanos, Reactor, Routine};
 use sysbench::counts::Counts;
-use sysbench::{Connections, EventEnd, EventLoop, ScriptClient, ScriptError};
+use sysbench::{Connections, EventEnd, EventLoop, ScriptClient, ScriptError, Told};
 
 use super::{Bench, ThreadEnd, lock};
 use crate::arguments::seconds;
@@ -34,20 +35,38 @@ struct Client<'a> {
 struct OwnLoop<'a> {
     thread: &'a Thread<'a>,
     place: usize,
+    /// When the event was due that is about to begin, under a rate.
+    due: Cell<Option<Nanos>>,
     began: Cell<Nanos>,
+    busy: Cell<Option<Busy<'a>>>,
     /// What is in the record of the script's counters.
     counted: Cell<Counts>,
 }
 
 impl EventLoop for OwnLoop<'_> {
-    fn ask(&self, what: u32, counts: &Counts) -> bool {
+    fn ask(&self, what: u32, counts: &Counts) -> Told<'_> {
         let now = self.thread.reactor.now();
         self.thread.count(now, &counts.since(&self.counted.replace(*counts)));
         match what {
-            0 => return self.thread.bench.take_event(self.thread.ends, now),
-            1 => self.began.set(now),
-            _ => self.thread.record(self.place, now - self.began.get(), now, &Counts::default()),
+            0 => return Box::pin(self.next_event()),
+            1 => self.began.set(self.due.take().unwrap_or(now)),
+            _ => {
+                self.thread.record(self.place, now - self.began.get(), now, &Counts::default());
+                self.busy.set(None);
+            }
         }
+        Box::pin(ready(true))
+    }
+}
+
+impl OwnLoop<'_> {
+    /// Waits for the next event; `false` if there is none any more.
+    async fn next_event(&self) -> bool {
+        self.busy.set(None);
+        let Some(due) = self.thread.next_event().await else { return false };
+        let bench = self.thread.bench;
+        self.due.set(bench.options.rate_per_s.map(|_| due));
+        self.busy.set(Some(Busy::new(&bench.busy)));
         true
     }
 }
@@ -155,7 +174,9 @@ impl Thread<'_> {
         lock(&self.bench.records[self.number]).count(&client.script.take_new_counts());
         if let Some(function) = client.script.state().find("thread_run") {
             let counted = Cell::new(client.script.counts());
-            let own = OwnLoop { thread: self, place: client.place, began: Cell::new(self.start), counted };
+            let (began, place) = (Cell::new(self.start), client.place);
+            let (due, busy) = (Cell::default(), Cell::default());
+            let own = OwnLoop { thread: self, place, due, began, busy, counted };
             let mut links = Connections::new(self.bench.place(self.reactor), Some(&own));
             links.take_over(&mut client.links);
             let ended = client.script.run(self.reactor, function, &mut links).await;
