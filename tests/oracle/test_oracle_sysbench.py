@@ -157,6 +157,22 @@ SCRIPTS = {
             con:query("SELECT 1")
             con:disconnect()
         end""",
+    "a connection of a loop of the script's own": """
+        function event() end
+        function thread_run(id)
+            con = sysbench.sql.driver():connect()
+            while ffi.C.sb_more_events(id) do
+                ffi.C.sb_event_start(id)
+                con:query("SELECT 1")
+                ffi.C.sb_event_stop(id)
+            end
+        end
+        function thread_done() con:query("SELECT 2") end""",
+    "a connection from the start to the end of a run": """
+        function init() main = sysbench.sql.driver():connect() end
+        function thread_init() con = sysbench.sql.driver():connect() end
+        function event() con:query("SELECT 1") end
+        function done() print(main:query_row("SELECT 2")) end""",
     "functions of 0.5": """
         function event(id)
             print(id, thread_id, mysql_table_engine, myisam_max_rows, db_driver, percentile, oltp_reads)

@@ -8,7 +8,7 @@ use std::thread;
 
 use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Error, Nanos, Reactor, catch_panic, file_limit, raise_file_limit};
-use sysbench::{Connections, Place, Program, ScriptClient, ScriptError};
+use sysbench::{Connections, Place, Program, ScriptClient};
 
 use super::arguments::{RunOptions, seconds};
 use super::messages::{failed, fatal, refusal};
@@ -85,21 +85,6 @@ impl Bench {
     /// Whether a client has failed.
     pub(crate) fn has_failed(&self) -> bool {
         self.has_failed.load(SeqCst)
-    }
-
-    /// Runs a function of the script in its first state; `false` if it failed.
-    pub fn call(&self, main: &mut ScriptClient, called: &str, function: mlua::Function) -> bool {
-        let run = || -> Result<Result<(), ScriptError>, Error> {
-            let reactor = Reactor::new(Clock::monotonic())?;
-            let mut links = Connections::new(self.place(&reactor), None);
-            reactor.block_on(main.run(&reactor, function, &mut links))
-        };
-        match run() {
-            Ok(Ok(())) => return true,
-            Ok(Err(error)) => failed(called, &error),
-            Err(error) => fatal(error),
-        }
-        false
     }
 
     /// Takes an event; `false` if there is none any more.
@@ -222,6 +207,22 @@ fn threads(clients: usize) -> usize {
 /// How many clients each thread has.
 fn shares(clients: usize, threads: usize) -> impl Iterator<Item = usize> {
     (0..threads).map(move |thread| clients / threads + usize::from(thread < clients % threads))
+}
+
+/// Runs a function of the script in its first state; `false` if it failed.
+pub fn call(
+    main: &mut ScriptClient,
+    links: &mut Connections<'_>,
+    called: &str,
+    function: mlua::Function,
+) -> bool {
+    let reactor = links.reactor();
+    match reactor.block_on(main.run(reactor, function, links)) {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => failed(called, &error),
+        Err(error) => fatal(error),
+    }
+    false
 }
 
 /// Starts a thread for each share of the clients.

@@ -25,10 +25,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use arguments::{Arguments, Refusal, RunOptions};
 use bench::Bench;
 use pgwire::conninfo::{self, Conninfo};
-use reactor::{Shared, print, tell};
+use reactor::{Clock, Reactor, Shared, print, tell};
 use sysbench::general::{self, Section};
 use sysbench::options::{Definition, OptionValue, help};
-use sysbench::{Program, SYSBENCH_VERSION, ScriptClient, Sources, stock};
+use sysbench::{Connections, Program, SYSBENCH_VERSION, ScriptClient, Sources, stock};
 
 /// Prints what scripts print.
 fn output(text: &str) {
@@ -99,13 +99,16 @@ fn execute(
     conninfo: Conninfo,
 ) -> Result<ExitCode, Refusal> {
     let program = Arc::new(program);
+    // Before the script, which may use up the files of the process.
+    let reactor = Reactor::new(Clock::monotonic()).map_err(|error| Refusal::Fatal(error.to_string()))?;
     let mut main =
         ScriptClient::new(Arc::clone(&program), 0).map_err(|error| Refusal::Fatal(error.to_string()))?;
     let commands = main.state().commands().map_err(|error| Refusal::Fatal(error.to_string()))?;
     let is_parallel = commands.iter().any(|(known, is_parallel)| known == command && *is_parallel);
     let bench = Arc::new(Bench::new(options, program, conninfo));
+    let mut links = Connections::new(bench.place(&reactor), None);
     match main.state().command(command) {
-        _ if command == "run" => Ok(run::run(&bench, main)),
+        _ if command == "run" => Ok(run::run(&bench, main, &mut links)),
         _ if command.is_empty() => Ok(ExitCode::SUCCESS),
         None if command == "help" && !definitions.is_empty() => {
             output(&format!("{name} options:\n{}\n", help(definitions)));
@@ -114,7 +117,7 @@ fn execute(
         Some(_) if is_parallel && bench.options.clients > 1 => Ok(run::run_command(&bench, command)),
         Some(function) => {
             let called = main.state().caller_of(command);
-            let is_done = bench.call(&mut main, called, function);
+            let is_done = bench::call(&mut main, &mut links, called, function);
             Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         None => {

@@ -6,10 +6,10 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use reactor::Nanos;
-use sysbench::ScriptClient;
+use sysbench::{Connections, ScriptClient};
 
 use super::arguments::seconds;
-use super::bench::{Bench, ThreadEnd, spawn};
+use super::bench::{self, Bench, ThreadEnd, spawn};
 use super::messages::fatal;
 use super::report::{Reporter, preamble};
 
@@ -31,9 +31,9 @@ pub fn run_command(bench: &Arc<Bench>, command: &str) -> ExitCode {
 }
 
 /// Calls a function of the script's first state, if there is one; `false` if it failed.
-fn call(bench: &Bench, main: &mut ScriptClient, name: &str) -> bool {
+fn call(main: &mut ScriptClient, links: &mut Connections<'_>, name: &str) -> bool {
     let function = main.state().find(name);
-    function.is_none_or(|function| bench.call(main, name, function))
+    function.is_none_or(|function| bench::call(main, links, name, function))
 }
 
 fn failure(problem: impl Display) -> ExitCode {
@@ -52,12 +52,13 @@ fn finish(bench: &Bench, ends: &mpsc::Receiver<ThreadEnd>) -> ExitCode {
 }
 
 /// Runs events, and reports. `main` is the script's first state, which has its hooks.
-pub fn run(bench: &Arc<Bench>, mut main: ScriptClient) -> ExitCode {
+/// `links` are its connections.
+pub fn run(bench: &Arc<Bench>, mut main: ScriptClient, links: &mut Connections<'_>) -> ExitCode {
     if !main.has("event") && !main.has("thread_run") {
         let name = bench.program.name.rsplit('/').next().unwrap_or_default();
         return failure(format_args!("cannot find the event() function in {name}"));
     }
-    if !call(bench, &mut main, "init") {
+    if !call(&mut main, links, "init") {
         return ExitCode::FAILURE;
     }
     bench.message(&preamble(&bench.options));
@@ -72,7 +73,7 @@ pub fn run(bench: &Arc<Bench>, mut main: ScriptClient) -> ExitCode {
         return ExitCode::FAILURE;
     }
     reporter.last(&mut main);
-    if call(bench, &mut main, "done") { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if call(&mut main, links, "done") { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Waits for the ends of all threads and reports meanwhile; `false` after a failure.

@@ -61,6 +61,12 @@ impl<'a> Connections<'a> {
         Self { place, open: Vec::new(), events }
     }
 
+    /// The loop that waits.
+    #[must_use]
+    pub fn reactor(&self) -> &'a Reactor {
+        self.place.reactor
+    }
+
     /// Takes the connections of another one.
     pub fn take_over(&mut self, other: &mut Connections<'_>) {
         self.open = std::mem::take(&mut other.open);

@@ -181,6 +181,7 @@ impl Thread<'_> {
             links.take_over(&mut client.links);
             let ended = client.script.run(self.reactor, function, &mut links).await;
             self.count(self.reactor.now(), &client.script.counts().since(&own.counted.get()));
+            client.links.take_over(&mut links);
             client.script.take_new_counts();
             return ended;
         }
