@@ -150,16 +150,18 @@ impl Bench {
         }
     }
 
-    /// Takes what is recorded: resets what was recorded since the last intermediate report, and all if `all`.
-    pub(crate) fn take_record(&self, all: bool) -> Record {
+    /// Takes what is recorded. Resets what was recorded since the last checkpoint if `is_checkpoint`, else since
+    /// the last intermediate report.
+    pub(crate) fn take_record(&self, is_checkpoint: bool) -> Record {
         let mut taken = Record::default();
         for record in &self.records {
             let mut record = lock(record);
             taken.merge(&record);
-            record.recent = Interval::default();
-            if all {
-                let clients = record.clients.len();
-                *record = Record::new(clients);
+            if is_checkpoint {
+                record.total = Interval::default();
+                record.clients.fill((0, Nanos::ZERO));
+            } else {
+                record.recent = Interval::default();
             }
         }
         taken

@@ -113,6 +113,24 @@ fn a_script_with_its_own_loop_counts_what_it_does_while_it_runs() {
     assert!(output.contains("reads\ttrue\n") && output.contains("in all\t1\n"), "{output}");
 }
 
+#[test]
+fn a_checkpoint_leaves_the_next_intermediate_report_whole() {
+    let text = "
+        local all, reported = 0, 0
+        function event() ffi.C.usleep(10000) end
+        sysbench.hooks.report_intermediate = function(stat) reported = reported + stat.events end
+        sysbench.hooks.report_cumulative = function(stat)
+            all = all + stat.events
+            print('missing', all - reported > 1)
+        end";
+    let script = Script::new("checkpoint", text);
+    let options = ["--time=2", "--report-interval=2", "--report-checkpoints=1"];
+    let (status, output) = script.run(&options);
+    assert_eq!(status, Some(0), "{output}");
+    // At the end of the run. After the intermediate report at most one event ends.
+    assert!(output.trim_end().ends_with("missing\tfalse"), "{output}");
+}
+
 /// A loop of a script's own that asks for nothing but events.
 const EMPTY_LOOP: &str = "
     function thread_run()
