@@ -274,15 +274,19 @@ class Programs:
             cursors = [connection.execute(query.encode()) for query in queries]
             return [cursor.fetchall() for cursor in cursors if cursor.description]
 
+    def ended(self, program: str, line: str) -> subprocess.CompletedProcess[str]:
+        """Return a run that has ended, with its whole output."""
+        to = conninfo_to_dict(self.server.conninfo("postgres"))
+        where = [f"--pgsql-host={to['host']}", f"--pgsql-port={to['port']}", f"--pgsql-user={to['user']}"]
+        command = [program, "--db-driver=pgsql", *where, "--pgsql-db=postgres", *line.split()]
+        return subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+
     def run(self, program: str, line: str) -> tuple[int, list[str], list[str]]:
         """Return the exit status, the comparable lines of the output, and the statements received by the
         server.
         """
         start = self.log.stat().st_size
-        to = conninfo_to_dict(self.server.conninfo("postgres"))
-        where = [f"--pgsql-host={to['host']}", f"--pgsql-port={to['port']}", f"--pgsql-user={to['user']}"]
-        command = [program, "--db-driver=pgsql", *where, "--pgsql-db=postgres", *line.split()]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+        done = self.ended(program, line)
         with closing(self.server.connect()) as connection:
             # The log is written in order: it contains the complete run before this.
             connection.execute("SELECT 'the run has ended'")
@@ -384,6 +388,16 @@ def test_a_script_runs_as_in_sysbench(programs: Programs, ours: str, tmp_path: P
     line = f"{script} --events=3 --rand-seed=7 run"
     theirs, got = programs.run(SYSBENCH, line), programs.run(ours, line)
     assert got == theirs
+
+
+def test_intermediate_reports_have_the_queries_of_a_script_that_connects_in_its_events(
+    programs: Programs, ours: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.lua"
+    script.write_text(SCRIPTS["a connection of the event's own"])
+    done = programs.ended(ours, f"{script} --time=2 --report-interval=1 run")
+    lines = [line for line in done.stdout.splitlines() if line.startswith("[ ")]
+    assert lines and all(" qps: " in line for line in lines), done.stdout
 
 
 @pytest.mark.parametrize("threads", [1, 3])

@@ -140,7 +140,8 @@ impl Bench {
 
     /// Where clients of a loop connect.
     pub(crate) fn place<'a>(&'a self, reactor: &'a Reactor) -> Place<'a> {
-        Place { reactor, conninfo: &self.conninfo, on_refusal: refusal, canceller: None }
+        let is_used = Some(&self.uses_sql);
+        Place { reactor, conninfo: &self.conninfo, on_refusal: refusal, canceller: None, is_used }
     }
 
     /// Prints a message of the default verbosity.

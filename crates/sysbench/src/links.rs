@@ -1,6 +1,7 @@
 //! Where the connections of a script come from.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use super::counts::Counts;
 use pgwire::conninfo::Conninfo;
@@ -45,6 +46,8 @@ pub struct Place<'a> {
     pub on_refusal: fn(&Error),
     /// Can cancel their statements.
     pub canceller: Option<&'a Canceller>,
+    /// Is set when a connection has been made.
+    pub is_used: Option<&'a AtomicBool>,
 }
 
 /// The connections of a script: as many as it opens.
@@ -75,10 +78,13 @@ impl<'a> Connections<'a> {
 
 impl Links for Connections<'_> {
     async fn connect(&mut self) -> Result<u32, Error> {
-        let Place { reactor, conninfo, on_refusal, canceller } = self.place;
+        let Place { reactor, conninfo, on_refusal, canceller, is_used } = self.place;
         let connection = Box::pin(Connection::connect(reactor, conninfo)).await.inspect_err(on_refusal)?;
         if let Some(canceller) = canceller {
             canceller.add(&connection);
+        }
+        if let Some(is_used) = is_used {
+            is_used.store(true, Relaxed);
         }
         self.open.push(Some(connection));
         Ok(self.open.len() as u32 - 1)

@@ -62,7 +62,13 @@ impl ScriptData {
         emit(json!({"event": "progress", "phase": COMMAND, "rows": 0, "rows_total": 0}));
         let mut clients = self.clients().map_err(|error| self.failure(error))?;
         let canceller = Canceller::new(&reactor);
-        let place = Place { reactor: &reactor, conninfo, on_refusal: |_| (), canceller: Some(&canceller) };
+        let place = Place {
+            reactor: &reactor,
+            conninfo,
+            on_refusal: |_| (),
+            canceller: Some(&canceller),
+            is_used: None,
+        };
         let watch = Watch { reactor: &reactor, conninfo, stops: &[stop] };
         let work = all(clients.iter_mut().map(|client| run(client, place)));
         let ended = reactor.block_on(watch.over(Some(&canceller), work)).map_err(failed)?;

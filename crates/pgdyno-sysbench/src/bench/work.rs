@@ -95,11 +95,8 @@ impl Bench {
         if !self.has_failed() && !self.all(&reactor, &mut created, "thread_init")? {
             fatal("Thread initialization failed!");
         }
-        self.note_sql(&created);
         let Some(start) = self.wait_for_start() else { return Ok(()) };
         self.events(&reactor, number, start, &mut created)?;
-        // A script may connect in its first event.
-        self.note_sql(&created);
         if !self.has_failed() {
             self.all(&reactor, &mut created, "thread_done")?;
             let mut record = lock(&self.records[number]);
@@ -108,11 +105,6 @@ impl Bench {
             }
         }
         Ok(())
-    }
-
-    /// Notes whether a client has used a server.
-    fn note_sql(&self, clients: &[Client<'_>]) {
-        self.uses_sql.fetch_or(clients.iter().any(|client| client.script.has_connected()), SeqCst);
     }
 
     /// Runs a function of the script in all clients, if there is one; whether all succeeded.

@@ -18,7 +18,7 @@ fn program(text: &str) -> Program {
 /// Runs one event of a client that has no server.
 async fn event_of(client: &mut ScriptClient, reactor: &Reactor) -> Result<EventEnd, ScriptError> {
     let conninfo = Conninfo::parse("test", &[], "user=nobody", &|_| None, None).expect("sound");
-    let place = Place { reactor, conninfo: &conninfo, on_refusal: |_| (), canceller: None };
+    let place = Place { reactor, conninfo: &conninfo, on_refusal: |_| (), canceller: None, is_used: None };
     client.event(reactor, &mut Connections::new(place, None)).await
 }
 
