@@ -59,10 +59,14 @@ _OF_CLIENTS = {
 """Options of sysbench that pgdyno has under another name."""
 
 _OF_PROGRAM = (
-    *("config-file", "forced-shutdown", "help", "histogram", "percentile", "report-checkpoints"),
-    *("report-interval", "test", "validate", "verbosity", "version"),
+    *("config-file", "db-debug", "forced-shutdown", "help", "histogram", "percentile", "report-checkpoints"),
+    *("report-interval", "test", "thread-init-timeout", "thread-stack-size", "validate", "verbosity"),
+    "version",
 )
 """Options of the program, not of the load."""
+
+_ON, _OFF = ("on", "true", "1", ""), ("off", "false", "0")
+"""Values of switches."""
 
 _STRING = re.compile(r"""["']([\w./-]+)["']""")
 _PREPARES = re.compile(r"\bfunction\s+prepare\b|\bprepare\s*=")
@@ -187,6 +191,8 @@ class SysbenchParameters(WorkloadParameters):
             text = options.get(option)
             if isinstance(text, str) and text.isdecimal() and fields.get(field) is None:
                 fields[field] = int(options.pop(option))
+        if options.get("allow-os") in (*_ON, *_OFF) and fields.get("allow_os") is None:
+            fields["allow_os"] = options.pop("allow-os") in _ON
         if options.get("db-driver") == "pgsql":
             del options["db-driver"]
         return {**fields, "options": dict(sorted(options.items()))}
@@ -201,7 +207,9 @@ class SysbenchParameters(WorkloadParameters):
                 raise ValueError(f"{name} is an option of the program pgdyno-sysbench: remove it")
             if name in ("tables", "table-size"):
                 raise ValueError(f"{name} must be a number and may be given once: use --{name}")
-            if name.startswith(("pgsql-host", "pgsql-port", "pgsql-user", "pgsql-password", "pgsql-db")):
+            if name == "allow-os":
+                raise ValueError("allow-os must be on or off and may be given once: use --allow-os")
+            if name.startswith("pgsql-") and name != "pgsql-variant":
                 raise ValueError(f"the arm names the server: remove {name}")
             if name.startswith("mysql-") or name == "db-driver":
                 raise ValueError(f"the only driver is pgsql: remove {name}")
@@ -241,7 +249,7 @@ class SysbenchParameters(WorkloadParameters):
             return "unknown"
         change = STOCK[self.script.name]
         # A failed event may have deleted its row already if no transaction holds its statements together.
-        is_split = change == "constant" and self.options.get("skip-trx") in ("on", "true", "1")
+        is_split = change == "constant" and self.options.get("skip-trx") in _ON
         return "unknown" if is_split else change
 
     @property
@@ -305,7 +313,7 @@ class SysbenchParameters(WorkloadParameters):
         return self.n_tables * self.UNIT_BYTES
 
     def _is_on(self, option: str) -> int:
-        return int(self.options.get(option, "on") in ("on", "true", "1", ""))
+        return int(self.options.get(option, "on") in _ON)
 
     def shape(self) -> Mapping[str, int | str]:
         """Return the parameters of the data: of a script's own data, everything that its prepare sees."""

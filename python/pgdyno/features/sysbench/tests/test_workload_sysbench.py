@@ -86,6 +86,10 @@ def test_options_have_one_spelling_and_tables_are_fields() -> None:
     drive = parameters(options={"rand-seed": 7, "db-driver": "pgsql"}).to_drive()
     assert (drive["random_seed"], drive["options"]) == (7, {})
     assert parameters().to_drive()["random_seed"] is None
+    for text, allowed in (("", True), ("on", True), ("off", False)):
+        drive = parameters(options={"allow-os": text, "pgsql-variant": "redshift"}).to_drive()
+        assert (drive["allow_os"], drive["options"]) == (allowed, {"pgsql-variant": "redshift"})
+    assert parameters(options={"skip-trx": ""}).row_change == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -98,6 +102,10 @@ def test_options_have_one_spelling_and_tables_are_fields() -> None:
         ({"options": {"mysql-host": "x"}}, "the only driver is pgsql"),
         ({"options": {"db-driver": "mysql"}}, "the only driver is pgsql"),
         ({"options": {"pgsql-host": "x"}}, "the arm names the server"),
+        ({"options": {"pgsql-sslmode": "require"}}, "the arm names the server"),
+        ({"options": {"thread-init-timeout": 9}}, "option of the program pgdyno-sysbench"),
+        ({"options": {"allow-os": "maybe"}}, "allow-os must be on or off"),
+        ({"allow_os": False, "options": {"allow-os": "on"}}, "may be given once"),
         ({"options": {"tables": "many"}}, "tables must be a number"),
         ({"tables": 1, "options": {"tables": "2"}}, "may be given once"),
         ({"options": {"rand-seed": "x"}}, "rand-seed must be a whole number"),
