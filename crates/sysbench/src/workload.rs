@@ -100,18 +100,16 @@ impl Specification {
         for definition in general::definitions() {
             program.set(&definition.key(), definition.default_value());
         }
-        let (mut of_script, mut of_general) = (Vec::new(), Vec::new());
+        let mut of_script = Vec::new();
         for (name, value) in &self.options {
-            let is_general = general::find(name).is_some();
-            if is_general { &mut of_general } else { &mut of_script }.push((name.clone(), value.clone()));
-        }
-        for (name, value) in &of_general {
-            if let Some(definition) = general::find(name) {
-                if let Some(problem) = definition.option_type.refusal(name, value) {
-                    return Err(WorkloadError::value(problem));
-                }
-                program.set(&definition.key(), definition.option_type.read(value));
+            let Some(definition) = general::find(name) else {
+                of_script.push((name.clone(), value.clone()));
+                continue;
+            };
+            if let Some(problem) = definition.option_type.refusal(name, value) {
+                return Err(WorkloadError::value(problem));
             }
+            program.set(&definition.key(), definition.option_type.read(value));
         }
         for key in ["threads", "num_threads"] {
             program.set(key, OptionValue::Int(i64::from(clients)));
