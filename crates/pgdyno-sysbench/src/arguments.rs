@@ -152,6 +152,8 @@ pub struct RunOptions {
     pub time_s: Option<u64>,
     /// Seconds before it that are not reported.
     pub warmup_s: u64,
+    /// Seconds in which the clients have to start; the maximum without a limit.
+    pub init_timeout_s: u64,
     /// Seconds after `time_s` at which it is aborted.
     pub forced_shutdown_s: Option<u64>,
     /// Events per second of all clients.
@@ -214,6 +216,7 @@ impl RunOptions {
             events: limit("events", "max-requests")?,
             time_s: limit("time", "max-time")?,
             warmup_s: limit("warmup-time", "warmup-time")?.unwrap_or(0),
+            init_timeout_s: limit("thread-init-timeout", "thread-init-timeout")?.unwrap_or(u64::MAX),
             forced_shutdown_s,
             rate_per_s: limit("rate", "tx-rate")?,
             report_interval_s: limit("report-interval", "report-interval")?,

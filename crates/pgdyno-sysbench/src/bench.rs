@@ -5,6 +5,7 @@ mod work;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
+use std::time::Duration;
 
 use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Error, Nanos, Reactor, catch_panic, file_limit, raise_file_limit};
@@ -121,11 +122,19 @@ impl Bench {
         state.1.filter(|_| !self.has_failed())
     }
 
-    /// Waits until all threads are ready, and gives the start.
-    pub(crate) fn begin(&self) -> Nanos {
+    /// Waits until all threads are ready, and gives the start. `None`: they took too long.
+    pub(crate) fn begin(&self) -> Option<Nanos> {
+        let limit_s = self.options.init_timeout_s;
+        let limit = self.clock.now() + seconds(limit_s);
         let mut state = lock(&self.start.state);
         while state.0 < self.records.len() {
-            state = self.start.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let left = limit - self.clock.now();
+            if left == Nanos::ZERO {
+                fatal(format_args!("not all clients started within {limit_s} s (--thread-init-timeout)"));
+                return None;
+            }
+            let waited = self.start.changed.wait_timeout(state, Duration::from_nanos(left.0));
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
         if !self.has_failed() {
             self.message("Threads started!\n\n");
@@ -135,7 +144,7 @@ impl Bench {
         *lock(&self.arrivals) = self.options.rate_per_s.map(|rate| Arrivals::new(seed, rate as f64, now));
         state.1 = Some(now);
         self.start.changed.notify_all();
-        now
+        Some(now)
     }
 
     /// Where clients of a loop connect.
@@ -151,8 +160,8 @@ impl Bench {
         }
     }
 
-    /// Takes what is recorded. Resets what was recorded since the last checkpoint if `is_checkpoint`, else since
-    /// the last intermediate report.
+    /// Takes what is recorded. Resets what was recorded since the last checkpoint if `is_checkpoint`, else
+    /// since the last intermediate report.
     pub(crate) fn take_record(&self, is_checkpoint: bool) -> Record {
         let mut taken = Record::default();
         for record in &self.records {

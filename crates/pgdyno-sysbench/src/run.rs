@@ -67,7 +67,7 @@ pub fn run(bench: &Arc<Bench>, mut main: ScriptClient, links: &mut Connections<'
         Ok(ends) => ends,
         Err(error) => return failure(&error),
     };
-    let start = bench.begin();
+    let Some(start) = bench.begin() else { return ExitCode::FAILURE };
     let mut reporter = Reporter::new(bench, start);
     if !wait(bench, start, &ends, &mut reporter, &mut main) {
         return ExitCode::FAILURE;
