@@ -146,8 +146,11 @@ def _is_open(
 
 
 def step_s(rate_per_s: float, limit: LatencyLimit, slice_s: float, discard_s: float) -> float:
-    """Return the length of a step, which must have enough transactions for the percentile."""
-    needed_s = SPARE * limit.transactions_min / rate_per_s + discard_s
+    """Return the length of a step, which must have enough transactions for the percentile.
+
+    Below ``rate_min`` it has too few of them, which counts as a missed limit.
+    """
+    needed_s = SPARE * limit.transactions_min / max(rate_per_s, rate_min(limit)) + discard_s
     return max(slice_s, LIMITS_PER_STEP_MIN * limit.latency_s, needed_s)
 
 

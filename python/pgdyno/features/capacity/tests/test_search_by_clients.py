@@ -18,11 +18,13 @@ from pgdyno.features.capacity.clients import (
     curve_charts,
 )
 from pgdyno.features.capacity.search import (
+    STEP_S_MAX,
     STEPS_MAX,
     expected_per_s,
     expected_search_s,
     next_clients,
     rate_min,
+    step_s,
     warm_up_s,
 )
 from pgdyno.results.records import CapacitySearch
@@ -95,6 +97,12 @@ def test_a_step_expects_the_throughput_of_the_nearest_number_of_clients() -> Non
     assert expected_per_s(tried, 8, 100.0) == 240.0
     assert expected_per_s(tried, 3, 100.0) == pytest.approx(180.0)  # of four, three of which drive
     assert warm_up_s(8, 240.0, 0.05) == pytest.approx(0.05 + 80 / 240)
+
+
+def test_a_step_after_a_collapse_of_the_throughput_has_the_maximum_length() -> None:
+    expected = expected_per_s([SearchStep(5.0, math.inf, 8)], 4, ALONE_PER_S)
+    assert expected == 2.5
+    assert step_s(expected, LIMIT, 0.5, 0.05) == pytest.approx(STEP_S_MAX + 0.05)
 
 
 def test_the_forecast_grows_with_the_maximum_number_of_clients() -> None:
