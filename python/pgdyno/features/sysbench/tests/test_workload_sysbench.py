@@ -213,6 +213,18 @@ def test_missing_and_extra_rows_are_found(script: str, grown: int, passes: bool)
     assert check_row_count(parameters(script=script), grown, 10).passed is passes
 
 
+def test_rows_are_counted_table_by_table_since_a_statement_locks_all_of_its_tables() -> None:
+    sent: list[str] = []
+
+    def execute(query: Any, *_: Any) -> Any:
+        sent.append(str(query))
+        return SimpleNamespace(fetchall=lambda: [(len(sent),)])
+
+    connection = cast(Any, SimpleNamespace(info=SimpleNamespace(dbname="mine"), execute=execute))
+    assert data.count_rows(connection, ["sbtest1", "sbtest2", "sbtest3"]) == 2 + 3 + 4
+    assert [query.count("sbtest") for query in sent] == [0, 1, 1, 1]  # the settings come first
+
+
 def ended(
     monkeypatch: pytest.MonkeyPatch, script: Any, rows: int, log: str, **counts: int
 ) -> dict[str, bool]:
