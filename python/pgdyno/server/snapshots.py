@@ -560,11 +560,11 @@ def prewarm(connection: Connection, data_dir: Path | None = None) -> Way:
             for relation in relations:
                 _read_files(data_dir / relation.path)
             return "files"
-    with connection.transaction():
-        for setting in ("enable_indexonlyscan", "enable_indexscan", "enable_bitmapscan"):
-            connection.execute(f"set local {setting} = off")
-        for relation in relations:
-            if relation.kind in ("r", "m") and relation.is_readable:
+    for relation in relations:
+        if relation.kind in ("r", "m") and relation.is_readable:
+            with connection.transaction():  # one for all would hold the locks of thousands of tables
+                for setting in ("enable_indexonlyscan", "enable_indexscan", "enable_bitmapscan"):
+                    connection.execute(f"set local {setting} = off")
                 connection.execute(f"select count(*) from {relation.name}".encode())
     return "scans"
 
