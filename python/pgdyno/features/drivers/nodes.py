@@ -417,7 +417,7 @@ def ceiling_per_s(link: DriverLink, part: Mapping[str, Any]) -> float:
     }
     link.start(specification)
     try:
-        last = list(link.events())[-1]
+        last = [event for event in link.events() if event["event"] != LATE][-1]
     finally:
         with contextlib.suppress(EngineError, FleetError):
             link.close()

@@ -14,7 +14,7 @@ from pgdyno.errors import EngineError, FleetError
 from pgdyno.features.cluster.ray import GUARD_S, ClockOffset
 from pgdyno.features.drivers import group as drivers_group
 from pgdyno.features.drivers.group import LATE, NODE_LOST, OPEN_S_PER_NODE, DriverGroup, NodeUsage, own_usage
-from pgdyno.features.drivers.nodes import DriverActor, gather_s, loss, rounds_of
+from pgdyno.features.drivers.nodes import CEILING_S, DriverActor, ceiling_per_s, gather_s, loss, rounds_of
 from pgdyno.server.engine import Event
 
 AHEAD_NS = 5_000_000_000
@@ -225,6 +225,18 @@ def test_a_silent_node_is_lost_only_after_the_time_to_gather_events(monkeypatch:
     assert last["stage"] == NODE_LOST and "load generator sends: no event" in last["message"]
     for link in (gathers, sends):
         link.commands.put({"do": "stop"})
+
+
+def test_a_network_that_delays_the_end_of_a_ceiling_leaves_its_result() -> None:
+    result: Event = {"event": "result", "targets": [{"kinds": {"select 1": {"counts": {"ok": 30}}}}]}
+    link = ScriptedLink("one", [started(), result, {"event": LATE, "late_s": 3.25}])
+    part: dict[str, Any] = {
+        "targets": [{"name": "18", "conninfo": "host=server"}],
+        **{"clients": 1, "threads": 1, "io": "epoll", "seed": 1},
+        **{"connect_timeout_s": 1.0, "drain_timeout_s": 1.0},
+    }
+    assert ceiling_per_s(link, part) == 30 / CEILING_S
+    assert link.is_closed
 
 
 def test_more_nodes_have_more_time_until_a_slice_opens() -> None:
