@@ -346,8 +346,13 @@ impl Part {
                     state.resume(coroutine, (true, link))
                 }
                 Err(error) => {
+                    // The reasons of a server or a network are no part of sysbench's messages.
+                    let problem = match &error {
+                        Error::Workload(problem) => Some(problem.clone()),
+                        _ => None,
+                    };
                     self.failure = Some(error);
-                    state.resume(coroutine, false)
+                    state.resume(coroutine, (false, problem))
                 }
             },
             operation::DISCONNECT => {

@@ -213,7 +213,7 @@ end
 function Driver:connect()
     local ok, id = yield(CONNECT)
     if not ok then
-        error("connection creation failed", 2)
+        error(id or "connection creation failed", 2)
     end
     local prepared = setmetatable({}, { __mode = "k" })
     return setmetatable({ id = id, driver = self, prepared = prepared }, Connection)
@@ -325,7 +325,7 @@ function Connection:reconnect()
     close(self)
     local ok, again = yield(CONNECT)
     if not ok then
-        error("reconnection failed", 2)
+        error(again or "reconnection failed", 2)
     end
     host.count(5, 1)
     self.id = again

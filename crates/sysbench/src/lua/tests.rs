@@ -5,6 +5,7 @@ use pgwire::conninfo::Conninfo;
 use reactor::{Clock, Reactor};
 
 use super::*;
+use crate::links::Links;
 use crate::program::Limits;
 use crate::{Connections, EventEnd, Place, ScriptClient, Sources, stock};
 use OptionType::{Bool, Double, List, Size, Text};
@@ -325,6 +326,40 @@ fn without_a_server_a_script_cannot_connect() {
         "function event() sysbench.opt.db_driver = 'pgsql' sysbench.sql.driver():connect() end",
     ));
     assert_eq!(message, "test.lua:1: connection creation failed");
+}
+
+/// A caller that makes one connection, whether it has been made.
+struct OneConnection(bool);
+
+impl Links for OneConnection {
+    async fn connect(&mut self) -> Result<u32, reactor::Error> {
+        if std::mem::replace(&mut self.0, true) {
+            return Err(reactor::Error::Workload("there is one connection".to_owned()));
+        }
+        Ok(0)
+    }
+
+    fn link(&mut self, _: u32) -> Option<&mut reactor::Connection> {
+        None
+    }
+}
+
+#[test]
+fn a_script_is_told_why_the_caller_refuses_a_connection() {
+    for again in ["driver:connect()", "connection:reconnect()"] {
+        let text = format!(
+            "function event()
+                local driver = sysbench.sql.driver('pgsql')
+                local connection = driver:connect()
+                {again}
+            end"
+        );
+        let reactor = Reactor::new(Clock::monotonic()).expect("a loop");
+        let mut client = ScriptClient::new(Arc::new(program(&text)), 0).expect("sound");
+        let ended = reactor.block_on(client.event(&reactor, &mut OneConnection(false))).expect("an end");
+        let message = ended.expect_err("refused").to_string();
+        assert_eq!(message, "test.lua:4: there is one connection");
+    }
 }
 
 #[test]
