@@ -26,7 +26,7 @@ use Section::{Database, General, Latency, Log, PostgreSql, Random};
 type Row = (Section, &'static str, OptionType, Option<&'static str>, &'static str);
 
 #[rustfmt::skip]
-const OPTIONS: [Row; 40] = [
+const OPTIONS: [Row; 39] = [
     (General, "threads", Int, Some("1"), "number of clients"),
     (General, "events", Int, Some("0"), "number of events after which the run ends; 0: no limit"),
     (General, "time", Int, Some("10"), "time in seconds after which the run ends; 0: no limit"),
@@ -66,17 +66,16 @@ const OPTIONS: [Row; 40] = [
     (PostgreSql, "pgsql-password", Text, Some(""), "password"),
     (PostgreSql, "pgsql-db", Text, Some("sbtest"), "database"),
     (PostgreSql, "pgsql-sslmode", Text, Some("prefer"), "TLS mode, as in libpq"),
-    (PostgreSql, "test", Text, None, "old way to name the script"),
 ];
 
 /// The options of a section.
 pub fn section(section: Section) -> Vec<Definition> {
-    OPTIONS.iter().filter(|row| row.0 == section && row.1 != "test").map(definition).collect()
+    OPTIONS.iter().filter(|row| row.0 == section).map(definition).collect()
 }
 
 /// All options.
 pub fn definitions() -> Vec<Definition> {
-    OPTIONS.iter().filter(|row| row.1 != "test").map(definition).collect()
+    OPTIONS.iter().map(definition).collect()
 }
 
 /// The option of a name, which may have `_` for `-`.

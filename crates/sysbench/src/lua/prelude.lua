@@ -8,9 +8,8 @@ local host = ...
 local yield, running, create_coroutine, resume, status =
     coroutine.yield, coroutine.running, coroutine.create, coroutine.resume, coroutine.status
 local error, type, tostring, tonumber, setmetatable, select, unpack = error, type, tostring, tonumber, setmetatable, select, unpack
-local pairs, ipairs, pcall, getmetatable = pairs, ipairs, pcall, getmetatable
+local pairs, ipairs, pcall = pairs, ipairs, pcall
 local concat, format, floor, match = table.concat, string.format, math.floor, string.match
-local load_text = loadstring
 
 -- ---- requests
 
@@ -767,15 +766,10 @@ function C.sb_event_stop()
     yield(EVENT, nil, 2)
 end
 
-function C.sb_rand_default(from, to) return host.rand_default(from, to) end
-function C.sb_rand_uniform(from, to) return host.rand_uniform(from, to) end
-function C.sb_rand_gaussian(from, to) return host.rand_gaussian(from, to) end
-function C.sb_rand_special(from, to) return host.rand_special(from, to) end
-function C.sb_rand_pareto(from, to) return host.rand_pareto(from, to) end
-function C.sb_rand_zipfian(from, to) return host.rand_zipfian(from, to) end
-function C.sb_rand_unique() return host.rand_unique() end
-function C.sb_rand_uniform_double() return host.rand_uniform_double() end
-function C.sb_rand_uniform_uint64() return sysbench.rand.uniform_uint64() end
+for _, name in ipairs({ "default", "uniform", "gaussian", "special", "pareto", "zipfian", "unique", "uniform_double",
+    "uniform_uint64" }) do
+    C["sb_rand_" .. name] = sysbench.rand[name]
+end
 
 local function missing(what)
     return function(_, name)
@@ -974,7 +968,6 @@ local function described(problem)
     end
     return tostring(problem)
 end
-host.described = described
 
 -- How what the host runs ends: operations that no request has.
 local DONE, STOP, RESTART, FAILED = 20, 21, 22, 23
