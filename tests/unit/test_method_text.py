@@ -20,7 +20,10 @@ def with_plan(findings: Findings, plan: Study) -> Findings:
     ("plan", "sentence"),
     [
         ({"cache_state": "cold"}, "is restarted with a cold page cache"),
-        ({"cache_state": "prewarmed"}, "every table and index is read, into shared buffers if pg_prewarm is available"),
+        (
+            {"cache_state": "prewarmed"},
+            "every table and index is read, into shared buffers if pg_prewarm is available",
+        ),
         ({"recovery": True}, "Each trial ends with a crash of the server, a timed recovery"),
         ({"vacuum_after": True}, "After the measured part all tables are vacuumed"),
         (

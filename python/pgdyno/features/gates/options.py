@@ -53,15 +53,15 @@ class ConditionOptions(StudyOptions):
 
     @classmethod
     def spelled(cls, args: list[str], command: str) -> list[str]:
-        """Return the arguments of compare with ``--stop budget`` if the verdict on throughput decides no gate.
+        """Return the arguments of compare, with ``--stop budget`` if a condition has a metric or a limit.
 
-        That is so if a condition has a metric or a limit.
+        The verdict on throughput, at which a study ends, decides neither.
         """
         own = args[: args.index("--")] if "--" in args else args
         given = {arg.partition("=")[0] for arg in own}
         following = zip(own, [*own[1:], ""], strict=False)
         conditions = [after if arg == FAIL_IF else arg for arg, after in following if arg.startswith(FAIL_IF)]
-        if command != "compare" or given & {"--stop", "--resume"} or not any(":" in one for one in conditions):
+        if command != "compare" or given & {"--stop", "--resume"} or ":" not in "".join(conditions):
             return args
         return ["--stop", "budget", *args]
 
