@@ -64,7 +64,8 @@ def views_of(path: Path, state: State) -> Mapping[str, str]:  # noqa: ARG001  # 
     with Evidence(path, verify=False) as evidence:
         cases = [evidence.study(case) for case in evidence.cases()]
         has[CAPACITY] = cases[0].plan.capacity is not None
-        has[MATRIX] = len(cases) > 1 and all(set(of.levels) == {"workload"} for of in cases)
+        arms = {tuple(arm.name for arm in of.plan.arms) for of in cases}
+        has[MATRIX] = len(arms) == 1 < len(cases) and all(set(of.levels) == {"workload"} for of in cases)
     with closing(open_for_reading(path, verify=False)) as connection, translated(path):
         query = "SELECT 1 FROM reading WHERE probe = 'profile' LIMIT 1"
         has[FLAMES] = connection.execute(query).fetchone() is not None

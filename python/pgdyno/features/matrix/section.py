@@ -95,11 +95,15 @@ class Matrix:
 
 
 def matrix_in(findings: StudyFindings) -> Matrix | None:
-    """Return the matrix of a study; None without the factor workload, or with other factors."""
+    """Return the matrix of a study; None without the factor workload, with other factors, or if exclusions
+    leave the workloads different arms.
+    """
     cases = [of for of in findings.cases if set(of.study.levels) == {FACTOR}]
     if len(cases) < 2 or len(cases) < len(findings.cases):
         return None
     comparisons = [of.comparisons for of in cases]
+    if len({tuple((one.baseline.name, one.arm.name) for one in row) for row in comparisons}) > 1:
+        return None
     confidence = findings.confidence
     level, every = cells_of([one for row in comparisons for one in row], confidence)
     cells = iter(every)

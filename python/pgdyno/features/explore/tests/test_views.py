@@ -146,6 +146,13 @@ def test_a_study_of_versions_has_its_matrix_with_links_to_the_cases(tmp_path: Pa
     )
 
 
+def test_workloads_with_other_arms_have_no_matrix(tmp_path: Path) -> None:
+    cases = [Synthetic(blocks=2, names=(of, "18"), levels={"workload": of}) for of in ("16", "17")]
+    write_study(tmp_path / "e.sqlite", *cases)
+    client, url = opened(tmp_path / "e.sqlite")
+    assert client.get(f"{url}/matrix").status_code == 404
+
+
 def test_a_profiled_study_has_its_flame_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_study(tmp_path / "plain.sqlite", Synthetic(blocks=3))
     rows = [

@@ -166,6 +166,17 @@ def test_a_study_without_the_factor_has_no_page() -> None:
     assert matrix_in(report_of(Synthetic()).findings) is None
 
 
+@pytest.mark.parametrize("names", [("16", "17", "18"), ("16", "18")])
+def test_workloads_with_other_arms_have_no_page_but_their_reports(names: tuple[str, ...]) -> None:
+    """Exclusions remove an arm, or the baseline, from a workload."""
+    fewer, other = (replace(of, statuses={}) for of in cases()[:2])
+    effects = (1.0,) * len(names)
+    built = report_of(fewer, replace(other, names=names, effects=effects))
+    assert matrix_in(built.findings) is None
+    shown = to_markdown(built)
+    assert "All workloads against" not in shown and "18 vs. 17" in shown and "18 vs. 16" in shown
+
+
 def test_false_discoveries_stay_below_the_limit() -> None:
     """64 cells in 16 rows with a common baseline, half of them different; tested by Student's t, 8 blocks."""
     random = np.random.default_rng(7)
