@@ -82,6 +82,12 @@ def test_programs_get_each_case_as_they_get_a_comparison(built: StudyReport) -> 
     assert {row["case"] for row in rows} == {"clients 8", "clients 64", "clients 500"}
 
 
+def test_an_average_names_its_baseline_if_exclusions_leave_cases_different_ones() -> None:
+    fewer = replace(CASES[1], names=("16", "18"))
+    text = plain(FORMS["summary"](report_of(CASES[0], fewer)))
+    assert "over 2 cases:" in text and "18 vs. 17: +" in text and "18 vs. 16: −" in text
+
+
 def test_a_caveat_of_some_cases_names_them() -> None:
     stolen = Caveat.of("builds-differ", difference="gcc against clang")
     alone = Synthetic(levels={"clients": "9"}, blocks=6, caveats=[stolen])

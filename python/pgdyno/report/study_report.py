@@ -176,11 +176,14 @@ def _lines_of_arms(findings: StudyFindings) -> list[Line]:
     """Return a line for each of several arms over all cases, the largest effects first."""
     order = sorted(findings.over_cases, key=lambda of: -abs(of.average.summary.mean) if of.average else 0.0)
     of_all = f"{_metric_of(findings).name} over {counted(len(findings.cases), 'case')}"
-    lines = [Line(f"Average change of {of_all} vs. {order[0].baseline}:", Tone.STRONG)]
+    are_one = len({of.baseline for of in order}) == 1  # exclusions may leave a case another baseline
+    against = f" vs. {order[0].baseline}" if are_one else ""
+    lines = [Line(f"Average change of {of_all}{against}:", Tone.STRONG)]
     for i, over in enumerate(order):
         counts = ", ".join([f"{one.word} in {n}" for one in Verdict if (n := over.verdicts[one])])
         change = result_tables.change_with_ci(over.percent) if over.percent else ABSENT
-        lines.append(Line(f"{over.arm}: {change}; {counts}.", is_spare=i >= HEADLINES_MAX))
+        name = over.arm if are_one else f"{over.arm} vs. {over.baseline}"
+        lines.append(Line(f"{name}: {change}; {counts}.", is_spare=i >= HEADLINES_MAX))
     return lines
 
 
