@@ -209,6 +209,9 @@ def _means_of_rows(path: Path, table: PublishedTable) -> Errors:
 def _reference(file: StudyFile, path: Path, reference: Reference) -> Errors:
     yield from level_errors(file, (*path, "levels"), reference.levels)
     yield from level_errors(file, (*path, "against"), reference.against)
+    for factor in reference.against:
+        if factor in file.case_factors:
+            yield StudyFileError((*path, "against", factor), "makes cases: name a factor of compare")
 
 
 TABLE = FeatureTable("published", Published)

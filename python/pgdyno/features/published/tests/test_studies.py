@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from example_studies import read_study
-from pgdyno.features.published.plan import Cell, Published
+from example_studies import make_file, read_study
+from pgdyno.features.published.plan import Cell, Published, errors_of
 from pgdyno.server.safety import safety
 from pgdyno.server.settings import PROFILES, RESERVED
 from pgdyno.study.cases import cases_of
@@ -102,6 +102,19 @@ def test_published_changes_follow_from_the_published_values_or_are_corrected(pat
                 assert told == pytest.approx(change, abs=0.35), (path.stem, cell)
                 if cell.corrected is not None:
                     assert cell.value != pytest.approx(change, abs=0.35)
+
+
+def test_a_reference_arm_has_levels_of_compared_factors() -> None:
+    row = {"against": {"settings": "a"}, "cells": [1]}
+    table = {"title": "t", "columns": [{"title": "change"}], "rows": [row]}
+    levels = {"a": {"jit": "on"}, "b": {"jit": "off"}}
+    given = {
+        "factors": {"server": ["17", "18"], "settings": levels},
+        "published": {"tables": [table]},
+    }
+    (error,) = errors_of(make_file(**given))
+    assert str(error) == "published.tables[0].rows[0].against.settings: makes cases: name a factor of compare"
+    assert list(errors_of(make_file(**given, compare=["server", "settings"]))) == []
 
 
 @pytest.mark.parametrize("name", ["percona-2018-crash-safety", "percona-2018-sysbench-tpcc"])
