@@ -124,10 +124,14 @@ def value_changes(
 
 @dataclass(frozen=True)
 class Mapped:
-    """The new levels of a factor, and the new name of each old level; None for a dropped one."""
+    """The new levels of a factor, and the new name of each old level; None for a dropped one.
+
+    ``unlike``: old levels whose published figures have no counterpart at their new level.
+    """
 
     levels: tuple[Level, ...]
     names: Mapping[str, str | None]
+    unlike: frozenset[str] = frozenset()
 
 
 Exclusion = Mapping[str, Scalar | tuple[Scalar, ...]]
@@ -174,7 +178,7 @@ def with_levels(file: StudyFile, factor: str, mapped: Mapped) -> StudyFile:
             "exclude": tuple(one for n, one in enumerate(exclude) if has_effect(file, n)),
             "fit": file.fit
             and file.fit.model_copy(update={"drop": _drops(fit_of(file).drop, factor, mapped)}),
-            "published": _published(file.published, factor, mapped.names),
+            "published": _published(file.published, factor, {**mapped.names, **dict.fromkeys(mapped.unlike)}),
         }
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from pgdyno.errors import StudyFileError, UsageError
@@ -611,7 +611,7 @@ def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitCh
         return units_at(units, factor.value)
 
     if name in file.factors:
-        return _fit_levels(file, name, fitted, why)
+        return _fit_levels(file, name, fitted, factor.value, why)
     if name not in file.workload:
         raise UsageError(f"a fit requires the size of the data: set {name} in the table workload")
     units = file.workload[name]
@@ -621,16 +621,31 @@ def fit_data(file: StudyFile, factor: DataFactor) -> tuple[StudyFile, list[FitCh
 
 
 def _fit_levels(
-    file: StudyFile, name: str, change: Callable[[Any], Any], why: str, if_merged: str = ""
+    file: StudyFile, name: str, change: Callable[[Any], Any], ratio: float, why: str, if_merged: str = ""
 ) -> tuple[StudyFile, list[FitChange]]:
-    """Return the file with changed levels of a factor. ``if_merged`` follows the reason if levels merged."""
+    """Return the file with changed levels of a factor, which ``change`` multiplies by about ``ratio``.
+
+    ``if_merged`` follows the reason if levels merged.
+    """
     before = file.factors[name]
-    mapped = changed_values(before, change)
+    mapped = replace(changed_values(before, change), unlike=_unlike(before, change, ratio))
     if [level.value for level in mapped.levels] == [level.value for level in before]:
         return file, []
     then, now = (", ".join(f"{level.value:.15g}" for level in levels) for levels in (before, mapped.levels))
     why += if_merged if len(mapped.levels) < len(before) else ""
     return with_levels(file, name, mapped), [FitChange(f"factors.{name}", then, now, why)]
+
+
+def _unlike(before: Sequence[Level], change: Callable[[Any], Any], ratio: float) -> frozenset[str]:
+    """Return the levels that lose their ratio and merge with others that keep it, within RATIO_MAX.
+
+    One client on two cores is not the source's one client on many.
+    """
+    new = {level.name: change(level.value) for level in before}
+    exact = {level.name: level.value * ratio for level in before}
+    like = {name for name, of in exact.items() if of / RATIO_MAX <= new[name] <= of * RATIO_MAX}
+    kept = {new[name] for name in like}
+    return frozenset(name for name, value in new.items() if name not in like and value in kept)
 
 
 MEMORY_SHARE_MAX = 0.9
@@ -718,7 +733,7 @@ def fit_clients(file: StudyFile, cores: float) -> tuple[StudyFile, list[FitChang
             changes += value_changes(f"drive.{name}", fixed, scaled(fixed), why, "{:g}".format)
             file = file.model_copy(update={"drive": file.drive.model_copy(update={name: scaled(fixed)})})
         if name in file.factors:
-            file, found = _fit_levels(file, name, scaled, why, "; equal levels merged")
+            file, found = _fit_levels(file, name, scaled, cores, why, "; equal levels merged")
             changes += found
     return file, changes
 

@@ -281,7 +281,8 @@ def test_published_figures_follow_the_levels_they_belong_to() -> None:
         cells[0].text: (cells[4].metric, cells[4].levels.get("clients"))
         for cells in file.published.tables[0].figures()
     }
-    assert found["1"] == found["50"] == ("tpm", "1")
+    assert found["25"] == found["50"] == ("tpm", "1")
+    assert found["1"] == found["10"] == (None, None)  # 1 client on 2 cores is many more per core than on 96
     assert found["250"] == ("tpm", "5")
     assert found["500"] == (None, None)  # its level was dropped
 

@@ -16,6 +16,7 @@ from pgdyno.features.fitting.rules import (
     RequestedLengths,
     Scales,
     contrasted_of,
+    fit_clients,
     fit_settings,
     floor_of,
     lay_out,
@@ -267,6 +268,36 @@ def test_a_number_whose_level_is_dropped_stays_and_one_without_it_is_still_measu
     ((value, change),) = left.published.tables[0].figures()
     assert (value.metric, dict(value.levels), value.dropped) == ("tps", levels, False)
     assert (change.metric, change.show, change.dropped) == (None, "change", True)
+    assert list(errors_of(left)) == []
+
+
+@pytest.mark.parametrize(
+    ("cores", "expected"),
+    [
+        # 0.02, 0.21, 0.52, 1.04 and 2.1 clients: 1 is more than twice the first two, and near the others.
+        (2 / 96, {"1": None, "10": None, "25": "1", "50": "1", "100": "2"}),
+        (0.001, {"1": "1", "10": "1", "25": "1", "50": "1", "100": "1"}),  # 1 is far from all
+    ],
+)
+def test_a_number_of_merged_clients_is_measured_where_the_clients_per_core_are_near(
+    cores: float, expected: dict[str, str | None]
+) -> None:
+    clients = [1, 10, 25, 50, 100]
+    rows = [{"levels": {"clients": n}, "cells": [str(n), 1.0]} for n in clients]
+    columns = [{"title": "clients"}, {"title": "tps", "metric": "tps"}]
+    file = a_study(
+        drive={},
+        factors={"server": ["17", "18"], "clients": clients, "variant": ["default", "analytical"]},
+        exclude=[{"variant": "analytical", "clients": [25, 50, 100]}],
+        published={"tables": [{"title": "t", "columns": columns, "rows": rows}]},
+    )
+    left, _ = fit_clients(file, cores)
+    assert left.published is not None
+    figures = [row[1] for row in left.published.tables[0].figures()]
+    found = [None if of.dropped else of.levels["clients"] for of in figures]
+    assert dict(zip(expected, found, strict=True)) == expected
+    # 1 client is excluded only if all levels that became it were.
+    assert all("1" not in one["clients"] for one in left.exclude)
     assert list(errors_of(left)) == []
 
 
