@@ -1,9 +1,11 @@
 """``pgdyno study``: studies of the package are found, and a fit reports what it loses."""
 
 import json
+import tomllib
 from pathlib import Path
 
 import pytest
+import report_forms
 
 from pgdyno.cli import options
 from pgdyno.cli import run as cli_run
@@ -28,6 +30,13 @@ def test_studies_are_found_by_name_and_listed(capsys: pytest.CaptureFixture[str]
 def test_the_printed_schema_equals_the_shipped_one(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["study", "schema"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads((STUDIES / "study.schema.json").read_text())
+
+
+def test_the_schema_allows_all_bundled_studies(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = json.loads((STUDIES / "study.schema.json").read_text())
+    monkeypatch.setattr(report_forms, "the_schema", lambda: whole)
+    for path in STUDIES.rglob("*.toml"):
+        assert list(report_forms.mismatches(tomllib.loads(path.read_text()), whole)) == [], path
 
 
 MOPPEL_2022 = "moppel-2022-a-billion-transactions"

@@ -75,12 +75,19 @@ def schema() -> dict[str, Any]:
         "anyOf": [{"type": "string"}, {"$ref": "#/$defs/Settings"}],
         "description": "Sets of settings: as in an arm (@PROFILE or NAME=VALUE), or tables.",
     }
-    factors = {name: _levels(value) for name, value in values.items()} | {"settings": _levels(settings)}
+    workloads = {
+        "type": "object",
+        "additionalProperties": {"type": "object"},
+        "minProperties": 1,
+        "description": "Whole workloads by name; keys of drive are allowed, too.",
+    }
+    factors = {name: _levels(value) for name, value in values.items()}
+    factors |= {"settings": _levels(settings), "workload": workloads}
     setting = _levels({"type": ["string", "number", "boolean"], "description": "Levels of one setting."})
     properties["factors"] |= _table(factors) | {"patternProperties": {r"^settings\.": setting}}
     own_keys = {name: parts["Settings"]["properties"][name] for name in ("about", "profiles", "optional")}
     parts["Settings"] = {"type": "object", "properties": own_keys, "additionalProperties": SETTING}
-    _bare_cells(parts)
+    _bare_texts(parts)
     del parts["Level"]
     return whole
 
@@ -114,11 +121,13 @@ def _levels(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _bare_cells(parts: dict[str, Any]) -> None:
-    """Allow a plain number or text as a cell of the table ``published``, if a feature has it."""
+def _bare_texts(parts: dict[str, Any]) -> None:
+    """Allow plain cells and notes in the table ``published``, if a feature has it."""
     if "Row" in parts:
         cells = parts["Row"]["properties"]["cells"]
         cells["items"] = {"anyOf": [{"type": ["string", "number"]}, {"$ref": "#/$defs/Cell"}]}
+        notes = parts["PublishedTable"]["properties"]["notes"]
+        notes["items"] = {"anyOf": [{"type": "string"}, notes["items"]]}
 
 
 # ----------------------------------------------------------------------
