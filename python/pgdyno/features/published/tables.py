@@ -78,7 +78,8 @@ def case_values(
 ) -> CaseValues:
     """Return the values of a case's ok trials. ``telemetry`` is by trial ID.
 
-    ``of_features``: further metrics of a trial with unit and value, of which less is better.
+    ``of_features``: further metrics of a trial with unit and value, of which less is better. The unit of a
+    ratio is "1", which is not printed.
     """
     found: dict[str, dict[int, dict[int, float]]] = {}
     metrics: dict[str, Metric] = {}
@@ -88,7 +89,10 @@ def case_values(
         of_trial = [(metric.key, metric, metric.value(trial, trial.measured)) for metric in OF_DRIVER]
         of = telemetry.get(trial.trial)
         of_trial += [(key, METRICS[split_key(key)[0]], v) for key, v in (of.values if of else {}).items()]
-        of_trial += [(key, Metric(key, key, unit, Better.LESS), v) for key, unit, v in of_features(trial)]
+        of_trial += [
+            (key, Metric(key, key, "" if unit == "1" else unit, Better.LESS), v)
+            for key, unit, v in of_features(trial)
+        ]
         for key, metric, value in of_trial:
             if value is not None:
                 metrics[key] = metric

@@ -553,6 +553,20 @@ def test_values_of_a_case_are_those_of_its_ok_trials() -> None:
     assert found.values["relation.growth:a"].unit == "MiB"
 
 
+def test_a_ratio_has_no_unit() -> None:
+    findings = report_of(Synthetic(blocks=3)).findings.first
+    of = case_values(
+        findings.study,
+        findings.trials,
+        {},
+        lambda trial: [("rate.max_to_min", "1", 12.3 + trial.block / 100)],
+    )
+    of = replace(of, arms=[{"server": "10"}, {"server": "15"}])
+    columns = [{"title": "figure"}, {"title": "ratio", "metric": "rate.max_to_min"}]
+    found = table([of], columns=columns, rows=[{"cells": ["highest divided by lowest", 10]}])
+    assert with_measured_columns(found, 0.95).rows == [["highest divided by lowest", "10", "12.3"]]
+
+
 def test_checkpoints_are_also_counted_per_timeout_and_rates_have_their_variation() -> None:
     findings = report_of(Synthetic(blocks=3)).findings.first
     trial = replace(findings.trials[0], settings={"checkpoint_timeout": "30s"})
