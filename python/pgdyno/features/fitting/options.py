@@ -75,6 +75,8 @@ class FitOptions(StudyOptions):
             raise UsageError("--fit does not scale a study of several workloads: set sizes in their levels")
         if "data" in file.workload or "data" in file.factors:
             raise UsageError("--fit cannot scale data of your own: remove --fit")
+        if file.workload.get("kind") == "load":
+            raise UsageError("--fit cannot scale a study of loads: make its dataset smaller; remove --fit")
         if minutes is None:
             raise UsageError("--fit requires --minutes; for example: --fit --minutes 10")
         return minutes

@@ -311,5 +311,11 @@ def test_another_value_of_fit_is_refused_in_the_same_words_by_run_and_plan(
     assert refusal(f"study plan {EDB} --fit=maybe --minutes 5") == said
 
 
+@pytest.mark.parametrize("command", ["run", "study plan"])
+def test_a_study_of_loads_is_not_scaled(command: str, refusal: Callable[..., str]) -> None:
+    said = refusal(f"{command} load-time --fit --minutes 5")
+    assert "cannot scale a study of loads: make its dataset smaller" in said
+
+
 def test_run_has_no_option_for_the_value_of_fit(refusal: Callable[..., str]) -> None:
     assert "--fit-how" in refusal(f"run {EDB} --fit-how anyway")
