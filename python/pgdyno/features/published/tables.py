@@ -707,9 +707,15 @@ def _row_texts(table: PublishedTable, row: int) -> list[str]:
 
 
 def _ratios_of_cell(cell: Cell, base: Cell, cases: Sequence[CaseValues]) -> LogRatios | None:
-    """Return the log ratios of common blocks; None if one of the two has no value."""
-    arms, bases = items_of(cell, cases), items_of(base, cases)
-    if not arms or len(arms) != len(bases) or arms == bases:
+    """Return the log ratios of common blocks; None if one of the two lacks a value that the other has."""
+    compared = {factor for factor, of in cell.levels.items() if base.levels.get(factor) != of}
+
+    def place(item: Item) -> tuple[str, list[tuple[str, str]]]:
+        others = [(factor, of) for factor, of in item.case.levels.items() if factor not in compared]
+        return item.key, sorted(others)
+
+    arms, bases = (sorted(items_of(of, cases), key=place) for of in (cell, base))
+    if not arms or [place(item) for item in arms] != [place(item) for item in bases] or arms == bases:
         return None
     return _log_ratios(cell, [_pair(*both) for both in zip(bases, arms, strict=True)])
 

@@ -520,6 +520,33 @@ def test_a_level_of_the_settings_is_compared_over_cases() -> None:
     assert found.measured.value == pytest.approx(50)
 
 
+OF_10, OF_15 = ({"title": name, "levels": {"server": name}} for name in ("10", "15"))
+
+
+def test_values_of_different_statements_or_cases_have_no_change() -> None:
+    key, other = (f"statement.mean_ms:{of}" for of in (UPDATE, SELECT))
+    given = {"metric": "statement.mean_ms", "columns": [OF_10, OF_15], "rows": [{"cells": [10, 20]}]}
+    apart = case({key: {0: blocks(1.0, 1.0)}, other: {1: blocks(3.0, 3.0)}})
+    assert changes_of([apart], **given) == []
+    one, two = (
+        case({key: {arm: blocks(1.0, 1.0)}}, {"clients": clients}) for arm, clients in ((0, "1"), (1, "2"))
+    )
+    assert changes_of([one, two], **given) == []
+    fewer = case({key: {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)}}, {"clients": "1"})
+    assert changes_of([fewer, two], **given) == []
+
+
+def test_the_same_statements_are_compared_if_cases_have_them_in_another_order() -> None:
+    key, other = (f"statement.mean_ms:{of}" for of in (UPDATE, SELECT))
+    first = {key: {0: blocks(1.0, 1.0)}, other: {0: blocks(4.0, 4.0)}}
+    then = {other: {0: blocks(8.0, 8.0)}, key: {0: blocks(3.0, 3.0)}}
+    found = [case(values, {"settings": name}) for values, name in ((first, "plain"), (then, "tuned"))]
+    rows = [{"levels": {"settings": name}, "cells": [name, n]} for name, n in (("plain", 1), ("tuned", 2))]
+    columns = [{"title": ""}, {"title": "ms", "metric": "statement.mean_ms", "mean": "changes"}]
+    (change,) = changes_of(found, columns=columns, rows=rows)
+    assert change.measured.value == pytest.approx((200 + 100) / 2)
+
+
 @pytest.mark.parametrize(
     ("text", "value", "shown"),
     [
