@@ -257,9 +257,12 @@ NOTHING: Mapping[str, object] = {
 def _renamed(cell: Cell, figure: Cell, factor: str, names: Mapping[str, str | None]) -> Cell:
     """Return the cell with the reference of its figure; it is marked if it refers to a dropped level.
 
-    Only a change refers to the levels of ``against``.
+    A value is also measured without the level of ``against``; a change is not.
     """
-    both = {"levels": figure.levels, "against": figure.against if figure.show == "change" else {}}
+    against = figure.against
+    if figure.show != "change" and factor in against and names[level_name(against[factor])] is None:
+        against = {}
+    both = {"levels": figure.levels, "against": against}
     if any(factor in of and names[level_name(of[factor])] is None for of in both.values()):
         is_asked = figure.metric is not None and figure.value is not None
         return cell.model_copy(update={**NOTHING, "show": figure.show, "dropped": is_asked or cell.dropped})

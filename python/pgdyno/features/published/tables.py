@@ -502,10 +502,10 @@ def _scaled(estimate: Estimate, factor: float, unit: str) -> Estimate:
 # ----------------------------------------------------------------------
 # Comparison of the measured changes with the published ones: direction and size.
 #
-# A published table has changes, or values of which changes follow: an arm against the baseline in the same
-# table, and a level of ``settings`` against the first one. A published value has no interval, so agreement
-# means that the interval measured here contains it. The intervals hold simultaneously (Holm), because a few
-# of many changes would differ from the source at random.
+# A published table has changes, or values of which changes follow: in the same table, an arm against the
+# baseline or ``against``, and a level of ``settings`` against the first one. A published value has no
+# interval, so agreement means that the interval measured here contains it. The intervals hold simultaneously
+# (Holm), because a few of many changes would differ from the source at random.
 # ----------------------------------------------------------------------
 
 
@@ -631,10 +631,14 @@ def _right_value(cell: Cell) -> float | None:
 
 
 def _bases(cell: Cell, figures: Mapping[Place, Cell], cases: Sequence[CaseValues]) -> Iterator[Place]:
-    """Yield the figures of the baseline and of the first level of ``settings``; other levels are equal."""
+    """Yield the figures of the baseline, of ``against``, and of the first level of ``settings``; other levels
+    are equal.
+    """
     first = cases[0].arms[0]
     own = dict(cell.levels)
     wanted = [{**own, **{f: level for f, level in first.items() if f in own}}]
+    if cell.against:
+        wanted.append({**own, **cell.against})
     settings = next((case.levels["settings"] for case in cases if "settings" in case.levels), None)
     if settings is not None and "settings" in own:
         wanted.append({**own, "settings": settings})

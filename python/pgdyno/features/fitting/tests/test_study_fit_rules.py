@@ -267,8 +267,13 @@ def test_a_number_whose_level_is_dropped_stays_and_one_without_it_is_still_measu
     assert left.published is not None
     ((value, change),) = left.published.tables[0].figures()
     assert (value.metric, dict(value.levels), value.dropped) == ("tps", levels, False)
+    assert value.against == {}
     assert (change.metric, change.show, change.dropped) == (None, "change", True)
     assert list(errors_of(left)) == []
+    tenth = with_levels(file, "scale", changed_values(file.factors["scale"], lambda n: max(2, n // 10)))
+    assert tenth.published is not None
+    for figure in tenth.published.tables[0].figures()[0]:
+        assert (figure.levels["scale"], figure.against) == ("10", {"scale": "2"})
 
 
 @pytest.mark.parametrize(

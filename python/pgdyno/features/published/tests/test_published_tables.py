@@ -520,6 +520,17 @@ def test_a_level_of_the_settings_is_compared_over_cases() -> None:
     assert found.measured.value == pytest.approx(50)
 
 
+def test_values_are_compared_with_those_of_the_reference_arm() -> None:
+    """Arm 1 is crash-safe, arm 3 the same without compression; each arm is 20% higher than the one before."""
+    published, cases = as_if_measured(STUDIES / "percona-2018-crash-safety.toml")
+    found = {one.what: one for one in changes_of_source(published, cases) if "compression" in one.table}
+    assert set(found) == {"on, WAL", "on, TPS, with vs. without"}
+    wal = found["on, WAL"]
+    assert (wal.arm, wal.baseline) == ("crash-safe", "crash-safe without wal_compression")
+    assert wal.published_percent == pytest.approx(100 * (1962 / 3359 - 1))
+    assert wal.measured.value == pytest.approx(100 * (1 / 1.2**2 - 1))
+
+
 OF_10, OF_15 = ({"title": name, "levels": {"server": name}} for name in ("10", "15"))
 
 
