@@ -74,7 +74,7 @@ def statements_of_script(text: str) -> Iterator[str]:
         token = found[0]
         if token in (";", "\\;"):
             whole = identity(joined)
-            if whole.partition(" ")[0].upper() in FIRST_WORDS:
+            if has_plan(whole):
                 yield whole
             joined, names = "", {}
         elif token.startswith(("--", "/*")):
@@ -83,6 +83,15 @@ def statements_of_script(text: str) -> Iterator[str]:
             joined += f"${names.setdefault(token, len(names) + 1)}"
         else:
             joined += token
+
+
+_BEFORE_FIRST_WORD = re.compile(r"(?:[\s(]|--[^\n]*|/\*.*?\*/)*", re.DOTALL)
+
+
+def has_plan(text: str) -> bool:
+    """Return whether a statement has a plan, by its first word after comments and parentheses."""
+    word = re.match(r"\w+", _BEFORE_FIRST_WORD.sub("", text, count=1))
+    return word is not None and word[0].upper() in FIRST_WORDS
 
 
 def identity(text: str) -> str:
@@ -99,7 +108,7 @@ def _recorded(connection: Connection) -> list[str]:
     text = sql.SQL(statement("statement_texts", statements_major(version)))
     rows = fetch(connection, text.format(extension=sql.Identifier(schema), rows_max=500))
     found = [str(row["query"]) for row in rows if "queryid" in row and "query" in row]
-    return [one for one in found if one.split(maxsplit=1)[0].upper() in FIRST_WORDS]
+    return [one for one in found if has_plan(one)]
 
 
 # Plans.

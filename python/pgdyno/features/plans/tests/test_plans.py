@@ -11,7 +11,14 @@ from synthetic_study import Synthetic, write_study
 from example_studies import make_study
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import find_study
-from pgdyno.features.plans.explain import budget_s_of, digest, node_name, plan_lines, statements_of_script
+from pgdyno.features.plans.explain import (
+    budget_s_of,
+    digest,
+    has_plan,
+    node_name,
+    plan_lines,
+    statements_of_script,
+)
 from pgdyno.features.plans.findings import compare_plans
 from pgdyno.features.plans.section import addresses, sections
 from pgdyno.measure.telemetry_collection import ProbeError
@@ -36,6 +43,24 @@ END;
         "UPDATE t SET a = E'\\';' WHERE b = $1",
         "SELECT 1",
     ]
+    assert list(statements_of_script("(SELECT 1) UNION (SELECT 2);")) == ["(SELECT 1) UNION (SELECT 2)"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("/* app */ select 1", True),
+        ("-- of the\n-- application\nUPDATE t SET a = 1", True),
+        ("((SELECT 1) LIMIT 1)", True),
+        ("VALUES(1)", True),
+        ("/* SELECT */ VACUUM t", False),
+        ("-- SELECT", False),
+        ("/* SELECT 1", False),
+        ("", False),
+    ],
+)
+def test_comments_and_parentheses_may_precede_a_statement_with_a_plan(text: str, expected: bool) -> None:
+    assert has_plan(text) == expected
 
 
 @pytest.mark.parametrize(("schedule", "budget_s"), [("slices", 0.01), ("blocks", 0.01), ("duet", 0.005)])
