@@ -12,6 +12,7 @@ from example_studies import make_study
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.features.plans.explain import (
+    LINES_MAX,
     budget_s_of,
     digest,
     has_plan,
@@ -152,6 +153,17 @@ def test_a_changed_plan_is_a_sentence_and_a_table_with_both_plans(tmp_path: Path
     side_by_side, left_out = body.tables
     assert side_by_side.rows == [[a[0], b[0]], ["\u00a0" * 5 + "Filter: (a = $1)", ""]]
     assert left_out.rows == [["SELECT x", 'column "x" does not exist']]
+
+
+def test_plans_that_differ_after_their_stored_lines_say_so(tmp_path: Path) -> None:
+    stored = ["Append", *(f"  -> Seq Scan on part_{n}" for n in range(LINES_MAX - 1))]
+    plans = {
+        of: [{**row("SELECT 1", [*stored, last]), "plan": "\n".join(stored)}]
+        for of, last in enumerate(("  -> Seq Scan on last", "  -> Index Scan using i on last"))
+    }
+    head, _ = sections(findings_of(tmp_path / "e.sqlite", plans, changed_in=3))
+    said = f"after the first {LINES_MAX} lines, which are equal (“SELECT 1”)"
+    assert head.sentences == [f"Plan changed on 18: {said}."]
 
 
 def test_the_address_of_a_plan_is_that_of_its_table_in_a_page(tmp_path: Path) -> None:
