@@ -673,7 +673,7 @@ def data_changes(before: Costs, after: Costs, task: FitTask, memory_bytes: int |
 
     ``memory_bytes`` is the memory of the source; None if unknown.
     """
-    sizes = [_largest_bytes(costs) for costs in (before, after)]
+    sizes = [data_sizes(costs)[-1] for costs in (before, after)]
     if memory_bytes is not None:
         was, now = sizes[0] / memory_bytes, sizes[1] / task.machine.memory_bytes
         fits = "; the largest data now fit in memory, unlike at the source"
@@ -708,11 +708,6 @@ def _buffers(costs: Costs, contrasted: Collection[str]) -> list[tuple[bool, int]
     arms = (arm for arm in arms_of(costs) if not arm.has_profile)
     found = {("shared_buffers" in arm.settings, shared_buffers_bytes(arm, 1, contrasted)) for arm in arms}
     return sorted(found, key=lambda one: one[1])
-
-
-def _largest_bytes(costs: Costs) -> float:
-    largest = max((arm.data for arm in arms_of(costs)), key=lambda data: data.bytes_at(1))
-    return largest.units * largest.unit_bytes
 
 
 # ----------------------------------------------------------------------
