@@ -20,7 +20,10 @@ from pgdyno.features.published.tables import (
     PublishedFindings,
     SourceChange,
     counts_of,
+    joined,
     published_in,
+    row_texts,
+    text_columns,
 )
 from pgdyno.report import result_tables
 from pgdyno.report.document import Place, Section, Table
@@ -400,30 +403,25 @@ def _narrow(
 ) -> Table | None:
     """Return the table with a line for each number; None if it has no measured numbers.
 
-    The texts of a row are its name, with the first one of the row above if its own is empty. With several
-    numbers per row the name has a line of its own above them.
+    The texts of a row are its name. With several numbers per row it has a line of its own above them.
     """
     if not any(measured):
         return None
     places = [n + sum(measured[:n]) for n in range(len(titles))]
-    has_number = [any(row[n].value is not None for row in table.rows) for n in range(len(titles))]
-    names = [n for n in range(len(titles)) if not measured[n] and not has_number[n]]
+    names = text_columns(table.rows)
     groups: list[tuple[str, list[list[str]]]] = []
-    first = ""
     titles = [_with_level(text, of) for text, of in zip(titles, levels_of_columns(table), strict=True)]
-    for cells, row, levels in zip(table.rows, rows, levels_of_rows(table), strict=True):
-        texts = [row[places[n]] for n in names]
-        if texts and any(texts):
-            own = cells[0].text if names[0] == 0 else texts[0]
-            first = own or first
-            texts[0] = _with_level(first, levels) if names[0] == 0 else first
+    every = zip(table.rows, rows, row_texts(table.rows), levels_of_rows(table), strict=True)
+    for cells, row, texts, levels in every:
+        if 0 in names:
+            texts[0] = _with_level(texts[0], levels)
         figures = [
             [title, row[places[n]], row[places[n] + 1] if measured[n] else ""]
             for n, title in enumerate(titles)
             if n not in names and (cells[n].text or cells[n].is_requested)
         ]
-        groups.append((", ".join(filter(None, texts)), figures))
-    head = ", ".join(filter(None, (titles[n] for n in names)))
+        groups.append((joined(texts), figures))
+    head = joined(titles[n] for n in names)
     numeric = frozenset(("published", HERE))
     if names and any(len(figures) > 1 for _, figures in groups):
         lines = []
@@ -519,7 +517,7 @@ def _averages(table: MeasuredTable) -> Iterator[str]:
         for n in range(len(table.columns))
     ]
     names: dict[str, dict[str, None]] = {}
-    for row, own in zip(table.rows, _names_of_rows(table), strict=True):
+    for row, own in zip(table.rows, map(joined, row_texts(table.rows)), strict=True):
         cells = zip(table.columns, row, by_column, strict=True)
         found = [(title, _over(cell), len(over) == 1) for title, cell, over in cells if cell.measured]
         is_one = own and len({mean for _, mean, is_column in found if not is_column}) == 1
@@ -529,22 +527,6 @@ def _averages(table: MeasuredTable) -> Iterator[str]:
     names.pop("", None)
     for mean, of in names.items():
         yield f"{HERE.capitalize()} over {mean}: {'; '.join(of)}"
-
-
-def _names_of_rows(table: MeasuredTable) -> list[str]:
-    """Return the texts of each row without numbers, the first one of the row above if its own is empty."""
-    columns = [
-        n
-        for n in range(len(table.columns))
-        if not any(row[n].is_requested or row[n].value is not None for row in table.rows)
-    ]
-    names, first = [], ""
-    for row in table.rows:
-        texts = [row[n].text for n in columns]
-        if any(texts):
-            first = texts[0] = texts[0] or first
-        names.append(", ".join(filter(None, texts)))
-    return names
 
 
 def _over(cell: MeasuredCell) -> str:

@@ -186,6 +186,28 @@ class MeasuredTable:
     chart: bool | Literal["bars"] = False
 
 
+def text_columns(rows: Sequence[Sequence[Cell | MeasuredCell]]) -> list[int]:
+    """Return the columns without numbers, whose texts are the names of the rows."""
+    return [n for n in range(len(rows[0])) if all(row[n].value is None for row in rows)]
+
+
+def row_texts(rows: Sequence[Sequence[Cell | MeasuredCell]]) -> list[list[str]]:
+    """Return the texts in the columns without numbers by row. An empty first one repeats the row above."""
+    columns = text_columns(rows)
+    found: list[list[str]] = []
+    for row in rows:
+        texts = [row[n].text or "" for n in columns]
+        if texts and found and not texts[0]:
+            texts[0] = found[-1][0]
+        found.append(texts)
+    return found
+
+
+def joined(texts: Iterable[str]) -> str:
+    """Return the texts of a row as its name."""
+    return ", ".join(filter(None, texts))
+
+
 def with_measured_values(published: Published, cases: Sequence[CaseValues]) -> list[MeasuredTable]:
     """Return every table with measured values. ``cases`` are those that were run."""
     return [
@@ -421,12 +443,12 @@ def _ratios_of_rows(
     table: PublishedTable, place: Place, cases: Sequence[CaseValues]
 ) -> tuple[list[str], LogRatios]:
     """Return the measured rows of a mean of rows, and its log ratios."""
-    found = {}
+    found, names = {}, row_texts([row.cells for row in table.rows])
     for row in table.rows_averaged(*place):
         figure = table.figures()[row][place[1]]
         items = [item for item in items_of(figure, cases) if item.baseline != item.arm]
         if not figure.dropped and (ratios := _ratios(figure, items)):
-            found[", ".join(_row_texts(table, row))] = {n: math.exp(d) for n, d in ratios.items()}
+            found[joined(names[row])] = {n: math.exp(d) for n, d in ratios.items()}
     return list(found), _logs(_mean(list(found.values())))
 
 
@@ -696,18 +718,8 @@ def _names(levels: Mapping[str, object], base: Mapping[str, object]) -> tuple[st
 
 
 def _row_name(table: PublishedTable, place: Place) -> str:
-    """Return the texts of the row and the heading of the column."""
-    return ", ".join(filter(None, [*_row_texts(table, place[0]), table.columns[place[1]].title]))
-
-
-def _row_texts(table: PublishedTable, row: int) -> list[str]:
-    """Return the texts of the row, where an empty first one repeats the row above."""
-    cells = table.rows[row].cells
-    texts = [cell.text for cell in cells if cell.value is None and cell.text]
-    if cells[0].text == "":
-        above = next((of.cells[0].text for of in reversed(table.rows[:row]) if of.cells[0].text), None)
-        texts = [above, *texts] if above else texts
-    return texts
+    """Return the name of the row and the heading of the column."""
+    return joined([*row_texts([row.cells for row in table.rows])[place[0]], table.columns[place[1]].title])
 
 
 def _ratios_of_cell(cell: Cell, base: Cell, cases: Sequence[CaseValues]) -> LogRatios | None:

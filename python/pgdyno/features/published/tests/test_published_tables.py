@@ -365,6 +365,16 @@ def test_a_row_without_a_name_has_that_of_the_row_above_beside_the_measured_leve
     assert names == ["query 2 (here scale 1)", "query 2 (here scale 2)"]
 
 
+def test_a_row_without_any_name_has_that_of_the_row_above_everywhere() -> None:
+    of = case({"tpm": {0: blocks(9.0, 9.0), 1: blocks(8.0, 8.0)}})
+    columns = [{"title": "query"}, *({"title": name, "levels": {"server": name}} for name in ("10", "15"))]
+    given = {"metric": "tpm", "columns": columns, "rows": [{"cells": ["a", 10, 12]}, {"cells": ["", 20, 22]}]}
+    wide = with_measured_columns(table([of], **given), 0.95)
+    assert wide.narrow is not None
+    assert [row[0] for row in wide.narrow.rows if not row[0].startswith(" ")] == ["a", "a"]
+    assert {change.what for change in changes_of([of], **given)} == {"a, 15"}
+
+
 def bars_of(picture: str) -> list[tuple[str, float, float]]:
     """Return the title, the start and the length of each bar."""
     found = re.findall(r'<rect x="([\d.]+)" y="[\d.]+" width="([\d.]+)"[^>]*><title>(.*?)</title>', picture)
