@@ -411,7 +411,7 @@ def _narrow(table: PooledTable, title: str, further: Mapping[str, Callable[[Pool
             if is_figure
         ]
     columns = ("figure", "published", *further)
-    return Table(title, columns, lines, numeric=frozenset(columns[1:]))
+    return Table(title, columns, lines, numeric=frozenset(columns[1:]), breaks_first=True)
 
 
 def _levels(cell: PooledCell, confidence: float) -> str:

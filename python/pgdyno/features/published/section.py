@@ -427,9 +427,10 @@ def _narrow(
         lines = []
         for name, figures in groups:
             lines += [[name, "", ""], *([f"  {title}", *numbers] for title, *numbers in figures)]
-        return Table(table.title, (head, "published", HERE), lines, numeric=numeric)
+        return Table(table.title, (head, "published", HERE), lines, numeric=numeric, breaks_first=True)
     lines = [[name, *figure] for name, figures in groups for figure in figures]
-    return Table(table.title, (head, "figure", "published", HERE), lines, numeric=numeric)
+    columns = (head, "figure", "published", HERE)
+    return Table(table.title, columns, lines, numeric=numeric, breaks_first=True)
 
 
 def _is_the_same(row: Sequence[MeasuredCell], above: Sequence[MeasuredCell]) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from report_forms import report_of
+from report_forms import on_terminal, plain, report_of
 from synthetic_study import Synthetic
 
 import pgdyno
@@ -39,6 +39,7 @@ from pgdyno.features.published.tables import (
     in_unit,
     with_measured_values,
 )
+from pgdyno.report.document import Document, Section
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.cases import cases_of
 from pgdyno.units import NO_BREAK, Better, Estimate
@@ -373,6 +374,21 @@ def test_a_row_without_any_name_has_that_of_the_row_above_everywhere() -> None:
     assert wide.narrow is not None
     assert [row[0] for row in wide.narrow.rows if not row[0].startswith(" ")] == ["a", "a"]
     assert {change.what for change in changes_of([of], **given)} == {"a, 15"}
+
+
+def test_names_are_wrapped_before_a_narrow_terminal_omits_the_measured_values() -> None:
+    ours = {"tps": {0: blocks(*[1.0] * 5), 1: blocks(2.8, 2.9, 3.0, 2.95, 2.85)}}
+    printed = {"value": 190, "text": "about one hundred and ninety (190)"}
+    columns = [
+        {"title": "figure"},
+        *({"title": f"change {n}", "levels": {"server": "15"}, "show": "change"} for n in (1, 2)),
+    ]
+    rows = [{"metric": "tps", "cells": ["transactions per second over ten hours", printed, printed]}]
+    wide = with_measured_columns(table([case(ours)], columns=columns, rows=rows), 0.95)
+    document = Document(title="t", sections=[Section("published", tables=[wide])])
+    shown = plain(on_terminal(document, 80)).splitlines()
+    assert max(map(len, shown)) <= 80 and not any("Omitted" in one for one in shown)
+    assert sum("ninety (190)" in one and one.rstrip().endswith("]") for one in shown) == 2
 
 
 def bars_of(picture: str) -> list[tuple[str, float, float]]:
