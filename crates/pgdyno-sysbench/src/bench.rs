@@ -130,7 +130,7 @@ impl Bench {
         while state.0 < self.records.len() {
             let left = limit - self.clock.now();
             if left == Nanos::ZERO {
-                fatal(format_args!("not all clients started within {limit_s} s (--thread-init-timeout)"));
+                fatal(format_args!("Worker threads failed to initialize within {limit_s} seconds!"));
                 return None;
             }
             let waited = self.start.changed.wait_timeout(state, Duration::from_nanos(left.0));

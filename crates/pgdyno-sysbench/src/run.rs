@@ -17,8 +17,8 @@ use super::report::{Reporter, preamble};
 const QUEUE_MAX: usize = 131_071;
 const QUEUE_EVERY: Nanos = Nanos(100_000_000);
 
-/// The exit status after a forced shutdown, as in sysbench.
-const FORCED: i32 = 2;
+/// The exit status after a forced shutdown and if clients do not start in time, as in sysbench.
+const FORCED: u8 = 2;
 
 /// Runs a command of the script in all clients.
 pub fn run_command(bench: &Arc<Bench>, command: &str) -> ExitCode {
@@ -67,7 +67,7 @@ pub fn run(bench: &Arc<Bench>, mut main: ScriptClient, links: &mut Connections<'
         Ok(ends) => ends,
         Err(error) => return failure(&error),
     };
-    let Some(start) = bench.begin() else { return ExitCode::FAILURE };
+    let Some(start) = bench.begin() else { return ExitCode::from(FORCED) };
     let mut reporter = Reporter::new(bench, start);
     if !wait(bench, start, &ends, &mut reporter, &mut main) {
         return ExitCode::FAILURE;
@@ -106,7 +106,7 @@ fn wait(
                 fatal("The --time limit has expired, forcing shutdown...");
                 reporter.last(main);
                 // Threads that wait for the server end with the process.
-                process::exit(FORCED);
+                process::exit(FORCED.into());
             }
             Err(mpsc::RecvTimeoutError::Timeout) => {
                 if bench.now() >= reporter.due() {

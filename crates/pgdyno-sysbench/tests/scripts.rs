@@ -117,8 +117,8 @@ fn a_script_with_its_own_loop_counts_what_it_does_while_it_runs() {
 fn clients_that_do_not_start_in_time_end_the_run() {
     let script = Script::new("slow", "function thread_init() ffi.C.sleep(60) end function event() end");
     let (status, output) = script.run(&["--events=1", "--thread-init-timeout=1"]);
-    assert_eq!(status, Some(1), "{output}");
-    assert!(output.contains("FATAL: not all clients started within 1 s "), "{output}");
+    assert_eq!(status, Some(2), "{output}");
+    assert!(output.contains("FATAL: Worker threads failed to initialize within 1 seconds!"), "{output}");
 }
 
 #[test]

@@ -221,8 +221,8 @@ def test_rows_are_counted_table_by_table_since_a_statement_locks_all_of_its_tabl
         return SimpleNamespace(fetchall=lambda: [(len(sent),)])
 
     connection = cast(Any, SimpleNamespace(info=SimpleNamespace(dbname="mine"), execute=execute))
-    assert data.count_rows(connection, ["sbtest1", "sbtest2", "sbtest3"]) == 2 + 3 + 4
-    assert [query.count("sbtest") for query in sent] == [0, 1, 1, 1]  # the settings come first
+    assert data.count_rows(connection, ["sbtest1", "sbtest2", "sbtest3"]) == 3 + 4 + 5
+    assert [query.count("sbtest") for query in sent] == [0, 0, 1, 1, 1]  # the settings come first
 
 
 def ended(
