@@ -144,7 +144,8 @@ impl<D: Dataset> Loading<'_, D> {
         let opened = self.connections.max(self.vacuum_connections);
         let files = u64::from(opened) * FILES_PER_CONNECTION + FILES_OF_PROCESS;
         // Not above the hard limit, as an error would be: not all files are open at the same time.
-        raise_file_limit(files.min(reactor::file_limit())).map_err(|error| stalled(&error))?;
+        raise_file_limit(files.min(reactor::file_limit()))
+            .map_err(|error| LoadError::from_io(Stage::Connect, "prepare the connections", &error))?;
         thread::scope(|scope| {
             let (event_sender, worker_events) = mpsc::channel();
             let workers: Vec<_> =

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
+use std::time::Duration;
 
 use loader::LoadError;
 use pgdyno_engine::load::{self, Specification};
@@ -77,7 +78,9 @@ fn a_stop_ends_the_wait_for_cleaning_up() {
     let stop = AtomicBool::new(false);
     let failed = thread::scope(|scope| {
         let loading = scope.spawn(|| load::run(&specification, &stop, &mut |_| ()));
-        while execute(&server, waits).is_empty() && !loading.is_finished() {}
+        while execute(&server, waits).is_empty() && !loading.is_finished() {
+            thread::sleep(Duration::from_millis(10));
+        }
         stop.store(true, Relaxed);
         loading.join().unwrap().unwrap_err()
     });
@@ -114,7 +117,7 @@ fn timeouts_of_the_database_do_not_apply_to_a_load(server: &Database) {
     let known = "SELECT name FROM pg_settings WHERE name IN ('idle_session_timeout', 'transaction_timeout')";
     let alter = format!("ALTER DATABASE {}", server.name);
     for name in execute(server, known) {
-        execute(server, &format!("{alter} SET {name} = '200ms'"));
+        execute(server, &format!("{alter} SET {name} = '500ms'"));
     }
     load(server).unwrap();
     execute(server, &format!("{alter} RESET ALL"));
