@@ -228,9 +228,10 @@ def _study_run(path: Path, effect: float) -> StudyRun:
 
 def _covariates(evidence: Evidence) -> dict[int, dict[str, float]]:
     """Return the covariates of the machine by block and key, the largest of both arms."""
-    trials = [trial for trial in evidence.trials() if trial.status is TrialStatus.OK]
-    probed = {of.trial: telemetry_of_trial(of, evidence.readings(of.trial)) for of in trials}
-    known = covariates(trials, probed)
+    every = evidence.trials()
+    trials = [trial for trial in every if trial.status is TrialStatus.OK]
+    probed = {of.trial: telemetry_of_trial(of, evidence.readings(of.trial)) for of in every}
+    known = covariates(every, probed)
     found: dict[int, dict[str, float]] = {}
     for trial in trials:
         of_block = found.setdefault(trial.block, {})

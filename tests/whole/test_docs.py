@@ -153,7 +153,7 @@ def test_a_workflow_uses_arms_and_options_that_exist(file: str, build: str) -> N
     assert [parse_arm(arm).build for arm in arms] == [f"{build}HEAD^1", f"{build}HEAD"]
     program: Any = typer.main.get_command(app)
     of_compare = {name for one in program.commands["compare"].params for name in one.opts}
-    assert len(options) == 8 and options <= of_compare
+    assert len(options) == 7 and options <= of_compare
 
 
 def test_the_study_in_the_page_is_one() -> None:
