@@ -1,4 +1,4 @@
-"""Charts of the age of datfrozenxid, and of the autovacuum workers that reduce it, in HTML.
+"""Charts of a high age of datfrozenxid, and of the autovacuum workers that reduce it, in HTML.
 
 The tables of telemetry have the age at the end of a window, and its growth per hour.
 """
@@ -20,6 +20,9 @@ from pgdyno.results.records import SampleSeries
 from pgdyno.study.schedule import Role
 
 AGE, WORKERS = "frozen_xid_age", "autovacuum_workers"
+
+AGE_MIN = 1_000_000
+"""Minimum age with charts, in transactions. By default autovacuum is forced at 200 million."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,10 @@ def _means(of: SampleSeries, column: str) -> list[ThroughputPoint]:
 
 
 def sections(findings: Findings) -> Iterator[Section]:
-    """Yield the charts of a case with long windows."""
+    """Yield the charts of a case with long windows whose age reaches AGE_MIN."""
+    every = findings.telemetry.of_series[AGES.name].values()
+    if max((point.per_s for of in every for point in of.age), default=0.0) < AGE_MIN:
+        return
     yield Section(
         "wraparound",
         "Age of the oldest transaction ID, and autovacuum workers, over time",

@@ -19,10 +19,10 @@ from pgdyno.results.records import SampleSeries
 COLUMNS = ("at_s", "late_s", "frozen_xid_age", "autovacuum_workers")
 
 
-def series(seconds: int, *, workers: float = 0.0) -> dict[str, SampleSeries]:
-    """Samples per second of an age that grows by 1000 per second, and is frozen to 500 in the middle."""
+def series(seconds: int, *, workers: float = 0.0, growth: float = 100_000) -> dict[str, SampleSeries]:
+    """Samples per second of an age that grows by so much per second, and is frozen to 500 in the middle."""
     at = np.arange(seconds + 1.0)
-    age = 1000 * at * (at < seconds // 2) + 500 * (at >= seconds // 2)
+    age = growth * at * (at < seconds // 2) + 500 * (at >= seconds // 2)
     return {"server": SampleSeries("server", COLUMNS, np.array([at, 0 * at, age, workers + 0 * at]).T)}
 
 
@@ -45,20 +45,25 @@ def test_hidden_workers_leave_the_ages() -> None:
     assert len(found.age) == 61 and not found.workers
 
 
-def with_ages(findings: Findings, workers: float) -> Findings:
-    ages = {trial.trial: ages_of(series(60, workers=workers), {}, 1, ()) for trial in findings.trials}
+def with_ages(findings: Findings, **of: float) -> Findings:
+    ages = {trial.trial: ages_of(series(60, **of), {}, 1, ()) for trial in findings.trials}
     of_series = {**findings.telemetry.of_series, AGES.name: ages}
     return replace(findings, telemetry=replace(findings.telemetry, of_series=of_series))
 
 
 @pytest.mark.parametrize(("workers", "names"), [(0.0, ["age"]), (3.0, ["age", "autovacuum"])])
 def test_each_block_has_a_chart_of_the_age_and_of_workers_that_ran(workers: float, names: list[str]) -> None:
-    findings = with_ages(report_of(Synthetic(blocks=2, probed=True)).findings.first, workers)
+    findings = with_ages(report_of(Synthetic(blocks=2, probed=True)).findings.first, workers=workers)
     (section,) = sections(findings)
     panels = section.plots()
     assert [panel.title for panel in panels] == [f"block {n}, {of}" for of in names for n in (1, 2)]
     titles = re.findall(r"<title>(.*?)</title>", panels[0].picture)
-    assert "18: 28,000 xids at 28.0 s" in titles and "17: 500 xids at 30.0 s" in titles
+    assert "18: 2,800,000 xids at 28.0 s" in titles and "17: 500 xids at 30.0 s" in titles
+
+
+def test_an_age_far_from_a_forced_vacuum_has_no_chart() -> None:
+    findings = report_of(Synthetic(blocks=2, probed=True)).findings.first
+    assert list(sections(with_ages(findings, growth=10_000, workers=3.0))) == []
 
 
 def test_a_page_of_short_windows_has_no_such_chart() -> None:
