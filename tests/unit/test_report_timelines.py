@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from html import unescape
 from itertools import groupby, pairwise
 
@@ -36,7 +37,7 @@ from pgdyno.report.plot import (
     nice_ticks,
     plot,
 )
-from pgdyno.report.why_section import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate
+from pgdyno.report.why_section import TICK_DISTANCE_MIN, checkpoint_ticks, wal_rate, wal_rates
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Executed, SampleSeries
 from pgdyno.study.schedule import Role
@@ -122,6 +123,15 @@ def test_wal_is_drawn_of_windows_that_are_long_enough() -> None:
         points = wal_rate(series(seconds))
         assert 0 < len(points) <= POINTS_MAX
         assert [point.per_s for point in points] == pytest.approx([2.0] * len(points))
+
+
+@pytest.mark.parametrize(("mib_per_s", "panels"), [(0.05, 0), (0.2, 2)])
+def test_wal_is_drawn_of_workloads_that_write(mib_per_s: float, panels: int) -> None:
+    findings = report_of(Synthetic(blocks=2, slices=20, probed=True)).findings.first
+    points = series(40).points * np.array([1, 1, mib_per_s / 2, 1, 1])
+    of = {trial.trial: replace(series(40), points=points) for trial in findings.trials}
+    own = replace(findings, telemetry=replace(findings.telemetry, series=of))
+    assert len(wal_rates(own)) == panels
 
 
 def test_a_checkpoint_is_where_a_counter_of_them_grew() -> None:

@@ -59,6 +59,9 @@ from pgdyno.units import (
 WINDOW_S_MIN = 30.0
 """Minimum window with a chart of the WAL rate: the table is enough for a shorter one."""
 
+WAL_RATE_MIN = 0.1
+"""Minimum mean rate with such a chart, in MiB/s: that of reads is lower, with peaks of the server's own."""
+
 PANELS_MAX, PANELS_MIN = 120, 4
 """Number of charts of blocks: at most over all cases, at least of each. A page of 720 blocks had 4 MB.
 ``pgdyno serve`` shows all of them."""
@@ -102,8 +105,11 @@ def throughput_timelines(findings: Findings) -> list[Panel]:
 
 
 def wal_rates(findings: Findings) -> list[Panel]:
-    """Return the WAL rate in MiB/s, from samples of the server per second; none for short windows."""
+    """Return the WAL rate in MiB/s, from samples of the server per second; none of short windows or reads."""
     points = {trial: wal_rate(series) for trial, series in findings.telemetry.series.items()}
+    every = [point.per_s for of in points.values() for point in of]
+    if not every or np.mean(every) < WAL_RATE_MIN:
+        return []
     return panels(findings, points, "MiB/s", {}, {})
 
 
