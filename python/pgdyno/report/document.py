@@ -150,6 +150,7 @@ class Section:
     after: str = ""  # id of the section that it follows, for a section of a feature about a case
     order: int = 0  # among the sections about all cases; negative: before the results by case
     is_source: bool = False  # about the source of a study: before its results
+    has_verdicts: bool = False  # on all cases, corrected for their number: no other table has them
     is_prose: bool = False  # sentences are paragraphs, not items of a list
     is_alarm: bool = False  # sentences are about a severe limitation
     is_long: bool = False  # details: collapsed in HTML

@@ -121,12 +121,18 @@ def _of_several(
     findings: StudyFindings, cases: Mapping[str, Report], source: Sequence[Section], others: Sequence[Section]
 ) -> Document:
     coverage = [case.study for case in findings.cases]
+    counts = not any(section.has_verdicts for section in others)
     headlines = [
         replace(one, basis=result_tables.with_coverage(one.basis, coverage))
-        for one in (_headline(over, findings) for over in findings.over_cases)
+        for one in (_headline(over, findings, counts=counts) for over in findings.over_cases)
     ]
-    head = headline_lines(headlines) if len(headlines) == 1 else _lines_of_arms(findings)
-    results = tables_section("results", [changes_by_case(findings)], Place.TOP)
+    head = headline_lines(headlines) if len(headlines) == 1 else _lines_of_arms(findings, counts=counts)
+    results = Section(
+        "results",
+        sentences=[] if counts else [_on_average(findings)],
+        tables=[changes_by_case(findings)] if counts else [],
+        place=Place.TOP,
+    )
     parts = {name: replace(report, command="") for name, report in cases.items()}
     before = [section for section in others if section.order < 0]
     after = [section for section in others if section.order >= 0]
@@ -172,7 +178,7 @@ def _metric_of(findings: StudyFindings) -> Metric:
     return metric if len(keys) == 1 else replace(metric, name="primary metric", unit="primary metric")
 
 
-def _lines_of_arms(findings: StudyFindings) -> list[Line]:
+def _lines_of_arms(findings: StudyFindings, *, counts: bool) -> list[Line]:
     """Return a line for each of several arms over all cases, the largest effects first."""
     order = sorted(findings.over_cases, key=lambda of: -abs(of.average.summary.mean) if of.average else 0.0)
     of_all = f"{_metric_of(findings).name} over {counted(len(findings.cases), 'case')}"
@@ -180,17 +186,21 @@ def _lines_of_arms(findings: StudyFindings) -> list[Line]:
     against = f" vs. {order[0].baseline}" if are_one else ""
     lines = [Line(f"Average change of {of_all}{against}:", Tone.STRONG)]
     for i, over in enumerate(order):
-        counts = ", ".join([f"{one.word} in {n}" for one in Verdict if (n := over.verdicts[one])])
+        verdicts = f"; {', '.join(_verdicts(over))}" if counts else ""
         change = result_tables.change_with_ci(over.percent) if over.percent else ABSENT
         name = over.arm if are_one else f"{over.arm} vs. {over.baseline}"
-        lines.append(Line(f"{name}: {change}; {counts}.", is_spare=i >= HEADLINES_MAX))
+        lines.append(Line(f"{name}: {change}{verdicts}.", is_spare=i >= HEADLINES_MAX))
     return lines
 
 
-def _headline(over: OverCases, findings: StudyFindings) -> Headline:
+def _verdicts(over: OverCases) -> list[str]:
+    return [f"{one.word} in {n}" for one in Verdict if (n := over.verdicts[one])]
+
+
+def _headline(over: OverCases, findings: StudyFindings, *, counts: bool) -> Headline:
     """Return a headline: ``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
-    counts = enumeration([f"{one.word} in {n}" for one in Verdict if (n := over.verdicts[one])])
-    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}: {counts}"
+    verdicts = f": {enumeration(_verdicts(over))}" if counts else ""
+    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}{verdicts}"
     metric = _metric_of(findings)
     if over.average is None:
         is_early = are_alike(over.comparisons)
@@ -233,9 +243,8 @@ def changes_by_case(findings: StudyFindings) -> Table:
         columns=("case", "arm", *numeric[:3], "verdict", numeric[3]),
         rows=rows,
         note=(
-            "The average is the geometric mean of the ratios of all cases; its CI is over passes "
-            "(one block of every case). Verdicts are not corrected for the number of cases: one in twenty "
-            "cases without a difference is expected to be called faster or slower." + _left_out(findings)
+            f"{_on_average(findings)} Verdicts are not corrected for the number of cases: one in twenty "
+            "cases without a difference is expected to be called faster or slower."
         ),
         numeric=frozenset(numeric),
         dispensable=("blocks", numeric[0]),
@@ -265,12 +274,15 @@ def changes_at_a_glance(findings: StudyFindings) -> Table:
     )
 
 
-def _left_out(findings: StudyFindings) -> str:
+def _on_average(findings: StudyFindings) -> str:
+    """Return how the average is made, and which cases it excludes."""
+    how = "The average is the geometric mean of the ratios of all cases; its CI is over passes (one block of "
+    how += "every case)."
     cases = list(dict.fromkeys(case for over in findings.over_cases for case in over.stalled))
     if not cases:
-        return ""
+        return how
     why = "an arm failed or did nothing in some block, only one block counts, or the effect depends on the "
-    return f" Excluded from the average ({why}length of the warm-up): {'; '.join(cases)}."
+    return f"{how} Excluded from the average ({why}length of the warm-up): {'; '.join(cases)}."
 
 
 def _average_row(over: OverCases, better: Better, usual: float) -> list[str]:

@@ -25,7 +25,7 @@ from typing import Annotated, Any
 
 from markupsafe import Markup
 
-from pgdyno.analysis.case_findings import Findings
+from pgdyno.analysis.case_findings import ArmFindings, Findings
 from pgdyno.analysis.comparison import Comparison, detectable_log_ratio
 from pgdyno.analysis.finding_fields import about
 from pgdyno.analysis.statistics.intervals import critical_value, percent_of, with_error
@@ -54,11 +54,14 @@ from pgdyno.units import (
 FACTOR = "workload"
 
 COSTS = {
-    "server_cpu": "CPU, µs/tx",
-    "wal.bytes_per_tx": "WAL, B/tx",
-    "database.blocks_read_per_tx": "blocks read/tx",
+    "server_cpu": ("CPU, µs/tx", 0.0),
+    "wal.bytes_per_tx": ("WAL, B/tx", 10.0),
+    "database.blocks_read_per_tx": ("blocks read/tx", 0.1),
 }
-"""Metrics of the cost of a transaction, with short names."""
+"""Metrics of the cost of a transaction: short name, and the least cost of any server that is shown."""
+
+CHANGE_MAX = 900.0
+"""Maximum change of a cost with its percentage; a larger one is of a cost near zero."""
 
 
 @dataclass(frozen=True)
@@ -183,10 +186,8 @@ def sections(findings: StudyFindings) -> Iterator[Section]:
     """Yield the page."""
     if (found := matrix_in(findings)) is not None:
         sentences = sentences_of(found)
-        tables = [
-            effects_table(found),
-            *(of(found, findings.cases) for of in (causes_table, costs_table, searches)),
-        ]
+        functions = (effects_table, causes_table, costs_table, searches)
+        tables = [of(found, findings.cases) for of in functions]
         yield Section(
             "matrix",
             f"All workloads against {found.baseline}",
@@ -195,10 +196,11 @@ def sections(findings: StudyFindings) -> Iterator[Section]:
             plots=partial(heat_map, found),
             plots_size="effects",
             plots_note="Green is better than the baseline, red worse. Pale: no difference is established. "
-            "A cell leads to its workload.",
+            "A cell leads to its workload, whose verdict is not corrected for the number of cells.",
             brief=sentences,
             place=Place.TOP,
             order=-10,
+            has_verdicts=True,
         )
 
 
@@ -231,32 +233,51 @@ def _is_better(cell: Cell) -> bool:
     return cell.change is not None and (cell.change.value > 0) == (cell.change.better is Better.MORE)
 
 
-def effects_table(found: Matrix) -> Table:
-    """Return the effects with their intervals."""
-    rows = [
-        [workload, metric, *map(_cell_text, row)]
-        for workload, metric, row in zip(found.workloads, found.metrics, found.cells, strict=True)
+def effects_table(found: Matrix, cases: Sequence[Findings]) -> Table:
+    """Return the levels of the baseline, and the effects with their intervals."""
+    levels = [
+        f"{_number(level.value)} {metric}" if (level := case.arms[0].levels.get(case.primary.key)) else ABSENT
+        for metric, case in zip(found.metrics, cases, strict=True)
     ]
+    title = f"Change of the primary metric against {found.baseline}, %"
+    names, servers = (found.baseline, *found.servers), found.servers
+    rows = list(zip(found.workloads, levels, found.cells, strict=True))
     return Table(
-        f"Change of the primary metric against {found.baseline}, %",
-        ("workload", "metric", *found.servers),
-        rows,
+        title,
+        ("workload", *names),
+        [[workload, level, *map(_cell_text, row)] for workload, level, row in rows],
         "An asterisk marks a difference (Benjamini and Hochberg over all cells; the false discovery rate is "
         f"limited to {given_percent(1 - found.confidence)}). The intervals have a confidence of "
         f"{confidence_percent(found.interval_confidence)}. The expected share of marked cells whose "
         "interval misses the effect has the same limit; other intervals have none.",
-        numeric=frozenset(found.servers),
+        numeric=frozenset(names),
         long=True,
+        whole=True,
+        narrow=Table(
+            title,
+            ("workload", *servers),
+            [[workload, *map(_short, row)] for workload, _, row in rows],
+            numeric=frozenset(servers),
+        ),
     )
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _short(cell: Cell) -> str:
+    if cell.change is None or cell.held_back:
+        return cell.held_back or ABSENT
+    return f"{_value(cell)}{'*' if cell.differs else ''}"
 
 
 def _cell_text(cell: Cell) -> str:
     if cell.change is None:
         return ABSENT
-    value = _value(cell)
     if cell.held_back:
-        return f"{value} ({cell.held_back})"
-    return f"{value}{'*' if cell.differs else ''} {_interval(cell)}".rstrip()
+        return f"{_value(cell)} ({cell.held_back})"
+    return f"{_short(cell)} {_interval(cell)}".rstrip()
 
 
 def _value(cell: Cell) -> str:
@@ -297,9 +318,10 @@ def costs_table(found: Matrix, cases: Sequence[Findings]) -> Table:
     """Return what a transaction costs on each server, with its change."""
     rows = []
     for workload, case in zip(found.workloads, cases, strict=True):
-        for key, name in COSTS.items():
-            costs = [_cost(case, of.arm.arm, key) for of in case.arms]
-            if any(cost not in {ABSENT, "0"} for cost in costs):
+        for key, (name, least) in COSTS.items():
+            levels = {of.arm.arm: _level(case, of, key) for of in case.arms}
+            if any(level is not None and level > least for level in levels.values()):
+                costs = [_cost(case, arm, key, level) for arm, level in levels.items()]
                 rows.append([workload, name, *costs])
     names = (found.baseline, *found.servers)
     return Table(
@@ -307,31 +329,33 @@ def costs_table(found: Matrix, cases: Sequence[Findings]) -> Table:
         ("workload", "cost", *names),
         rows,
         "Means over the blocks. In parentheses: change against the baseline, if its interval in the report "
-        "of the workload excludes 0.",
+        "of the workload excludes 0. WAL of at most 10 B and reads of at most 0.1 blocks are omitted.",
         numeric=frozenset(names),
         long=True,
     )
 
 
-def _cost(case: Findings, arm: int, key: str) -> str:
+def _level(case: Findings, own: ArmFindings, key: str) -> float | None:
+    of_arm = own.levels if key == SERVER_CPU.key else case.telemetry.levels.get(own.arm.arm, {})
+    level = of_arm.get(key)
+    return None if level is None else level.value
+
+
+def _cost(case: Findings, arm: int, key: str, level: float | None) -> str:
     """Return the level of a cost, and its change if that is significant."""
-    own = next(of for of in case.arms if of.arm.arm == arm)
-    comparison = next((of for of in case.comparisons if of.arm.arm == arm), None)
-    of_comparison = comparison.effects if comparison else {}
-    if key == SERVER_CPU.key:
-        level, effect = own.levels.get(key), of_comparison.get(key)
-    else:
-        level = case.telemetry.levels.get(arm, {}).get(key)
-        effect = case.telemetry.effects.get(arm, {}).get(key)
     if level is None:
         return ABSENT
-    shown = f"{level.value:,.0f}" if level.value >= 100 else f"{level.value:.3g}"
-    if effect is None or not _excludes_zero(effect.percent) or comparison is None or comparison.is_held_back:
-        return shown
-    is_known = effect.summary.n >= VERDICT_BLOCKS_MIN
+    comparison = next((of for of in case.comparisons if of.arm.arm == arm), None)
+    if comparison is None or comparison.is_held_back:
+        return _number(level)
+    effects = comparison.effects if key == SERVER_CPU.key else case.telemetry.effects.get(arm, {})
+    effect = effects.get(key)
+    if effect is None or not _excludes_zero(effect.percent) or effect.summary.n < VERDICT_BLOCKS_MIN:
+        return _number(level)
     change = effect.percent.value
     decimals = 0 if abs(change) >= 1 else effect.percent.decimals
-    return f"{shown} ({signed(change, decimals, '%')})" if is_known else shown
+    shown = "> ×10" if change > CHANGE_MAX else signed(change, decimals, "%")
+    return f"{_number(level)} ({shown})"
 
 
 def searches(found: Matrix, cases: Sequence[Findings]) -> Table:

@@ -86,7 +86,11 @@ def test_all_formats_have_the_page(built: StudyReport) -> None:
     assert "All workloads against 17" in markdown
     assert "1 of 3 cells differ from 17: 0 better, 1 worse" in markdown
     assert "pgdyno bisect REL" in markdown.replace("\\", "")
-    assert "1 of 3 cells differ" in summarized(built)
+    said = summarized(built)
+    assert "1 of 3 cells differ" in said and re.search(r"slow one .*−\d+(\.\d)?\*", said)
+    for text in (said, markdown):
+        assert "slower in" not in text, "the reports of the workloads are not corrected for the page"
+    assert "Excluded from the average" in markdown
     assert '"an arm failed"' in checked_json(built)
     html = to_html(built)
     links = re.findall(r'<a href="#([^"]+)"><g>', html)
@@ -143,6 +147,16 @@ def test_only_significant_changes_of_costs_are_shown(built: StudyReport) -> None
         is_significant = percent.low > 0 or percent.high < 0
         assert shown[case.study.case] == (is_significant and not case.comparisons[0].is_held_back)
     assert any(shown.values())
+
+
+def test_a_change_from_a_cost_near_zero_is_no_percentage(built: StudyReport) -> None:
+    first, *others = built.findings.cases
+    (comparison,) = first.comparisons
+    cpu = comparison.effects["server_cpu"]
+    percent = replace(cpu.percent, value=1900.0, low=1500.0, high=2300.0)
+    effects = {**comparison.effects, "server_cpu": replace(cpu, percent=percent)}
+    changed = replace(first, comparisons=[replace(comparison, effects=effects)])
+    assert costs_table(matrix(built), [changed, *others]).rows[0][-1].endswith(" (> ×10)")
 
 
 def test_a_cell_that_differs_has_its_largest_causes_and_any_cell_its_changed_plans(
