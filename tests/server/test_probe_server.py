@@ -226,6 +226,7 @@ def test_the_processes_of_clients_are_found_with_their_kernel_counters(
     assert after is not None
     assert after.on_cpu_s > before.on_cpu_s
     assert after.ready_s >= before.ready_s
+    assert after.switches > before.switches
 
 
 @on_one_version

@@ -39,6 +39,7 @@ def readings(arm: int, transactions: int, end_s: float) -> list[StoredReading]:
             {
                 "clients_on_cpu_s": 400e-6 * transactions / (1 + arm),
                 "clients_ready_s": 100e-6 * transactions,
+                "clients_switches": 2 * transactions,
             }
         ],
         "relations": [

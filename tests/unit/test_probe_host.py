@@ -363,7 +363,7 @@ def test_scheduler_counters_are_summed_over_the_processes(
     for pid, counted in ((7, "1500000000 250000000 12"), (8, "500000000 750000000 3")):
         (tmp_path / str(pid)).mkdir()
         (tmp_path / str(pid) / "schedstat").write_text(f"{counted}\n")
-    assert host_counters.scheduled([7, 8]) == host_counters.Scheduled(on_cpu_s=2.0, ready_s=1.0)
+    assert host_counters.scheduled([7, 8]) == host_counters.Scheduled(2.0, 1.0, 15)
     assert host_counters.scheduled([7, 9]) is None  # one is gone: the sum would decrease
     (tmp_path / "8" / "schedstat").write_text("")
     assert host_counters.scheduled([7, 8]) is None  # a kernel that does not count

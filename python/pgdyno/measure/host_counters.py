@@ -199,26 +199,28 @@ def wait_until_reaped(pid: int) -> None:
 
 @dataclass(frozen=True)
 class Scheduled:
-    """Total seconds of some processes: on CPU, and runnable (waiting for CPU)."""
+    """Totals of some processes: seconds on CPU, seconds runnable (waiting for CPU), switches to them."""
 
     on_cpu_s: float
     ready_s: float
+    switches: int
 
 
 def scheduled(pids: Iterable[int]) -> Scheduled | None:
-    """Return the scheduler's times of these single-threaded processes since their start.
+    """Return the scheduler's counters of these single-threaded processes since their start.
 
     None if one has ended, or without CONFIG_SCHED_INFO.
     """
-    on_cpu_ns = ready_ns = 0
+    on_cpu_ns = ready_ns = switches = 0
     try:
         for pid in pids:
             counted = _read(f"{PROC}/{pid}/schedstat").split()
             on_cpu_ns += int(counted[0])
             ready_ns += int(counted[1])
+            switches += int(counted[2])
     except (OSError, ValueError, IndexError):
         return None
-    return Scheduled(on_cpu_ns / NS_PER_S, ready_ns / NS_PER_S)
+    return Scheduled(on_cpu_ns / NS_PER_S, ready_ns / NS_PER_S, switches)
 
 
 def lifetime(pid: int) -> tuple[float, float, float] | None:

@@ -16,7 +16,7 @@ from typing import Protocol
 import psycopg
 from psycopg import sql
 
-from pgdyno.analysis.telemetry.trial_telemetry import ON_CPU, RUNNABLE
+from pgdyno.analysis.telemetry.trial_telemetry import ON_CPU, RUNNABLE, SWITCHES
 from pgdyno.caveats import Caveat
 from pgdyno.errors import ServerError, in_one_line
 from pgdyno.hooks import Hooks
@@ -302,10 +302,10 @@ class TelemetryCollection:
         return StoredReading(probe, moment, at_s, found.took_s, found.rows, found.reason, found.absence)
 
     def _scheduled(self, trial: RunningTrial) -> Mapping[str, float]:
-        """Return the CPU and runnable time of the backends of the clients."""
+        """Return the CPU time, runnable time and context switches of the backends of the clients."""
         clients = self._clients.get(trial.id)
         of = scheduled(clients) if clients else None
-        return {} if of is None else {ON_CPU: of.on_cpu_s, RUNNABLE: of.ready_s}
+        return {} if of is None else {ON_CPU: of.on_cpu_s, RUNNABLE: of.ready_s, SWITCHES: of.switches}
 
     def _open_counters(self) -> None:
         """Open the counters of servers that have only one arm's work, before the clients connect."""

@@ -67,7 +67,7 @@ GROUPS = (
     ("All tables and indexes", ("relations",)),
     ("Wait events, % of active time", ("waits", "wait")),
     ("Hardware counters", ("hardware",)),
-    ("Machine", ("host",)),
+    ("Machine", ("clients", "host")),
     ("Transaction IDs", ("wraparound",)),
     ("Replication", ("replication",)),
     ("Data load, start, restart and recovery", ("load", "trial")),

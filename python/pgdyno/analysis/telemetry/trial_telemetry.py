@@ -240,7 +240,7 @@ def resource_of(event: str) -> str:
 STATEMENTS_KEPT = 40
 """Number of statements of a trial, those with the most time; the others are summed."""
 
-ON_CPU, RUNNABLE = "clients_on_cpu_s", "clients_ready_s"
+ON_CPU, RUNNABLE, SWITCHES = "clients_on_cpu_s", "clients_ready_s", "clients_switches"
 """Columns of the readings of ``host``: seconds of all clients' server processes since their start."""
 
 

@@ -55,6 +55,7 @@ FACTOR = "workload"
 
 COSTS = {
     "server_cpu": ("CPU, µs/tx", 0.0),
+    "clients.switches_per_tx": ("context switches/tx", 0.0),
     "wal.bytes_per_tx": ("WAL, B/tx", 10.0),
     "database.blocks_read_per_tx": ("blocks read/tx", 0.1),
 }
