@@ -23,8 +23,10 @@ from pgdyno.features.hosts.findings import find_hosts
 from pgdyno.features.hosts.sections import build_hosts
 from pgdyno.features.published.section import with_measured_columns
 from pgdyno.features.published.tables import Agreement, MeasuredCell, MeasuredTable, published_in
+from pgdyno.report.answer import caveats_section
+from pgdyno.report.document import ShownCaveat
 from pgdyno.report.result_tables import level_text
-from pgdyno.report.study_report import StudyReport, build_study
+from pgdyno.report.study_report import StudyReport, _shown_caveats, build_study
 from pgdyno.results.records import LOST, NOT_THE_QUESTION
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.study.workload_parameters import WorkloadParameters
@@ -317,3 +319,22 @@ def test_a_published_table_has_a_line_for_each_number_on_a_narrow_page() -> None
     page = FORMS["html"](report_of(replace(CASES[0], levels={}, published=PUBLISHED)))
     (narrow,) = re.findall(r'<div class="narrow">(.*?)</table>', page, re.DOTALL)
     assert ">published</th>" in narrow and ">here</th>" in narrow
+
+
+def test_many_alike_caveats_of_several_cases_are_one_with_an_example(built: StudyReport) -> None:
+    def page_of(caveats: dict[str, int], rank: Rank) -> list[str]:
+        """``caveats``: number of different caveats by case."""
+        cases = dict(zip(caveats, built.cases.values(), strict=True))
+        for case, n in caveats.items():
+            raised = [ShownCaveat("autovacuum-in-slices", rank, f"Block {i}: ran.") for i in range(1, n + 1)]
+            cases[case] = replace(cases[case], sections=[caveats_section(raised)])
+        return [one.sentence for one in _shown_caveats(cases)]
+
+    assert page_of({"a": 3, "b": 1, "c": 0}, Rank.GOOD_TO_KNOW) == [
+        "In 2 cases, for example a: Block 1: ran."
+    ]
+    assert page_of({"a": 2, "b": 1, "c": 0}, Rank.GOOD_TO_KNOW) == [
+        "a and b: Block 1: ran.",
+        "a: Block 2: ran.",
+    ]
+    assert len(page_of({"a": 3, "b": 3, "c": 3}, Rank.CHANGES_ANSWER)) == 3, "each can change the answer"

@@ -449,7 +449,7 @@ def _shown_caveats(findings: Findings) -> list[ShownCaveat]:
         rest = sum(map(len, groups[most:]))
         if rest:
             first = ShownCaveat.of(caveats[0])
-            found.append(replace(first, sentence=f"{caveats[0].kind}: {counted(rest, 'more trial')}."))
+            found.append(replace(first, sentence=f"The same in {counted(rest, 'more trial')}.", remedy=""))
     return by_rank(found)
 
 

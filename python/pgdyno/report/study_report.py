@@ -10,6 +10,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import OverCases, StudyFindings, are_alike
 from pgdyno.analysis.telemetry.metrics import Metric
+from pgdyno.caveats import Rank
 from pgdyno.hooks import Hooks
 from pgdyno.report import csv_format, result_tables
 from pgdyno.report.answer import (
@@ -311,18 +312,29 @@ def fit_change_table(findings: StudyFindings) -> Table:
 
 
 def _shown_caveats(cases: Mapping[str, Report]) -> list[ShownCaveat]:
-    """Return each caveat once, with the cases where it was raised."""
+    """Return each caveat once, with the cases where it was raised. Of many alike, one is an example.
+
+    The report of each case has all of its own.
+    """
     raised: dict[ShownCaveat, list[str]] = {}
+    by_code: dict[str, list[ShownCaveat]] = {}
     for case, report in cases.items():
         for caveat in report.caveats:
+            if caveat not in raised:
+                by_code.setdefault(caveat.code, []).append(caveat)
             raised.setdefault(caveat, []).append(case)
-    return by_rank(
-        caveat if len(where) == len(cases) else caveat.at(_place(where)) for caveat, where in raised.items()
-    )
+    found = []
+    for alike in by_code.values():
+        if len(alike) > NAMED_MAX and alike[0].rank is Rank.GOOD_TO_KNOW:
+            where = counted(len({case for one in alike for case in raised[one]}), "case")
+            found.append(alike[0].at(f"In {where}, for example {raised[alike[0]][0]}: "))
+        else:
+            found += [one if len(raised[one]) == len(cases) else one.at(_place(raised[one])) for one in alike]
+    return by_rank(found)
 
 
 NAMED_MAX = 2
-"""Maximum number of cases named with a caveat; more are counted."""
+"""Maximum number of cases named with a caveat, and of caveats with the same code; more are counted."""
 
 
 def _place(cases: Sequence[str]) -> str:

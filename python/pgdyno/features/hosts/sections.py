@@ -644,12 +644,12 @@ def _shown_caveats(findings: HostsFindings, studies: Mapping[str, StudyReport]) 
     for caveat in findings.caveats:
         about.setdefault(caveat.kind, []).append(ShownCaveat.of(caveat))
     found = []
-    for kind, caveats in about.items():
+    for caveats in about.values():
         found += caveats[:CAVEATS_PER_KIND_MAX]
         rest = len(caveats) - CAVEATS_PER_KIND_MAX
         if rest > 0:
-            sentence = f"{kind}: {counted(rest, 'more comparison')}."
-            found.append(replace(caveats[0], sentence=sentence))
+            sentence = f"The same in {counted(rest, 'more comparison')}."
+            found.append(replace(caveats[0], sentence=sentence, remedy=""))
     raised: dict[ShownCaveat, list[str]] = {}
     for name, study in studies.items():
         for shown in study.caveats:
