@@ -174,7 +174,7 @@ def latency_table(findings: Findings) -> Table:
     """Return latency percentiles for each transaction type and arm."""
     numeric = ("transactions", *PERCENTILES)
     rows, is_bounded = [], False
-    for kind in [*findings.kinds, ALL_KINDS]:
+    for kind in _kinds(findings):
         for i, of in enumerate(findings.arms):
             latencies = of.latency.get(kind)
             if latencies is None or not latencies.n:
@@ -200,6 +200,11 @@ def latency_table(findings: Findings) -> Table:
     )
 
 
+def _kinds(findings: Findings) -> Sequence[str]:
+    """Return the types of transactions, then all together if there are several."""
+    return findings.kinds if len(findings.kinds) == 1 else [*findings.kinds, ALL_KINDS]
+
+
 def latency_changes(findings: Findings) -> Table:
     """Return the change in latency percentiles for each transaction type and arm."""
     baseline = findings.arms[0].arm.name
@@ -207,7 +212,7 @@ def latency_changes(findings: Findings) -> Table:
         metric.bounds.get(trial.trial) for metric in findings.latencies for trial in findings.trials
     )
     rows = []
-    for kind in [*findings.kinds, ALL_KINDS]:
+    for kind in _kinds(findings):
         for i, of in enumerate(findings.arms[1:]):
             changes = [
                 _of_every_block(findings, of.arm.arm, latency_key(kind, q)) for q in PERCENTILES_COMPARED
