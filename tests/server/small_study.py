@@ -17,6 +17,8 @@ from pgdyno.study.plan import Study
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters
 
 SMALL = {"slice_s": 0.2, "discard_s": 0.02, "warmup_s": 0.2, "rounds": 2, "budget_s": 600.0}
+COUNTED = {"schedule": "blocks", "warmup_s": 0.1, "transactions": 100}
+"""Windows of transactions instead of a time, for studies of which only the blocks matter."""
 
 
 def small_study(arms: Sequence[str], **changes: object) -> Study:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from small_study import resume_small, run_small, small_study
+from small_study import COUNTED, resume_small, run_small, small_study
 
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.features.noise_history.entries import HistoryFile, history_path, load_of
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.server, pytest.mark.usefixtures("cache_of_studies")]
 def the_smallest(server: str, blocks: int) -> Study:
     """An A/A block of the second arm follows its second block, if there is one per block."""
     arms = [server, f"{server},work_mem=8MB"]
-    studies = (small_study(arms, blocks_max=blocks, seed=seed) for seed in range(200))
+    studies = (small_study(arms, blocks_max=blocks, seed=seed, **COUNTED) for seed in range(200))
     return next(study for study in studies if aa_arm_after(study, 1) == 1)
 
 

@@ -12,7 +12,7 @@ import psutil
 import psycopg
 import pytest
 from server_of_major import build_of
-from small_study import run_small, small_study
+from small_study import COUNTED, run_small, small_study
 
 from pgdyno.analysis.study_findings import find_study
 from pgdyno.errors import ServerError
@@ -222,12 +222,14 @@ def test_a_restart_in_order_replays_nothing(arm: BuildArm) -> None:
         assert value(connection, b"select sum(n) from t") == 20000
 
 
-@pytest.mark.parametrize(("recovery", "checkpointed", "recovered"), [(False, [0, 1], []), (True, [1], [0])])
+@pytest.mark.parametrize(
+    ("blocks", "recovery", "checkpointed", "recovered"), [(1, False, [0], []), (2, True, [1], [0])]
+)
 def test_a_trial_ends_with_a_checkpoint_or_a_recovery_and_a_restart(
-    build: Build, tmp_path: Path, recovery: bool, checkpointed: list[int], recovered: list[int]
+    build: Build, tmp_path: Path, blocks: int, recovery: bool, checkpointed: list[int], recovered: list[int]
 ) -> None:
-    ends = {"recovery": recovery, "checkpoint_after": True, "probes": ("wal",)}
-    study = small_study([f"A={build.bin_dir}", f"B={build.bin_dir}"], blocks_max=2, aa=False, **ends)
+    ends = {"recovery": recovery, "checkpoint_after": True, "probes": ("wal",), **COUNTED}
+    study = small_study([f"A={build.bin_dir}", f"B={build.bin_dir}"], blocks_max=blocks, aa=False, **ends)
     path = tmp_path / "e.sqlite"
     assert run_small(path, study) is StudyEnd.BLOCKS
     with Evidence(path) as evidence:
@@ -236,7 +238,7 @@ def test_a_trial_ends_with_a_checkpoint_or_a_recovery_and_a_restart(
     with_checkpoint = [trial for trial in trials if (trial.driver.last_checkpoint_s or 0) > 0]
     assert sorted({trial.block for trial in with_checkpoint}) == checkpointed
     assert sorted({trial.block for trial in trials if (trial.recovery_s or 0) > 0}) == recovered
-    assert all((trial.restart_s or 0) > 0 for trial in trials) and len(trials) == 4
+    assert all((trial.restart_s or 0) > 0 for trial in trials) and len(trials) == 2 * blocks
     values = found.telemetry.by_trial[with_checkpoint[0].trial].values
     assert values["trial.checkpoint_s"] == with_checkpoint[0].driver.last_checkpoint_s
 
