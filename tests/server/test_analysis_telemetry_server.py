@@ -7,6 +7,7 @@ import select
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 
 import pytest
 from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
@@ -35,13 +36,17 @@ UPDATES, ROWS = 40, 2000
 UPDATE = "UPDATE accounts SET balance = balance + $1 WHERE id = $2"
 
 
-@pytest.fixture(params=OLDEST_MIDDLE_NEWEST)
-def cluster(request: pytest.FixtureRequest, cluster_of: Callable[[Build], Cluster]) -> Cluster:
-    return cluster_of(build_of(Cache.open(), request.param))
+@pytest.fixture(scope="module", params=OLDEST_MIDDLE_NEWEST)
+def cluster(
+    request: pytest.FixtureRequest, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Iterator[Cluster]:
+    with new_cluster(build_of(Cache.open(), request.param)) as made:
+        yield made
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server(cluster: Cluster) -> Iterator[Server]:
+    """A server of both tests. The last one stops it."""
     with cluster.start(SETTINGS) as running:
         with running.connect() as connection:
             connection.execute("create extension pg_stat_statements")
