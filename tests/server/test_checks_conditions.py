@@ -145,16 +145,25 @@ def test_every_condition_has_a_planted_corruption() -> None:
     assert set().union(*(broken for broken, _ in CORRUPTIONS.values())) == set(range(1, 13))
 
 
+def planted(server: Server, database: str, corruption: str) -> Connection:
+    """Return a connection in whose transaction the data are corrupt."""
+    connection = server.connect(database)
+    connection.autocommit = False
+    connection.execute(corruption.encode())
+    return connection
+
+
+def caught(of: Connection) -> set[int]:
+    """Return the conditions that all checks together report as violated, and close the connection."""
+    return {number for number, check in enumerate(check_conditions(lambda: of), 1) if not check.passed}
+
+
 def test_planted_corruption_is_caught_by_each_condition_alone_and_by_all_together(
     running_server: Server, database: str
 ) -> None:
     for what, (broken, corruption) in CORRUPTIONS.items():
-        planted = running_server.connect(database)
-        planted.autocommit = False
-        planted.execute(corruption.encode())
-        assert violated(planted) == broken, what
-        checks = check_conditions(lambda planted=planted: planted)  # type: ignore[misc]
-        assert {n for n, check in enumerate(checks, 1) if not check.passed} == broken, what
+        corrupt = planted(running_server, database, corruption)
+        assert violated(corrupt) == caught(corrupt) == broken, what
 
 
 @pytest.mark.parametrize("major", [OLDEST_MAJOR, NEWEST_MAJOR])
@@ -166,9 +175,7 @@ def test_the_oldest_and_the_newest_version_catch_the_same(
             populate(conn, warehouses=2, customers=CUSTOMERS)
         assert all(check.passed for check in check_conditions(server.connect))
         for what, (broken, corruption) in CORRUPTIONS.items():
-            with closing(server.connect()) as conn, conn.transaction(force_rollback=True):
-                conn.execute(corruption.encode())
-                assert violated(conn) == broken, what
+            assert caught(planted(server, "postgres", corruption)) == broken, what
         assert check_log(server.log(), {}).passed
 
 
