@@ -1,7 +1,6 @@
 """Usage errors: each is one line with the problem, an exit status, and no side effects.
 
-The command line runs in this process, because starting Python for each row would dominate. The last tests
-start the program.
+The command line runs in this process, because starting Python for each row would dominate.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from program import Program
 
 from hostile_server import OldServer, tcp_listener
 from pgdyno.cli.main import run_command
@@ -169,9 +167,3 @@ def test_a_server_that_is_too_old_is_rejected(
     with OldServer(tcp_listener()) as old:
         words = ["compare", server, f"host=127.0.0.1 port={old.port} dbname=x user=u sslmode=disable"]
         refused(capfd, words, 1, r"runs PostgreSQL 9\.6\.24: pgdyno requires 10 or newer")
-
-
-def test_the_program_itself_ends_so_too(program: Program) -> None:
-    ended = program.run_process("report", "nowhere.sqlite")
-    assert (ended.status, ended.out) == (1, "")
-    assert [ended.err.rstrip("\n")] == ended.complaints
