@@ -11,7 +11,6 @@ from program import END_S, Program, Running, begun
 
 import pgdyno
 from notebooks import execute
-from pgdyno.errors import StartError
 
 SHORT = {"clients": 2, "minutes": 60, "warmup": "0.1s", "schedule": "blocks", "transactions": 100, "seed": 7}
 DATA = pgdyno.Pgbench(scale=1)
@@ -92,13 +91,6 @@ def test_a_script_that_ends_early_leaves_nothing_running_and_keeps_its_blocks(
     assert own.survivors() == []
     kept = {row["block"] for row in pgdyno.open(own.folder / "e.sqlite").trials()}
     assert 0 in kept and len(kept) < 50
-
-
-@pytest.mark.usefixtures("own")
-def test_a_server_that_does_not_start_is_an_exception_of_its_type(server: str) -> None:
-    with pytest.raises(pgdyno.PgdynoError, match="nothing") as error:
-        pgdyno.compare(server, pgdyno.Arm(server, shared_preload_libraries="nothing"), workload=DATA, **SHORT)
-    assert type(error.value) is StartError
 
 
 @pytest.mark.usefixtures("own")
