@@ -64,18 +64,9 @@ def test_a_custom_script_on_three_arms_gets_the_real_scale_and_one_end_of_its_wa
 ) -> None:
     own, evidence = tmp_path / "own.sql", tmp_path / "e.sqlite"
     own.write_text("SELECT 1 / (:scale - 2 + 1);\n")  # fails unless :scale is at least 2
-    options = (
-        *SLICES,
-        "--scale",
-        "2",
-        "-f",
-        own,
-        "--warmup",
-        f"{SHORTEST_S}s..{LONGEST_S}s",
-        "--evidence",
-        evidence,
-    )
-    ended = program.succeed("compare", *SMALL, *options, server, server, f"{server},work_mem=8MB")
+    times = (*SLICES, "--warmup", f"{SHORTEST_S}s..{LONGEST_S}s")
+    options = (*times, "--clients", "1", "--blocks", "1", "--scale", "2", "-f", own, "--evidence", evidence)
+    ended = program.succeed("compare", *PGBENCH, *options, server, server, f"{server},work_mem=8MB")
     assert ":scale was set to the scale of the data, 2" in ended.err
     assert "warm-up 400 ms to 1 s" in ended.err
     found, document = ended.case, ended.json()
