@@ -212,6 +212,7 @@ def test_a_statement_within_a_function_is_distinguished_if_the_version_supports_
     assert sum(row["calls"] for row in others) == sum(row["calls"] for row in rows)
 
 
+@on_one_version
 def test_the_processes_of_clients_are_found_with_their_kernel_counters(
     probe: Connection, work: Connection
 ) -> None:
