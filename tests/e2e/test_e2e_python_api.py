@@ -25,22 +25,6 @@ def own(program: Program, monkeypatch: pytest.MonkeyPatch) -> Program:
     return program
 
 
-@pytest.mark.usefixtures("own")
-def test_a_comparison_is_that_of_the_command_line_and_can_be_extended(
-    server: str, capfd: pytest.CaptureFixture[str]
-) -> None:
-    arm = pgdyno.Arm(server, name="tuned", work_mem="8MB")
-    result = pgdyno.compare(server, arm, workload=DATA, blocks=1, results="e.sqlite", **SHORT)
-    said = capfd.readouterr()
-    assert (result.arms[1], result.verdict) == ("tuned", "undecided")
-    assert result.command.startswith(
-        f"pgdyno compare {server} tuned={server},work_mem=8MB --workload pgbench "
-    )
-    assert (said.out, "block 1" in said.err) == ("", True)
-    assert result.effect().low is None and result.is_finished
-    assert {row["block"] for row in result.trials()} == {0}
-
-
 def test_blocks_are_results_as_they_end_and_an_exception_leaves_nothing_running(
     own: Program, server: str
 ) -> None:
@@ -101,7 +85,16 @@ def test_a_crash_test_says_what_each_arm_lost(server: str) -> None:
 
 
 @pytest.mark.usefixtures("own")
-def test_the_notebook_about_a_comparison_executes() -> None:
+def test_the_notebook_about_a_comparison_executes_and_its_comparison_is_that_of_the_command_line(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     ended = execute("compare", options={"blocks": 1, **SHORT})
-    assert ended["result"].effect() == ended["provisional"].effect()
+    said, result = capfd.readouterr(), ended["result"]
+    assert result.effect() == ended["provisional"].effect()
     assert len(ended["by_arm"]) == 2
+    assert result.command.startswith(
+        "pgdyno compare system system,synchronous_commit=off --workload pgbench "
+    )
+    assert (said.out, "block 1" in said.err) == (f"{result.effect()}\n", True)
+    assert (result.verdict, result.effect().low, result.is_finished) == ("undecided", None, True)
+    assert {row["block"] for row in result.trials()} == {0}
