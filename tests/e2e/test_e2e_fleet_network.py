@@ -50,10 +50,8 @@ def test_a_short_outage_is_survived_and_a_long_one_loses_the_host(
     cluster: NetworkCluster, program: Program
 ) -> None:
     folder = program.folder
-    study, base = (
-        folder / "network.toml",
-        folder / "network.sqlite",
-    )  # the directory of the namespaces is another one
+    # The directory of the namespaces is another one.
+    study, base = folder / "network.toml", folder / "network.sqlite"
     study.write_text(STUDY.format(factors=ALONE, repeats=400))
     running = program.start(*run(cluster, str(study), "--evidence", str(base)))
     running.until(lambda: all((folder / f"network-{name}.sqlite").exists() for name in cluster.nodes))

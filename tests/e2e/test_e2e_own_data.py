@@ -199,16 +199,8 @@ def test_scripts_from_statements_are_measured_and_the_report_has_their_coverage(
     assert made.status == 0, made.err
     assert len(made.json()["scripts"]) == len(STATEMENTS)
 
-    compare = (
-        "compare",
-        *SMALL,
-        "--data",
-        SHOP / "load",
-        "-f",
-        directory,
-        "--evidence",
-        tmp_path / "e.sqlite",
-    )
+    data = ("--data", SHOP / "load", "-f", directory)
+    compare = ("compare", *SMALL, *data, "--evidence", tmp_path / "e.sqlite")
     refused = program.run(*compare, server, server)
     assert refused.status == 2
     assert "argument days of make_interval: edit the range of p1" in refused.err
