@@ -43,7 +43,9 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module", params=[OLDEST_MAJOR, 15, NEWEST_MAJOR])
+# pytest groups tests by the position of a version in its list, here and below, and a change of the version is
+# another start. So the first one is that of on_one_version, and the next one that of the last test.
+@pytest.fixture(scope="module", params=[15, NEWEST_MAJOR, OLDEST_MAJOR])
 def server(
     request: pytest.FixtureRequest, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
 ) -> Iterator[Server]:
@@ -367,47 +369,41 @@ def test_a_checkpoint_is_counted(probe: Connection, work: Connection, major: int
     assert sample(probe)["buffers_written"] == after["buffers_written"]
 
 
-@pytest.mark.parametrize("server", [NEWEST_MAJOR], indirect=True)
-def test_io_is_counted_in_bytes(server: Server, database: str, probe: Connection, work: Connection) -> None:
-    def extended() -> int:
-        return sum(
-            row.get("extend_bytes", 0)
-            for row in rows_of(read_probe(probe, "io"))
-            if row["object"] == "relation"
-        )
-
-    before = extended()
-    do_and_leave(
-        server, database, "create table t as select repeat('x', 1000) as b from generate_series(1, 7000)"
-    )
-    size = scalar(work, "select pg_relation_size('t')")
-    until(extended, before + size)
-    # Besides the table: its free space map, the index of its TOAST table, and catalogs.
-    assert extended() - before < size + 50 * 8192
-
-
-@pytest.mark.parametrize("version", [17, NEWEST_MAJOR])
-def test_blocks_that_scans_of_large_tables_write_count_as_written_by_backends(
-    cluster_of: Callable[[Build], Cluster], version: int
-) -> None:
+@pytest.fixture(scope="module", params=[17, NEWEST_MAJOR])
+def small(
+    request: pytest.FixtureRequest, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Iterator[Server]:
+    """A server with few shared buffers, and without libraries."""
     settings = {"shared_buffers": "16MB", "autovacuum": "off", "fsync": "off"}
-    with cluster_of(build_of(Cache.open(), version)).start(settings) as small:
-        do_and_leave(
-            small,
-            "postgres",
-            "create table t as select repeat('x', 1000) as b from generate_series(1, 14000)",
-            "update t set b = repeat('y', 1000)",
-            "select count(*) from t",
-        )
-        with small.connect("postgres") as probe:
-            until(lambda: scalar(probe, "select -count(*) from pg_stat_activity where datname <> ''"), -1)
-            others, written = ("checkpointer", "background writer"), Counter[str]()
-            for row in rows_of(read_probe(probe, "io")):
-                if row["object"] == "relation" and row["backend_type"] not in others:
-                    written[row["context"]] += row.get("write_bytes", 0) + row.get("extend_bytes", 0)
-            assert written["bulkread"] >= 500 * 8192
-            assert row_of(probe, "checkpoints")["buffers_backend"] >= written.total() / 8192
-            assert sample(probe)["buffers_backend"] >= written.total() / 8192
+    with new_cluster(build_of(Cache.open(), request.param)) as cluster, cluster.start(settings) as running:
+        yield running
+
+
+def test_blocks_that_scans_of_large_tables_write_count_as_written_by_backends(small: Server) -> None:
+    do_and_leave(
+        small,
+        "postgres",
+        "create table t as select repeat('x', 1000) as b from generate_series(1, 14000)",
+        "update t set b = repeat('y', 1000)",
+        "select count(*) from t",
+    )
+    with small.connect("postgres") as probe:
+        until(lambda: scalar(probe, "select -count(*) from pg_stat_activity where datname <> ''"), -1)
+        others, written = ("checkpointer", "background writer"), Counter[str]()
+        for row in rows_of(read_probe(probe, "io")):
+            if row["object"] == "relation" and row["backend_type"] not in others:
+                written[row["context"]] += row.get("write_bytes", 0) + row.get("extend_bytes", 0)
+        assert written["bulkread"] >= 500 * 8192
+        assert row_of(probe, "checkpoints")["buffers_backend"] >= written.total() / 8192
+        assert sample(probe)["buffers_backend"] >= written.total() / 8192
+
+
+@pytest.mark.parametrize("small", [17], indirect=True)
+def test_a_library_that_was_not_loaded_is_named(small: Server) -> None:
+    with small.connect("postgres") as connection:
+        connection.execute("create extension pg_stat_statements")
+        reason = read_probe(connection, "statements").reason
+    assert "shared_preload_libraries" in reason
 
 
 def test_a_temporary_file_is_counted_with_its_bytes(
@@ -687,15 +683,6 @@ def test_a_missing_extension_or_library_is_named(server: Server) -> None:
     assert "ERROR" not in server.log()[len(said) :]
 
 
-def test_a_library_that_was_not_loaded_is_named(running_server: Server) -> None:
-    do_and_leave(running_server, "postgres", "create database unloaded")
-    with running_server.connect("unloaded") as connection:
-        connection.execute("create extension pg_stat_statements")
-        reason = read_probe(connection, "statements").reason
-    assert "shared_preload_libraries" in reason
-    do_and_leave(running_server, "postgres", "drop database unloaded")
-
-
 @on_one_version
 def test_a_search_that_takes_too_long_is_abandoned(
     probe: Connection, work: Connection, monkeypatch: pytest.MonkeyPatch
@@ -745,3 +732,22 @@ def test_a_database_without_an_encoding_is_read_as_far_as_its_texts_are_utf_8(
         assert "pg_stat_statements_reset()" in read_probe(probe, "statements").reason
         work.execute("select pg_stat_statements_reset()")
         assert read_probe(probe, "statements").reason == ""
+
+
+@pytest.mark.parametrize("server", [NEWEST_MAJOR], indirect=True)
+def test_io_is_counted_in_bytes(server: Server, database: str, probe: Connection, work: Connection) -> None:
+    def extended() -> int:
+        return sum(
+            row.get("extend_bytes", 0)
+            for row in rows_of(read_probe(probe, "io"))
+            if row["object"] == "relation"
+        )
+
+    before = extended()
+    do_and_leave(
+        server, database, "create table t as select repeat('x', 1000) as b from generate_series(1, 7000)"
+    )
+    size = scalar(work, "select pg_relation_size('t')")
+    until(extended, before + size)
+    # Besides the table: its free space map, the index of its TOAST table, and catalogs.
+    assert extended() - before < size + 50 * 8192
