@@ -22,11 +22,6 @@ from pgdyno.server.snapshots import DatasetKey, Datasets, Snapshot, restore, tak
 pytestmark = pytest.mark.server
 
 
-def fill(cluster: Cluster, statement: str = "create table t as select generate_series(1, 5000) as n") -> None:
-    with cluster.start() as server, server.connect() as connection:
-        connection.execute(statement)
-
-
 def test_a_directory_with_a_running_server_is_neither_snapshotted_nor_restored(
     cluster: Cluster, account: Account
 ) -> None:
@@ -51,7 +46,8 @@ def test_a_tablespace_is_rejected(cluster: Cluster, account: Account, server_dir
     place = server_dir / "space"
     place.mkdir(mode=0o700)
     account.own(place)
-    fill(cluster, f"create tablespace elsewhere location '{place}'")
+    with cluster.start() as server:
+        run(server, f"create tablespace elsewhere location '{place}'")
     with pytest.raises(DatasetError, match="tablespaces"):
         take(cluster.data_dir)
 
