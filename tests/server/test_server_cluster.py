@@ -60,7 +60,7 @@ def test_a_server_starts_answers_and_stops_cleanly(cluster: Cluster, monkeypatch
     assert cluster.log_path.read_text().count("starting PostgreSQL") == 2
 
 
-def test_requested_settings_are_in_effect_and_unknown_optional_ones_dropped(cluster: Cluster) -> None:
+def test_requested_settings_are_in_effect(cluster: Cluster) -> None:
     asked = {
         "shared_buffers": "40MB",
         "checkpoint_timeout": "15min",
@@ -71,8 +71,6 @@ def test_requested_settings_are_in_effect_and_unknown_optional_ones_dropped(clus
         assert server.effective["shared_buffers"] == "40MB"
         assert server.effective["fsync"] == "off"
         assert server.dropped == {}
-    with cluster.start({"nonesuch": "1"}, optional={"nonesuch"}) as server:
-        assert list(server.dropped) == ["nonesuch"]
 
 
 def test_a_server_that_cannot_have_its_settings_does_not_start(cluster: Cluster) -> None:
