@@ -95,7 +95,7 @@ class Place:
     plan: CrashPlan
     standby_site: CrashSite | None = None
     steps: list[str] = field(default_factory=list)
-    """Steps of all crashes as shown."""
+    """Steps of the last crash as shown."""
 
     def crash(
         self,
@@ -106,6 +106,7 @@ class Place:
         **changes: object,
     ) -> Crash:
         plan = self.plan.model_copy(update=changes)
+        self.steps.clear()
         self.site.plan = plan
         if self.standby_site is not None:
             self.standby_site.plan = plan
@@ -149,6 +150,13 @@ def power(build: Build, account: Account, module_dir: Path) -> Iterator[Place]:
         assert left_of(module_dir.name) == []
         yield place
     assert left_of(module_dir.name) == []
+
+
+@pytest.fixture(scope="module")
+def killed(build: Build, account: Account, module_dir: Path) -> Iterator[Place]:
+    """A place without a disk, for kills of processes."""
+    with place_in(module_dir, build, account, CrashKind.SERVER) as place:
+        yield place
 
 
 @contextmanager
@@ -274,26 +282,26 @@ def test_a_ledger_that_acknowledges_before_the_server_is_caught(power: Place) ->
 
 
 def test_the_kill_of_a_backend_loses_nothing_even_without_fsync(
-    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+    killed: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server that has not noticed the kill has not recovered."""
     delay_s = 0.3
     monkeypatch.setattr(crash_run, "kill_backend", lambda pid: Timer(delay_s, kill_backend, [pid]).start())
-    with place_in(server_dir, build, account, CrashKind.BACKEND) as place:
-        crash = place.crash({"fsync": "off"})
+    crash = killed.crash({"fsync": "off"}, kind=CrashKind.BACKEND)
     assert crash.acknowledged > 0
     assert sound(crash)
     assert crash.recovery_s is not None and crash.recovery_s > delay_s
-    assert place.steps == STEPS
+    assert killed.steps == STEPS
 
 
-def test_a_server_that_does_not_restart_after_a_crash_is_started_again(
+def test_a_server_that_does_not_restart_is_started_again_and_without_checksums_is_not_corrupt(
     build: Build, account: Account, server_dir: Path
 ) -> None:
-    with place_in(server_dir, build, account, CrashKind.BACKEND) as place:
+    with place_in(server_dir, build, account, CrashKind.BACKEND, checksums=False) as place:
         crash = place.crash({"restart_after_crash": "off"})
     assert sound(crash)
     assert crash.recovery_s is not None
+    assert "checksums" in crash.unchecked
     assert place.steps == STEPS
 
 
@@ -344,30 +352,17 @@ def test_more_rows_are_read_than_one_result_may_have(
 
 
 def test_a_crash_without_an_acknowledged_commit_is_void(
-    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+    killed: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(crash_run, "acknowledged_before", lambda *_: 0)
-    with (
-        place_in(server_dir, build, account, CrashKind.SERVER) as place,
-        pytest.raises(EngineError, match="no transaction was acknowledged before the crash"),
-    ):
-        place.crash({})
+    with pytest.raises(EngineError, match="no transaction was acknowledged before the crash"):
+        killed.crash({})
 
 
-def test_a_server_without_checksums_is_not_corrupt(build: Build, account: Account, server_dir: Path) -> None:
-    with place_in(server_dir, build, account, CrashKind.SERVER, checksums=False) as place:
-        crash = place.crash({})
-    assert sound(crash)
-    assert "checksums" in crash.unchecked
-
-
-def test_a_check_that_takes_too_long_is_no_corruption(
-    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_check_that_takes_too_long_is_no_corruption(killed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "STATEMENT_TIMEOUT", "1ms")
     monkeypatch.setattr(ledger, "CHECKSUMS_TIMEOUT_S", 0.0)
-    with place_in(server_dir, build, account, CrashKind.SERVER) as place:
-        crash = place.crash({})
+    crash = killed.crash({})
     assert sound(crash)
     assert crash.unchecked == ["amcheck", "checksums"]
 
@@ -386,11 +381,10 @@ def damaged_at(start: int) -> Callable[..., Any]:
 
 
 def test_a_damaged_catalog_after_the_recovery_is_corruption(
-    build: Build, account: Account, server_dir: Path, monkeypatch: pytest.MonkeyPatch
+    killed: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with place_in(server_dir, build, account, CrashKind.SERVER) as place:
-        monkeypatch.setattr(processes, "verify", damaged_at(2))
-        crash = place.crash({})
+    monkeypatch.setattr(processes, "verify", damaged_at(2))
+    crash = killed.crash({})
     assert [found.check for found in crash.corruption] == ["start"]
     assert crash.has_loss
 
