@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from pgdyno.features.crash_disk.records import Crash
 from pgdyno.features.crash_disk.sites import RealCrashes
 from pgdyno.features.running_server.remote import Remote
 from pgdyno.interruption import Interruption
+from pgdyno.server.builds import Build
 from pgdyno.server.connections import Dsn
 from pgdyno.server.processes import Cluster, Server
 from pgdyno.study.arm_spec import parse_arms
@@ -46,8 +47,8 @@ class Machine:
 
     cluster: Cluster
     link: Path
-    settings: dict[str, str]
     results: Path
+    settings: dict[str, str] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
     on_writing: Callable[[], None] | None = None
     on_gone: Callable[[], None] | None = None
@@ -103,109 +104,116 @@ class Machine:
         return crash
 
 
-@contextmanager
-def machine_with(cluster: Cluster, directory: Path, settings: dict[str, str]) -> Iterator[Machine]:
-    machine = Machine(cluster, directory / "socket", settings, directory / "r.sqlite")
-    machine.start()
-    try:
-        yield machine
-    finally:
-        assert machine.server is not None
-        kill_server(machine.server, forget_memory=True)
-
-
-def test_commits_lost_by_a_crash_of_a_running_server_are_counted(cluster: Cluster, tmp_path: Path) -> None:
-    with machine_with(cluster, tmp_path, ASYNCHRONOUS) as machine:
-        lost = machine.crash()
-        assert lost.audit is not None and lost.audit.lost > 0
-        assert lost.audit.loss_window_s is not None and (lost.audit.holes, lost.corruption) == (0, [])
-        machine.settings = {}
-        assert machine.server is not None
-        machine.server.stop()
+@pytest.fixture(scope="module")
+def shared_machine(
+    build: Build,
+    new_cluster: Callable[[Build], AbstractContextManager[Cluster]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Machine]:
+    folder = tmp_path_factory.mktemp("machine")
+    with new_cluster(build) as cluster:
+        machine = Machine(cluster, folder / "socket", folder / "r.sqlite")
         machine.start()
-        kept = machine.crash(1)
-        assert kept.acknowledged > 0
-        assert kept.audit is not None and (kept.audit.lost, kept.audit.damaged, kept.corruption) == (0, 0, [])
+        try:
+            yield machine
+        finally:
+            assert machine.server is not None
+            kill_server(machine.server, forget_memory=True)
+
+
+@pytest.fixture
+def machine(shared_machine: Machine) -> Machine:
+    """The machine of all tests, whose server has the default settings."""
+    assert shared_machine.settings == {}
+    shared_machine.on_writing = shared_machine.on_gone = None
+    shared_machine.said.clear()
+    return shared_machine
+
+
+def test_commits_lost_by_a_crash_of_a_running_server_are_counted(machine: Machine) -> None:
+    machine.settings = ASYNCHRONOUS  # from its next start on
+    kept = machine.crash()
+    machine.settings = {}
+    lost = machine.crash(1)
+    assert kept.acknowledged > 0
+    assert kept.audit is not None and (kept.audit.lost, kept.audit.damaged, kept.corruption) == (0, 0, [])
+    assert lost.audit is not None and lost.audit.lost > 0
+    assert lost.audit.loss_window_s is not None and (lost.audit.holes, lost.corruption) == (0, [])
 
 
 def test_a_commit_without_an_answer_that_was_sent_after_the_last_answer_is_no_phantom(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with machine_with(cluster, tmp_path, {}) as machine:
-        start = machine.start
+    start = machine.start
 
-        def start_with_late_commit() -> None:
-            start()
-            path = machine.results.with_suffix(".ledger")
-            records = read_ledger(path)
-            last_ns = records["at_ns"][records["event"] == ACKNOWLEDGED].max()
-            with path.open("ab") as file:
-                file.write(np.array([(0, SENT, LATE, last_ns + 1)], RECORD).tobytes())
-            (database,) = Remote(Dsn(machine.dsn)).own_databases()
-            assert machine.server is not None
-            with closing(machine.server.connect(database)) as connection:
-                connection.execute("insert into pgdyno_ledger values (0, %s, 0, 0, '')", (LATE,))
+    def start_with_late_commit() -> None:
+        start()
+        path = machine.results.with_suffix(".ledger")
+        records = read_ledger(path)
+        last_ns = records["at_ns"][records["event"] == ACKNOWLEDGED].max()
+        with path.open("ab") as file:
+            file.write(np.array([(0, SENT, LATE, last_ns + 1)], RECORD).tobytes())
+        (database,) = Remote(Dsn(machine.dsn)).own_databases()
+        assert machine.server is not None
+        with closing(machine.server.connect(database)) as connection:
+            connection.execute("insert into pgdyno_ledger values (0, %s, 0, 0, '')", (LATE,))
 
-        monkeypatch.setattr(machine, "start", start_with_late_commit)
-        audit = machine.crash().audit
-        assert audit is not None
-        assert audit.in_doubt_present > 0 and audit.phantoms == 0
+    monkeypatch.setattr(machine, "start", start_with_late_commit)
+    audit = machine.crash().audit
+    assert audit is not None
+    assert audit.in_doubt_present > 0 and audit.phantoms == 0
 
 
-def test_an_interrupted_test_continues_with_the_audit(cluster: Cluster, tmp_path: Path) -> None:
+def test_an_interrupted_test_continues_with_the_audit(machine: Machine) -> None:
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    with machine_with(cluster, tmp_path, {}) as machine:
-        machine.on_gone = interrupt
-        with pytest.raises(Interrupted):
-            machine.crash()
-        machine.on_gone = None
-        machine.said.clear()
-        crash = machine.crash()
-        assert [text[:18] for text in machine.said] == ["the server is gone"]
-        assert crash.acknowledged > 0 and crash.audit is not None and crash.audit.lost == 0
+    machine.on_gone = interrupt
+    with pytest.raises(Interrupted):
+        machine.crash()
+    machine.on_gone = None
+    machine.said.clear()
+    crash = machine.crash()
+    assert [text[:18] for text in machine.said] == ["the server is gone"]
+    assert crash.acknowledged > 0 and crash.audit is not None and crash.audit.lost == 0
 
 
-def test_a_restart_after_an_interrupt_of_the_load_is_no_crash(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_restart_after_an_interrupt_of_the_load_is_no_crash(machine: Machine) -> None:
     def interrupt_after_commits() -> None:
         pause = threading.Event()
         while not machine.commits():
             pause.wait(PAUSE_S)
         raise KeyboardInterrupt
 
-    with machine_with(cluster, tmp_path, {}) as machine:
-        machine.on_writing = interrupt_after_commits
-        with pytest.raises(Interrupted):
-            machine.crash()
-        machine.on_writing = None
-        assert machine.server is not None
-        machine.server.stop()
-        machine.start()
-        machine.said.clear()
-        assert machine.crash().acknowledged > 0
-        assert [text[:19] for text in machine.said] == ["clients are writing", "the server is gone;"]
+    machine.on_writing = interrupt_after_commits
+    with pytest.raises(Interrupted):
+        machine.crash()
+    machine.on_writing = None
+    assert machine.server is not None
+    machine.server.stop()
+    machine.start()
+    machine.said.clear()
+    assert machine.crash().acknowledged > 0
+    assert [text[:19] for text in machine.said] == ["clients are writing", "the server is gone;"]
 
 
-def test_a_crash_before_the_first_acknowledged_commit_is_void(cluster: Cluster, tmp_path: Path) -> None:
-    with machine_with(cluster, tmp_path, {}) as machine:
-        ledger = machine.results.with_suffix(".ledger")
+def test_a_crash_before_the_first_acknowledged_commit_is_void(machine: Machine) -> None:
+    ledger = machine.results.with_suffix(".ledger")
 
-        def forget_answers() -> None:
-            records = read_ledger(ledger)
-            ledger.write_bytes(records[records["event"] == SENT].tobytes())
+    def forget_answers() -> None:
+        records = read_ledger(ledger)
+        ledger.write_bytes(records[records["event"] == SENT].tobytes())
 
-        machine.on_gone = forget_answers
-        with pytest.raises(EngineError, match="no transaction was acknowledged"):
-            machine.crash()
-        assert not machine.results.with_suffix(".pending").exists()
+    machine.on_gone = forget_answers
+    with pytest.raises(EngineError, match="no transaction was acknowledged"):
+        machine.crash()
+    assert not machine.results.with_suffix(".pending").exists()
 
 
 def test_a_server_that_did_not_restart_has_not_crashed(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with machine_with(cluster, tmp_path, {}) as machine:
-        monkeypatch.setattr(machine, "say", lambda _: None)
-        with pytest.raises(ServerError, match="did not restart"):
-            machine.crash()
-        assert not machine.results.with_suffix(".pending").exists()
+    monkeypatch.setattr(machine, "say", lambda _: None)
+    with pytest.raises(ServerError, match="did not restart"):
+        machine.crash()
+    assert not machine.results.with_suffix(".pending").exists()
