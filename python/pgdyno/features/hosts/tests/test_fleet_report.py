@@ -40,46 +40,37 @@ def by_kind(caveats: Sequence[Caveat]) -> dict[str, Caveat]:
     return {caveat.kind: caveat for caveat in caveats}
 
 
-def test_the_report_names_lost_hosts_with_and_without_results(tmp_path: Path) -> None:
-    written(tmp_path, **{"s-a": SMALL, "s-b": LARGER})
-    path = fleet_of(
-        tmp_path,
-        work("a"),
-        work("b", HostState.LOST, reason="its node has left the cluster"),
-        work("c", HostState.FAILED, reason="no space"),
-    )
-    built = read_fleet_report(path)
-    found = by_kind(built.findings.caveats)
-    assert found["host-incomplete"].parameters["host"] == "b"
-    assert found["host-incomplete"].parameters["blocks"] == LARGER.blocks
-    assert found["host-missing"].parameters["reason"] == "no space"
-    assert "Host b" in built.unfinished
-    assert "Host c" in built.unfinished
-    assert [host.name for host in built.findings.hosts] == ["a", "b"]
+FEW = replace(SMALL, blocks=2)
 
 
-def test_the_report_names_every_host_without_results(tmp_path: Path) -> None:
-    written(tmp_path, **{"s-a": SMALL, "s-b": LARGER})
+def test_the_report_names_every_host_without_complete_results(tmp_path: Path) -> None:
+    others = [replace(FEW, host={**LARGE, "cores": cores}) for cores in (32, 64)]
+    written(tmp_path, **{"s-a": FEW, "s-b": others[0], "s-c": others[1]})
     works = (
         work("a"),
-        work("b", HostState.INTERRUPTED, reason="no snapshot"),
-        work("c", HostState.INTERRUPTED),
-        work("d", HostState.MEASURING),
-        work("e", is_collected=True),
+        work("b", HostState.LOST, reason="its node has left the cluster"),
+        work("c", HostState.INTERRUPTED, reason="no snapshot"),
+        work("d", HostState.FAILED, reason="no space"),
+        work("e", HostState.INTERRUPTED),
+        work("f", HostState.MEASURING),
+        work("g", is_collected=True),
     )
     built = read_fleet_report(fleet_of(tmp_path, *works))
-    found = [(caveat.kind, caveat.parameters["host"]) for caveat in built.findings.incomplete]
-    assert found == [
-        ("host-incomplete", "b"),
-        ("host-missing", "c"),
-        ("host-missing", "d"),
-        ("host-file-missing", "e"),
+    found = built.findings.incomplete
+    assert all(caveat in built.findings.caveats for caveat in found)
+    assert [(caveat.kind, caveat.parameters["host"]) for caveat in found] == [
+        *(("host-incomplete", host) for host in "bc"),
+        *(("host-missing", host) for host in "def"),
+        ("host-file-missing", "g"),
     ]
-    assert "(measuring: no results file)" in built.unfinished and "s-e.sqlite is missing" in built.unfinished
+    assert (found[0].parameters["blocks"], found[2].parameters["reason"]) == (FEW.blocks, "no space")
+    for words in ("Host b", "Host d", "(measuring: no results file)", "s-g.sqlite is missing"):
+        assert words in built.unfinished
+    assert [host.name for host in built.findings.hosts] == ["a", "b", "c"]
 
 
 def test_a_file_whose_cases_were_moved_does_not_count(tmp_path: Path) -> None:
-    written(tmp_path, **{"s-a": SMALL, "s-b": LARGER})
+    written(tmp_path, **{"s-a": FEW, "s-b": replace(FEW, host=LARGE)})
     built = read_fleet_report(
         fleet_of(tmp_path, work("a", HostState.LOST, is_moved=True, reason="r"), work("b"))
     )

@@ -33,6 +33,9 @@ from pgdyno.report.html_format import to_html
 from pgdyno.study.defaults import Schedule
 from pgdyno.units import Better
 
+AGAIN = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
+"""A second study on the same machine, a day later."""
+
 
 def plain(text: str) -> str:
     """Return one line without the markup of any format."""
@@ -146,13 +149,14 @@ REFUSED: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("words", REFUSED)
 def test_files_of_different_studies_are_rejected_with_the_difference(words: str) -> None:
+    other = replace(LARGER, blocks=1, **REFUSED[words])
     with pytest.raises(EvidenceError, match=f"small and other are not of the same study: {words}"):
-        pooled_of(small=SMALL, other=replace(LARGER, **REFUSED[words]))
+        pooled_of(small=SMALL, other=other)
 
 
 def test_numbers_of_blocks_seeds_and_titles_may_differ() -> None:
-    found = pooled_of(small=SMALL, large=replace(LARGER, blocks=8, title="another"))
-    assert [of.summary.n for of in found.primary[0].pooled.hosts] == [6, 8]
+    found = pooled_of(small=SMALL, large=replace(LARGER, blocks=2, title="another"))
+    assert [of.summary.n for of in found.primary[0].pooled.hosts] == [6, 2]
 
 
 @pytest.mark.parametrize("grown", [True, False], ids=["grown", "chosen"])
@@ -173,8 +177,8 @@ def _with_plan(study: StudyFindings, **changes: object) -> StudyFindings:
 
 def test_settings_of_a_profile_may_depend_on_the_machine_and_are_reported() -> None:
     names = ("17", "18,@starter")
-    one = replace(SMALL, names=names, settings={"shared_buffers": "6GB"})
-    other = replace(LARGER, names=names, settings={"shared_buffers": "64GB"})
+    one = replace(SMALL, blocks=2, names=names, settings={"shared_buffers": "6GB"})
+    other = replace(LARGER, blocks=2, names=names, settings={"shared_buffers": "64GB"})
     with pytest.raises(EvidenceError, match="shared_buffers of arm 17 differs"):
         pooled_of(one=one, other=other)  # the baseline has no profile
     both = ("17,@starter", "18,@starter")
@@ -238,8 +242,7 @@ def test_cases_with_other_primary_metrics_are_pooled_too() -> None:
     "changes", [{"is_trending": True}, {"bias": WarmUpBias(0.009, 0.05, None, None, 1e-6, 4.0, 7.0)}]
 )
 def test_a_held_back_result_of_any_file_of_a_machine_is_held_back(changes: dict[str, Any]) -> None:
-    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
-    studies = findings_of(first=SMALL, second=again)
+    studies = findings_of(first=SMALL, second=AGAIN)
     case = studies["second"].first
     trending = replace(case, comparisons=[replace(of, **changes) for of in case.comparisons])
     studies = {**studies, "second": replace(studies["second"], cases=[trending])}
@@ -248,11 +251,10 @@ def test_a_held_back_result_of_any_file_of_a_machine_is_held_back(changes: dict[
 
 
 def test_two_studies_of_one_machine_are_blocks_of_one_host_with_a_note() -> None:
-    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400, blocks=8)
-    found = pooled_of(monday=SMALL, tuesday=again, large=LARGER)
+    found = pooled_of(monday=SMALL, tuesday=AGAIN, large=LARGER)
     assert [host.name for host in found.hosts] == ["monday and tuesday", "large"]
     (over,) = found.primary
-    assert over.percent.n == 2 and [of.summary.n for of in over.pooled.hosts] == [14, 6]
+    assert over.percent.n == 2 and [of.summary.n for of in over.pooled.hosts] == [12, 6]
     (caveat,) = [of for of in found.caveats if of.kind == "one-machine"]
     assert caveat.parameters["files"] == "monday and tuesday"
     rows = list(csv.DictReader(io.StringIO(build_hosts(found).csv())))
@@ -265,9 +267,8 @@ def test_two_studies_of_one_machine_are_blocks_of_one_host_with_a_note() -> None
 
 def test_passes_stay_together_after_a_file_that_ended_in_the_midst_of_one() -> None:
     whole, cut = cases(SMALL, ("100", "500"))
-    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
     studies = findings_of(
-        monday=[whole, replace(cut, blocks=5, seed=3)], tuesday=cases(again, ("100", "500"))
+        monday=[whole, replace(cut, blocks=5, seed=3)], tuesday=cases(AGAIN, ("100", "500"))
     )
     monday, tuesday = (
         [of.comparisons[0].effects[of.primary.key].log_ratios for of in study.cases]
@@ -288,8 +289,7 @@ def test_passes_stay_together_after_a_file_that_ended_in_the_midst_of_one() -> N
 
 
 def test_one_machine_alone_has_its_own_verdict_and_none_for_others() -> None:
-    again = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + 86_400)
-    found = pooled_of(monday=SMALL, tuesday=again)
+    found = pooled_of(monday=SMALL, tuesday=AGAIN)
     (over,) = found.primary
     assert over.pooled.over_hosts.low is None and over.percent.n == 12
     (headline,) = build_hosts(found).headlines
@@ -300,19 +300,16 @@ def test_one_machine_alone_has_its_own_verdict_and_none_for_others() -> None:
 
 def test_identical_machines_are_distinguished_by_their_fingerprint() -> None:
     marked = [{**HOST, "machine": mark} for mark in ("aa", "bb")]
-    found = pooled_of(a=replace(SMALL, host=marked[0]), b=replace(SMALL, host=marked[1], seed=5))
+    found = pooled_of(a=replace(SMALL, blocks=2, host=marked[0]), b=replace(AGAIN, blocks=2, host=marked[1]))
     assert [host.name for host in found.hosts] == ["a", "b"]
-    newer_kernel: dict[str, Any] = {
-        **HOST,
-        "kernel": "Linux 6.2",
-        "memory_bytes": HOST["memory_bytes"] - 10**7,
-    }
+    memory_bytes = HOST["memory_bytes"] - 10**7
+    newer_kernel: dict[str, Any] = {**HOST, "kernel": "Linux 6.2", "memory_bytes": memory_bytes}
     assert is_same_machine(HOST, newer_kernel) and is_same_machine(HOST, marked[0])
     assert not is_same_machine(HOST, LARGE) and not is_same_machine(*marked)
 
 
 def test_the_same_results_file_twice_is_rejected(tmp_path: Path) -> None:
-    (path,) = written(tmp_path, a=SMALL)
+    (path,) = written(tmp_path, a=replace(SMALL, blocks=2))
     copy = tmp_path / "copy.sqlite"
     shutil.copy(path, copy)
     with pytest.raises(EvidenceError, match="a and copy are copies of one file"):
@@ -329,7 +326,7 @@ def test_files_are_named_by_their_stems_and_where_these_are_the_same_by_their_fo
 
 
 def test_other_builds_on_another_host_are_a_caveat() -> None:
-    found = pooled_of(small=SMALL, large=replace(LARGER, versions=("17.2", "18")))
+    found = pooled_of(small=SMALL, large=replace(LARGER, blocks=2, versions=("17.2", "18")))
     (caveat,) = [of for of in found.caveats if of.kind == "hosts-builds-differ"]
     assert "17: 17 on small, 17.2 on large" in caveat.text
 
@@ -364,7 +361,8 @@ def test_every_form_bears_hosts_that_have_hardly_begun(form: str) -> None:
 @pytest.mark.parametrize("form", ["html", "md"])
 def test_names_and_facts_from_outside_stay_text(tmp_path: Path, form: str) -> None:
     hostile = {**LARGE, "processor": "<script>alert(1)</script>", "kernel": "|`*"}
-    (one, other) = written(tmp_path, small=SMALL, large=replace(LARGER, host=hostile))
+    few = replace(SMALL, blocks=2)
+    (one, other) = written(tmp_path, small=few, large=replace(few, host=hostile))
     other = other.rename(tmp_path / "<img src=x>.sqlite")
     text = FORMS[form](read_hosts([one, other]))
     assert not re.search(r"(?<!\\)<(script>alert|img)", text)  # Markdown puts a backslash before

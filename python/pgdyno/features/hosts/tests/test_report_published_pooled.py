@@ -140,8 +140,8 @@ def test_one_host_alone_has_nothing_to_pool() -> None:
 def test_the_command_lists_them_and_reports_an_empty_list(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    studies = {"small": SMALL, "large": LARGER}
-    given = {name: measured(WITH_CHANGE, study) for name, study in studies.items()}
+    small, large = (replace(study, blocks=2) for study in (SMALL, LARGER))
+    given = {"small": measured(WITH_CHANGE, small), "large": measured(WITH_CHANGE, large)}
     paths = [str(path) for path in written(tmp_path, **given)]
     for form in ([], ["--md"]):
         assert run_command(["report", *paths, "--as", "published", *form]) == 0
@@ -149,6 +149,6 @@ def test_the_command_lists_them_and_reports_an_empty_list(
         pooled = said.index("change, pooled")
         assert pooled < said.index("small", pooled) < said.index("change, %, here")
         assert said.count("change, %, here") == 2
-    plainly = [str(path) for path in written(tmp_path, c=SMALL, d=LARGER)]
+    plainly = [str(path) for path in written(tmp_path, c=small, d=large)]
     assert run_command(["report", *plainly, "--as", "published"]) == UsageError.exit_status
     assert "has no published tables" in capfdbinary.readouterr().err.decode()
