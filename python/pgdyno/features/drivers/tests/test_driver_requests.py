@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -238,16 +236,3 @@ def test_the_report_has_a_row_per_node_in_every_format() -> None:
     exported = json.loads(to_json(built))["more"]["driver_nodes"][""]
     assert [node["name"] for node in exported] == ["n1", "n2"]
     assert exported[0]["clock_spread_ms_max"] == 1.0
-
-
-def test_the_limits_that_ray_sets_for_workers_are_undone() -> None:
-    code = (
-        "import os, signal\n"
-        "from pgdyno.features.cluster.ray import undo_limits_of_ray\n"
-        "os.nice(5)\n"
-        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
-        "left = undo_limits_of_ray()\n"
-        "assert left == os.getpriority(os.PRIO_PROCESS, 0) == (0 if os.geteuid() == 0 else 5)\n"
-        "assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import sys
 from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
@@ -113,17 +114,22 @@ def test_a_new_study_neither_sends_nor_removes_files_of_an_earlier_one(cache: Pa
     agent.remove_files()
 
 
-def test_a_host_keeps_its_own_newer_results_file(cache: Path, tmp_path: Path) -> None:
+def test_a_host_keeps_its_own_newer_results_file(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own = HostFiles("s-a")
-    with own.held(), closing(sqlite3.connect(own.evidence)) as connection:
-        connection.execute("CREATE TABLE own (x)")
+    with own.held():
+        own.evidence.write_bytes(b"newer")
     (tmp_path / "older").write_bytes(b"older")
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nread task\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
     agent = HostAgent()
     assert agent.begin(task("", is_resumed=True), list(chunks_of(tmp_path / "older"))) == ""
     end = messages(agent)[-1].end
     assert end is not None and end.error
-    with closing(sqlite3.connect(own.evidence)) as connection:
-        assert connection.execute("SELECT count(*) FROM own").fetchone() == (0,)
+    assert own.evidence.read_bytes() == b"newer"
     agent.remove_files()
 
 

@@ -229,10 +229,18 @@ def test_warnings_break_between_words_on_a_terminal_only(
     assert found == (lines or ["! a: some long words here"])
 
 
-def test_the_command_line_that_ray_records_has_no_dsn() -> None:
+def test_a_process_has_no_dsn_in_the_command_line_that_ray_records_and_no_limits_of_its_workers() -> None:
     program = (
-        "from pathlib import Path; from pgdyno.features.cluster.ray import hide_command_line;"
-        "hide_command_line(); print(Path('/proc/self/cmdline').read_bytes())"
+        "import os, signal\n"
+        "from pathlib import Path\n"
+        "from pgdyno.features.cluster.ray import hide_command_line, undo_limits_of_ray\n"
+        "os.nice(5)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n"
+        "left = undo_limits_of_ray()\n"
+        "assert left == os.getpriority(os.PRIO_PROCESS, 0) == (0 if os.geteuid() == 0 else 5)\n"
+        "assert not signal.pthread_sigmask(signal.SIG_BLOCK, [])\n"
+        "hide_command_line()\n"
+        "print(Path('/proc/self/cmdline').read_bytes())\n"
     )
     command = [sys.executable, "-c", program, "host=db password=secret"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "b'pgdyno\\x00'\n"
