@@ -120,10 +120,20 @@ def test_a_search_keeps_its_own_builds_when_it_is_resumed(
             assert (made.server_of(commit) == own) == is_own
 
 
-def test_a_build_has_no_files_of_the_previous_commit(builds: ScriptBuilds, repository: Path) -> None:
+def test_a_build_has_no_files_of_the_previous_commit_and_hooks_of_the_repository_do_not_run(
+    builds: ScriptBuilds, repository: Path, server_dir: Path
+) -> None:
+    hook = repository / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text(f"#!/bin/sh\ntouch {server_dir}/hook\nexit 1\n")
+    hook.chmod(0o755)
     script = f"test ! -e left.o && touch left.o && echo '*.o' > .gitignore && {INSTALL}"
-    for commit in read_commits(repository, "c3", "c4"):
-        replace(builds, command=script).server_of(commit)
+    try:
+        for commit in read_commits(repository, "c3", "c4"):
+            replace(builds, command=script).server_of(commit)
+    finally:
+        hook.unlink()
+    assert not (server_dir / "hook").exists()
 
 
 def test_a_build_that_was_made_or_used_lately_is_not_pruned(builds: ScriptBuilds, repository: Path) -> None:
@@ -136,23 +146,18 @@ def test_a_build_that_was_made_or_used_lately_is_not_pruned(builds: ScriptBuilds
     assert builds.server_of(commit) == str(prefix)
 
 
-@pytest.mark.parametrize(
-    ("command", "error", "message"),
-    [
+def test_a_failed_build_skips_the_commit_and_a_wrong_command_ends_the_search(builds: ScriptBuilds) -> None:
+    for command, error, message in (
         ("echo one; echo 'error: two' >&2; exit 2", BuildError, r"status 2\): one / error: two"),
         ("exit 125", BuildError, "skipped"),
         ("/nonesuch/make", UsageError, "could not run"),
         ("kill -9 $$", UsageError, "could not run"),
         ("true", UsageError, "bin/postgres is missing"),
-    ],
-)
-def test_a_failed_build_skips_the_commit_and_a_wrong_command_ends_the_search(
-    builds: ScriptBuilds, command: str, error: type[Exception], message: str
-) -> None:
-    with pytest.raises(error, match=message):
-        build_by(command, builds)
-    # Nothing half-built is left in the cache.
-    assert not [path for path in builds.cache.builds.iterdir() if path.is_dir()]
+    ):
+        with pytest.raises(error, match=message):
+            build_by(command, builds)
+        # Nothing half-built is left in the cache.
+        assert not [path for path in builds.cache.builds.iterdir() if path.is_dir()]
 
 
 def test_nothing_that_a_script_has_started_is_left(builds: ScriptBuilds, server_dir: Path) -> None:
@@ -207,16 +212,3 @@ def test_worktrees_of_killed_searches_are_removed_and_no_others(
     finally:
         for path in (running / WORKTREE, mine):
             git(repository, "worktree", "remove", "--force", str(path))
-
-
-def test_hooks_of_the_repository_do_not_run(builds: ScriptBuilds, repository: Path, server_dir: Path) -> None:
-    hook = repository / ".git" / "hooks" / "post-checkout"
-    hook.parent.mkdir(exist_ok=True)
-    hook.write_text(f"#!/bin/sh\ntouch {server_dir}/hook\nexit 1\n")
-    hook.chmod(0o755)
-    try:
-        for commit in read_commits(repository, "c0", "c1"):
-            builds.server_of(commit)
-    finally:
-        hook.unlink()
-    assert not (server_dir / "hook").exists()

@@ -52,7 +52,9 @@ def visible(builds: SourceBuilds) -> list[str]:
     return sorted(path.name for path in builds.builds_dir.iterdir() if path.suffix != ".lock")
 
 
-def test_a_commit_is_built_once_and_the_clone_is_only_read(clone: Path, builds: SourceBuilds) -> None:
+def test_a_commit_is_built_once_with_each_options_and_the_clone_is_only_read(
+    clone: Path, builds: SourceBuilds
+) -> None:
     before = git(clone, "status", "--porcelain=v2", "--branch"), sorted((clone / ".git").iterdir())
     spec = f"git:{clone}@v18.1"
     assert builds.known(parse_git_server(spec)) is None
@@ -61,6 +63,13 @@ def test_a_commit_is_built_once_and_the_clone_is_only_read(clone: Path, builds: 
     assert f"commit {git(clone, 'rev-parse', 'v18.1')[:12]} of {clone}" in build.origin
     assert builds.of_spec(spec) == builds.known(parse_git_server(spec)) == build
     assert configured(clone) == 1
+    options = ("@v18.1,build_options=--with-lz4", "@v18.1,build_options=CC=cc", "@v19devel")
+    made = [build, *(builds.of_spec(f"git:{clone}{others}") for others in options)]
+    assert len({one.bin_dir for one in made}) == configured(clone) == 4
+    assert "--with-lz4" in made[1].origin
+    facts = json.loads((made[1].bin_dir.parent / "build.json").read_text())
+    assert facts["options"] == ["--with-lz4"]
+    assert "compiling" in (build.bin_dir.parent / "build.log").read_text()
     assert (git(clone, "status", "--porcelain=v2", "--branch"), sorted((clone / ".git").iterdir())) == before
     assert git(clone, "worktree", "list").count("\n") == 0
 
@@ -78,16 +87,6 @@ def test_programs_of_a_build_from_a_bare_clone_can_be_run_by_every_user(
     assert build.bin_dir.parent.stat().st_mode & 0o777 == 0o755
     clients = installed_clients(Store(builds.builds_dir, tmp_path / "lists"))
     assert str(build.version) == "19devel" and clients[0] == build  # the newest reads data of its version
-
-
-def test_commit_options_and_compiler_identify_a_build(clone: Path, builds: SourceBuilds) -> None:
-    specs = ["@v18.1", "@v18.1,build_options=--with-lz4", "@v18.1,build_options=CC=cc", "@v19devel"]
-    made = [builds.of_spec(f"git:{clone}{spec}") for spec in specs]
-    assert len({build.bin_dir for build in made}) == configured(clone) == len(specs)
-    assert "--with-lz4" in made[1].origin
-    facts = json.loads((made[1].bin_dir.parent / "build.json").read_text())
-    assert facts["options"] == ["--with-lz4"]
-    assert "compiling" in (made[0].bin_dir.parent / "build.log").read_text()
 
 
 def test_a_failed_build_shows_the_end_of_its_log_and_leaves_only_the_log(
@@ -124,7 +123,7 @@ def test_an_interrupted_build_ends_its_processes_and_leaves_nothing_half(
     assert not [name for name in visible(builds) if not name.endswith(".log")]
 
 
-def test_remains_of_a_killed_build_are_removed_by_the_next_one_and_by_prune(
+def test_remains_of_a_killed_build_and_old_builds_are_removed_by_the_next_one_and_by_prune(
     clone: Path, tmp_path: Path
 ) -> None:
     cache = Cache.at(tmp_path / "cache", server_account())
@@ -143,16 +142,11 @@ def test_remains_of_a_killed_build_are_removed_by_the_next_one_and_by_prune(
     }
     assert sorted(item.name for item in prune(cache)) == left
     assert visible(builds) == [name]
-
-
-def test_builds_are_pruned_by_age(clone: Path, tmp_path: Path) -> None:
-    cache = Cache.at(tmp_path / "cache", server_account())
-    build = SourceBuilds(cache.builds, print).of_spec(f"git:{clone}")
     assert prune(cache, older_than_s=3600.0) == []
     os.utime(build.bin_dir.parent / "build.json", (0, 0))
     (gone,) = prune(cache, older_than_s=3600.0)
     assert (gone.kind, gone.path) == ("build", build.bin_dir.parent)
-    assert SourceBuilds(cache.builds, print).cached() == []
+    assert builds.cached() == []
 
 
 def test_two_requests_for_the_same_build_share_it(clone: Path, builds: SourceBuilds, tmp_path: Path) -> None:
