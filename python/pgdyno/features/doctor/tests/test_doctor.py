@@ -294,13 +294,7 @@ def test_after_a_study_only_what_changed_is_a_caveat() -> None:
     known = {caveat.kind for caveat in caveats_of(check_machine(noisy, BEFORE))}
     assert known == {"virtual-machine", "other-load"}
     assert not caveats_after(noisy, noisy, known)
-    counted = {
-        "thermal-throttling",
-        "out-of-memory",
-        "swapping",
-        "cpu-throttled",
-        "clock-set",
-    }
+    counted = {"thermal-throttling", "out-of-memory", "swapping", "cpu-throttled", "clock-set"}
     found = caveats_after(noisy, after, known)
     assert {caveat.kind for caveat in found} == counted
     assert {caveat.parameters["when"] for caveat in found} == {DURING}
@@ -472,11 +466,7 @@ def test_debug_builds_are_reported_one_by_one_and_the_other_servers_together() -
     }
     *bad, good = checks.server_checks(known)
     flags = {one.about: one.caveat and one.caveat.parameters["flags"] for one in bad}
-    assert flags == {
-        "server 19": "-O0",
-        "server 20": "-Og --enable-cassert",
-        "server 21": "--enable-cassert",
-    }
+    assert flags == {"server 19": "-O0", "server 20": "-Og --enable-cassert", "server 21": "--enable-cassert"}
     assert (good.found, good.text) == ("fine", "2 not built for debugging, 1 unknown")
     assert [one.found for one in checks.server_checks({"unused": None})] == ["unknown"]
     assert checks.engine("debug").caveat == Caveat.of("debug-engine")

@@ -124,12 +124,7 @@ def test_hosts_of_equal_precision_are_students_sample_too_where_they_differ() ->
     assert found.tau == pytest.approx(math.sqrt(np.var(means, ddof=1) - 0.01**2))
 
 
-@given(
-    mean=st.floats(-1, 1),
-    error=st.floats(1e-4, 1),
-    k=st.integers(2, 12),
-    n=st.integers(2, 100),
-)
+@given(mean=st.floats(-1, 1), error=st.floats(1e-4, 1), k=st.integers(2, 12), n=st.integers(2, 100))
 def test_pooling_identical_hosts_changes_nothing(mean: float, error: float, k: int, n: int) -> None:
     found = pool([host(f"host {i}", mean, error, n) for i in range(k)], 0.95)
     assert found.over_hosts.mean == pytest.approx(mean, abs=1e-12)
@@ -145,9 +140,7 @@ def test_pooling_identical_hosts_changes_nothing(mean: float, error: float, k: i
     )
 
 
-@given(
-    st.lists(st.tuples(st.floats(-1, 1), st.floats(1e-3, 1)), min_size=2, max_size=8),
-)
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(1e-3, 1)), min_size=2, max_size=8))
 def test_the_pooled_interval_is_never_narrower_than_the_fixed_effect_one(
     given_hosts: list[tuple[float, float]],
 ) -> None:
