@@ -164,21 +164,9 @@ def test_a_commit_without_an_answer_that_was_sent_after_the_last_answer_is_no_ph
     assert audit.in_doubt_present > 0 and audit.phantoms == 0
 
 
-def test_an_interrupted_test_continues_with_the_audit(machine: Machine) -> None:
-    def interrupt() -> None:
-        raise KeyboardInterrupt
-
-    machine.on_gone = interrupt
-    with pytest.raises(Interrupted):
-        machine.crash()
-    machine.on_gone = None
-    machine.said.clear()
-    crash = machine.crash()
-    assert [text[:18] for text in machine.said] == ["the server is gone"]
-    assert crash.acknowledged > 0 and crash.audit is not None and crash.audit.lost == 0
-
-
-def test_a_restart_after_an_interrupt_of_the_load_is_no_crash(machine: Machine) -> None:
+def test_an_interrupted_load_is_repeated_after_a_restart_and_an_interrupted_test_continues_with_the_audit(
+    machine: Machine,
+) -> None:
     def interrupt_after_commits() -> None:
         pause = threading.Event()
         while not machine.commits():
@@ -193,8 +181,18 @@ def test_a_restart_after_an_interrupt_of_the_load_is_no_crash(machine: Machine) 
     machine.server.stop()
     machine.start()
     machine.said.clear()
-    assert machine.crash().acknowledged > 0
-    assert [text[:19] for text in machine.said] == ["clients are writing", "the server is gone;"]
+    machine.on_gone = interrupt
+    with pytest.raises(Interrupted):
+        machine.crash()
+    machine.on_gone = None
+    crash = machine.crash()
+    begins = ["clients are writing", "the server is gone;", "the server is gone;"]
+    assert [text[:19] for text in machine.said] == begins
+    assert crash.acknowledged > 0 and crash.audit is not None and crash.audit.lost == 0
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def test_a_crash_before_the_first_acknowledged_commit_is_void(machine: Machine) -> None:
