@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pgdyno.features.crash_disk.ledger import (
@@ -146,6 +146,7 @@ def test_wrong_missing_stale_and_duplicate_rows_are_damage(kind: str) -> None:
 LOSS = {(0, 5), (0, 6), (1, 20)}
 
 
+@settings(max_examples=50)
 @given(st.sets(st.sampled_from(ALL)), st.sets(st.sampled_from(ALL)), st.sets(st.sampled_from(ALL)))
 @example(set(), set(ALL), set(ALL))
 @example(set(), set(ALL), set(ALL) - LOSS)  # two holes

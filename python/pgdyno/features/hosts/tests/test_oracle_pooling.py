@@ -175,7 +175,7 @@ def test_an_effect_of_nothing_has_no_sign_to_differ_in() -> None:
 
 @pytest.mark.parametrize(("k", "tau"), [(2, 0.03), (4, 0.0), (6, 0.06)])
 def test_the_pooled_interval_has_its_nominal_coverage(k: int, tau: float) -> None:
-    rng, truth, studies, blocks = np.random.default_rng(k), 0.02, 400, 10
+    rng, truth, studies, blocks = np.random.default_rng(k), 0.02, 200, 10
     covered = 0
     for _ in range(studies):
         centres = rng.normal(truth, tau, k)
