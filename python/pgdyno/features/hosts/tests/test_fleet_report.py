@@ -100,7 +100,7 @@ def test_a_record_that_names_a_file_elsewhere_is_damaged(tmp_path: Path, file: s
 
 def test_slow_and_noisy_hosts_are_named() -> None:
     def host(n: int, noise: float = 0.02) -> Synthetic:
-        return replace(SMALL, host={**LARGE, "cores": 64 + n}, seed=n, blocks=20, slices=2, noise=noise)
+        return replace(SMALL, host={**LARGE, "cores": 64 + n}, seed=n, blocks=14, slices=2, noise=noise)
 
     slow = replace(SMALL, host={**LARGE, "cores": 32}, seed=3, rate_per_s=SMALL.rate_per_s / 2)
     found = by_kind(pooled_of(a=SMALL, b=LARGER, c=slow).caveats)
