@@ -13,8 +13,9 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Timer
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import psycopg
 import pytest
 
@@ -25,14 +26,18 @@ from pgdyno.features.crash_disk import ledger, sites
 from pgdyno.features.crash_disk.disk import FaultyDisk, create_image, missing_for_power_cuts
 from pgdyno.features.crash_disk.ledger import (
     ACKNOWLEDGED,
+    RECORD,
     Acknowledge,
+    AuditInput,
     CrashLoad,
     crash_load,
     create_ledger,
+    examine,
     kill_backend,
     read_ledger,
     read_rows,
     read_slots,
+    recover,
 )
 from pgdyno.features.crash_disk.plan import (
     CrashKind,
@@ -339,17 +344,25 @@ def test_the_kill_of_a_server_keeps_the_transactions_of_a_workload_with_the_chan
         assert place.steps == STEPS
 
 
-def test_more_rows_are_read_than_one_result_may_have(
+def test_more_rows_are_read_than_a_result_may_have_and_a_check_that_takes_too_long_is_no_corruption(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with cluster.start() as server, closing(server.connect()) as connection:
-        create_ledger(connection, 3, 1700)
-        monkeypatch.setattr(connections, "READ_BYTES_MAX", 64 << 10)
-        monkeypatch.setattr(ledger, "ROWS_AT_ONCE", 500)
-        slots = read_slots(connection)
-        assert sorted(slots.client * 1700 + slots.slot) == list(range(5100))
-        assert slots.is_filler_right.all()
-        assert read_rows(connection).client.shape == (0,)
+    monkeypatch.setattr(ledger, "STATEMENT_TIMEOUT", "1ms")
+    monkeypatch.setattr(ledger, "CHECKSUMS_TIMEOUT_S", 0.0)
+    plan = CrashPlan(arms=tuple(parse_arms(["18"])), kind=CrashKind.SERVER, clients=3, slots=1700)
+    with cluster.start() as server:
+        with closing(server.connect()) as connection:
+            create_ledger(connection, 3, 1700)
+            monkeypatch.setattr(connections, "READ_BYTES_MAX", 64 << 10)
+            monkeypatch.setattr(ledger, "ROWS_AT_ONCE", 500)
+            slots = read_slots(connection)
+            assert sorted(slots.client * 1700 + slots.slot) == list(range(5100))
+            assert slots.is_filler_right.all()
+            assert read_rows(connection).client.shape == (0,)
+        of = AuditInput(plan, planned_crash(plan, 0, 0), np.array([], RECORD), crash_ns=1)
+        found = examine(cluster, server, 0.0, of)
+    assert found.audit is not None and found.audit.damaged == 0
+    assert (found.corruption, found.unchecked) == ([], ["amcheck", "checksums"])
 
 
 def test_a_crash_without_an_acknowledged_commit_is_void(
@@ -358,14 +371,6 @@ def test_a_crash_without_an_acknowledged_commit_is_void(
     monkeypatch.setattr(crash_run, "acknowledged_before", lambda *_: 0)
     with pytest.raises(EngineError, match="no transaction was acknowledged before the crash"):
         killed.crash({})
-
-
-def test_a_check_that_takes_too_long_is_no_corruption(killed: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "STATEMENT_TIMEOUT", "1ms")
-    monkeypatch.setattr(ledger, "CHECKSUMS_TIMEOUT_S", 0.0)
-    crash = killed.crash({})
-    assert sound(crash)
-    assert crash.unchecked == ["amcheck", "checksums"]
 
 
 def damaged_at(start: int) -> Callable[..., Any]:
@@ -382,12 +387,12 @@ def damaged_at(start: int) -> Callable[..., Any]:
 
 
 def test_a_damaged_catalog_after_the_recovery_is_corruption(
-    killed: Place, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(processes, "verify", damaged_at(2))
-    crash = killed.crash({})
-    assert [found.check for found in crash.corruption] == ["start"]
-    assert crash.has_loss
+    monkeypatch.setattr(processes, "verify", damaged_at(1))
+    found = recover(cluster, {}, (), cast(Any, None))
+    assert [one.check for one in found.corruption] == ["start"]
+    assert found.audit is None
 
 
 def test_data_that_do_not_fit_on_the_simulated_disk_are_refused(
