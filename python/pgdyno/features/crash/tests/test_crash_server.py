@@ -490,28 +490,19 @@ def test_the_next_start_removes_the_disk_of_a_killed_pgdyno_and_spares_one_in_us
 ) -> None:
     directory = server_dir / ODD
     directory.mkdir()
-
-    def hold() -> tuple[subprocess.Popen[str], Path]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, str(directory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert process.stdout is not None
-        return process, Path(process.stdout.readline().strip())
-
-    (killed, left), (living, kept) = hold(), hold()
-    killed.kill()
-    killed.communicate()
-    assert left_of(left.name)
-    assert Runs(directory, account).sweep() == [left]
-    assert not left.exists()
-    assert left_of(left.name) == []
-    assert len(left_of(kept.name)) == 3
-    living.communicate("")
-    assert living.returncode == 0
-    assert not kept.exists()
+    command, runs = [sys.executable, "-c", HOLDER, str(directory)], Runs(directory, account)
+    holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None
+    left = Path(holder.stdout.readline().strip())
+    with runs.open("crash") as living, mounted(living.path):
+        holder.kill()
+        holder.communicate()
+        assert left_of(left.name)
+        assert runs.sweep() == [left]
+        assert not left.exists()
+        assert left_of(left.name) == []
+        assert len(left_of(living.path.name)) == 3
+    assert not living.path.exists()
 
 
 @pytest.mark.long
