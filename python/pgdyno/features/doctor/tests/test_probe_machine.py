@@ -29,7 +29,11 @@ from pgdyno.study.defaults import MachineSize
 
 CPU = "sys/devices/system/cpu"
 POWER = "sys/class/power_supply"
+MAINS = {f"{POWER}/AC/type": "Mains"}
 PRODUCT = "sys/class/dmi/id/product_name"
+GOVERNORS = {
+    f"{CPU}/cpu{n}/cpufreq/scaling_governor": name for n, name in enumerate(("powersave", "performance"))
+}
 
 
 def tree(root: Path, files: dict[str, str]) -> Tree:
@@ -57,22 +61,11 @@ def tree(root: Path, files: dict[str, str]) -> Tree:
         ("hypervisor", {"proc/cpuinfo": "processor : 0\nflags\t: fpu vme\n", PRODUCT: "ThinkPad"}, ""),
         ("hypervisor", {"proc/cpuinfo": "flags : fpu\n", "sys/hypervisor/type": "xen"}, "xen"),
         ("hypervisor", {"proc/cpuinfo": "Features : fp asimd\n"}, None),
-        (
-            "on_battery",
-            {f"{POWER}/AC/type": "Mains", f"{POWER}/B/type": "Battery", f"{POWER}/B/status": "Discharging"},
-            True,
-        ),
+        ("on_battery", {**MAINS, f"{POWER}/B/type": "Battery", f"{POWER}/B/status": "Discharging"}, True),
         ("on_battery", {f"{POWER}/B/type": "Battery", f"{POWER}/B/status": "Charging"}, False),
         ("smt", {f"{CPU}/smt/active": "1\n"}, True),
         ("nodes", {"sys/devices/system/node/node0/x": "", "sys/devices/system/node/node1/x": ""}, 2),
-        (
-            "governors",
-            {
-                f"{CPU}/cpu{n}/cpufreq/scaling_governor": of
-                for n, of in enumerate(("powersave", "performance"))
-            },
-            ("performance", "powersave"),
-        ),
+        ("governors", GOVERNORS, ("performance", "powersave")),
     ],
 )
 def test_a_processor_is_read_from_the_files_of_the_kernel(

@@ -39,26 +39,14 @@ def clocked(major: int, seen: Mapping[str, float], settings: Mapping[str, str] =
     measured = replace(trial(1, 0, 0), settings=settings, slices=[own])
     n = measured.transactions
     assert n
-    zero, end = (
-        {"wal_write_time": 1.0, "wal_sync_time": 5.0},
-        {"wal_write_time": 41.0, "wal_sync_time": 165.0},
-    )
-    readings = both("wal", [zero], [end])
-    readings += both(
-        "database",
-        [{"blk_read_time": 0.0, "blk_write_time": 0.0}],
-        [{"blk_read_time": 70.0, "blk_write_time": 10.0}],
-    )
+    wal = [{"wal_write_time": write, "wal_sync_time": sync} for write, sync in ((1.0, 5.0), (41.0, 165.0))]
+    blocks = [{"blk_read_time": read, "blk_write_time": read / 7} for read in (0.0, 70.0)]
+    readings = [*both("wal", wal[:1], wal[1:]), *both("database", blocks[:1], blocks[1:])]
     if major >= 16:
         rows = [
             {**OF_CLIENTS, "object": "relation", "read_time": 30.0, "extend_time": 5.0},
             {**OF_CLIENTS, "object": "relation", "context": "vacuum", "write_time": 1.0},
-            {
-                "backend_type": "autovacuum worker",
-                "context": "normal",
-                "object": "relation",
-                "read_time": 500.0,
-            },
+            {**OF_CLIENTS, "backend_type": "autovacuum worker", "object": "relation", "read_time": 500.0},
         ]
         if major >= 18:
             rows += [
@@ -88,13 +76,9 @@ def test_before_18_samples_divide_the_wal_times_of_the_server_between_clients_an
 
 
 def test_pg_stat_io_has_the_times_of_client_backends_alone() -> None:
-    assert clocked(16, {**SEEN, "background wal": 0.0})["io"] == Clocked(
-        pytest.approx(36.0), pytest.approx(0.3)
-    )
-    assert clocked(18, SEEN) == {
-        "wal": Clocked(pytest.approx(100.0), pytest.approx(0.8)),
-        "io": Clocked(pytest.approx(36.0), pytest.approx(0.3)),
-    }
+    io = Clocked(pytest.approx(36.0), pytest.approx(0.3))
+    assert clocked(16, {**SEEN, "background wal": 0.0})["io"] == io
+    assert clocked(18, SEEN) == {"wal": Clocked(pytest.approx(100.0), pytest.approx(0.8)), "io": io}
 
 
 @pytest.mark.parametrize(
