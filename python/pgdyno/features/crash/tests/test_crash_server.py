@@ -417,27 +417,26 @@ def mounted(directory: Path) -> Iterator[FaultyDisk]:
 
 
 @needs_disk
-def test_synced_files_survive_and_others_do_not(server_dir: Path) -> None:
+def test_synced_files_survive_and_an_image_that_could_not_be_written_is_an_error_at_the_end(
+    server_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(message: dict[str, Any], expected: str) -> dict[str, Any]:
+        return {**answer(message, expected), "image_error": "No space left on device"}
+
     with mounted(server_dir) as disk:
         with (disk.root / "synced").open("wb", buffering=0) as file:
             file.write(b"x" * 100_000)
             os.fsync(file.fileno())
         (disk.root / "unsynced").write_bytes(b"x")
         assert disk.cut(Survivors.NOTHING, 1).at_ns > 0
-    with FaultyDisk.attach(server_dir, server_dir / "x.img") as disk:
+    image = server_dir / "x.img"
+    with (
+        pytest.raises(DiskFullError, match="cannot write the image"),
+        FaultyDisk.attach(server_dir, image) as disk,
+    ):
         disk.mount()
         assert (disk.root / "synced").read_bytes() == b"x" * 100_000
         assert not (disk.root / "unsynced").exists()
-
-
-@needs_disk
-def test_an_image_that_could_not_be_written_is_an_error_at_the_end(
-    server_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def ask(message: dict[str, Any], expected: str) -> dict[str, Any]:
-        return {**answer(message, expected), "image_error": "No space left on device"}
-
-    with pytest.raises(DiskFullError, match="cannot write the image"), mounted(server_dir) as disk:
         answer = disk._ask
         monkeypatch.setattr(disk, "_ask", ask)
     assert left_of(server_dir.name) == []
