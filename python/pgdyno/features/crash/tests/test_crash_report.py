@@ -359,6 +359,7 @@ def with_crashes(path: Path, *cases: Synthetic) -> Path:
 
 
 FASTER = Synthetic(effects=(1, 1.2), blocks=6)
+FEW = replace(FASTER, blocks=2)
 
 
 @pytest.mark.parametrize("cases", [1, 2])
@@ -387,9 +388,9 @@ def test_every_form_has_speed_and_loss_of_each_arm(tmp_path: Path, cases: int) -
 
 def test_a_report_over_hosts_has_the_losses_of_each_host(tmp_path: Path) -> None:
     large = {**HOST, "cores": 64, "processor": "another"}
-    one = with_crashes(tmp_path / "one.sqlite", FASTER)
-    other = with_crashes(tmp_path / "other.sqlite", replace(FASTER, host=large, seed=3))
-    write_study(tmp_path / "without.sqlite", replace(FASTER, host={**HOST, "cores": 32}, seed=4))
+    one = with_crashes(tmp_path / "one.sqlite", FEW)
+    other = with_crashes(tmp_path / "other.sqlite", replace(FEW, host=large))
+    write_study(tmp_path / "without.sqlite", replace(FEW, host={**HOST, "cores": 32}))
     built = read_hosts([one, other, tmp_path / "without.sqlite"])
     (table,) = (table for table in tables_of(built) if table.title == "Durability by host")
     assert [row[1] for row in table.rows] == ["one", "", "other", ""]
@@ -400,10 +401,10 @@ def test_a_report_over_hosts_has_the_losses_of_each_host(tmp_path: Path) -> None
 
 def test_the_study_stays_as_it_was_and_ended(tmp_path: Path) -> None:
     path = tmp_path / "e"
-    write_study(path, FASTER)
+    write_study(path, FEW)
     before = json.loads(checked_json(read_report(path)))
     path.unlink()
-    after = json.loads(checked_json(read_report(with_crashes(path, FASTER))))
+    after = json.loads(checked_json(read_report(with_crashes(path, FEW))))
     assert after["more"]["durability"]["arms"][1]["lost_commits"] == [700, 0]
     assert after.pop("sentences")[""].pop("durability") and before.pop("sentences")
     said, unsaid = after.pop("answer"), before.pop("answer")
@@ -442,7 +443,7 @@ def test_the_promise_of_a_standby_depends_on_what_a_commit_waits_for(
 def test_a_study_to_which_crashes_are_not_added_stays_as_it_is(
     tmp_path: Path, refusal: Callable[..., str]
 ) -> None:
-    write_study(tmp_path / "e", FASTER)
+    write_study(tmp_path / "e", FEW)
     before = (tmp_path / "e").read_bytes()
     refusal(f"crash 17 18 --kind server --evidence {tmp_path}/e", 1)
     assert (tmp_path / "e").read_bytes() == before

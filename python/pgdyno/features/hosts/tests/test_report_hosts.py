@@ -258,11 +258,8 @@ def test_two_studies_of_one_machine_are_blocks_of_one_host_with_a_note() -> None
     (caveat,) = [of for of in found.caveats if of.kind == "one-machine"]
     assert caveat.parameters["files"] == "monday and tuesday"
     rows = list(csv.DictReader(io.StringIO(build_hosts(found).csv())))
-    assert {(row["host"], row["file"]) for row in rows} == {
-        ("monday and tuesday", "monday"),
-        ("monday and tuesday", "tuesday"),
-        ("large", "large"),
-    }
+    files = {f"{row['host']}: {row['file']}" for row in rows}
+    assert files == {"monday and tuesday: monday", "monday and tuesday: tuesday", "large: large"}
 
 
 def test_passes_stay_together_after_a_file_that_ended_in_the_midst_of_one() -> None:
@@ -275,14 +272,11 @@ def test_passes_stay_together_after_a_file_that_ended_in_the_midst_of_one() -> N
         for study in studies.values()
     )
     assert [sorted(of) for of in monday] == [list(range(6)), list(range(5))]
-    expected = combine(
-        {
-            str(n): {**first, **{6 + block: d for block, d in then.items()}}
-            for n, (first, then) in enumerate(zip(monday, tuesday, strict=True))
-        },
-        0.95,
-        Method.STUDENT,
-    )
+    together = {
+        str(n): {**first, **{6 + block: d for block, d in then.items()}}
+        for n, (first, then) in enumerate(zip(monday, tuesday, strict=True))
+    }
+    expected = combine(together, 0.95, Method.STUDENT)
     (average,) = find_hosts(studies).averages
     (host,) = average.pooled.hosts
     assert expected is not None and host.summary.sd == pytest.approx(expected.summary.sd)
@@ -336,10 +330,8 @@ def test_intervals_of_several_arms_are_simultaneous() -> None:
     again = replace(three, seed=5, created_unix_s=three.created_unix_s + 86_400)
     several = pooled_of(small=three, large=replace(three, host=LARGE, seed=4))
     for found in (several, pooled_of(monday=three, tuesday=again)):
-        assert {over.arm: round(over.percent.confidence, 4) for over in found.primary} == {
-            "18": 0.975,
-            "19": 0.95,
-        }
+        confidences = {over.arm: round(over.percent.confidence, 4) for over in found.primary}
+        assert confidences == {"18": 0.975, "19": 0.95}
 
 
 def test_a_host_with_a_block_in_which_nothing_was_done_leaves_it_undecided() -> None:
@@ -378,14 +370,11 @@ def test_statements_are_pooled_one_by_one_and_on_the_average() -> None:
         return replace(study, cases=[replace(case, telemetry=telemetry)])
 
     studies = findings_of(small=SMALL, large=LARGER)
-    found = find_hosts(
-        {
-            "small": told(
-                studies["small"], {"UPDATE a": [0.9, 0.92], "SELECT b": [1.2, 1.22], "END": [1, 1]}
-            ),
-            "large": told(studies["large"], {"UPDATE a": [1.1, 1.12], "SELECT b": [1.2, 1.22]}),
-        }
-    )
+    ratios: Mapping[str, Mapping[str, Sequence[float]]] = {
+        "small": {"UPDATE a": [0.9, 0.92], "SELECT b": [1.2, 1.22], "END": [1, 1]},
+        "large": {"UPDATE a": [1.1, 1.12], "SELECT b": [1.2, 1.22]},
+    }
+    found = find_hosts({name: told(study, ratios[name]) for name, study in studies.items()})
     by_key = {over.key: over for over in found.effects}
     update = by_key["statement.mean_ms:UPDATE a"]
     assert update.pooled.signs_differ and update.percent.value == pytest.approx(0.5, abs=1)
