@@ -155,7 +155,6 @@ def test_the_table_has_every_caveat_of_the_machine() -> None:
 
 
 MANY = ServerMemory("17", clients=100, shared_buffers_bytes=8 * GB, huge_pages="try", pages=4300)
-FULL = {"preemption": "full"}
 
 
 def reserved(total: int, free: int, preemption: str = "voluntary") -> MachineState:
@@ -167,6 +166,7 @@ def other(**changed: Any) -> ServerMemory:
     return replace(MANY, **changed)
 
 
+OFF = other(arm="18", huge_pages="off")
 NONE, FULL = reserved(0, 0), reserved(0, 0, "full")
 SMALL = {"small-pages"}
 STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[str], str]] = [
@@ -179,12 +179,7 @@ STUDIES: list[tuple[MachineState, list[list[ServerMemory]], set[str], str]] = [
     (reserved(5000, 4299), [[MANY]], SMALL, "4300 huge pages are needed, 4299 are free"),
     (reserved(5000, 4300), [[MANY]], set(), ""),
     (reserved(5000, 5000), [[MANY, other(arm="18")]], SMALL, "17, 18"),
-    (
-        reserved(5000, 5000),
-        [[MANY, other(arm="18", huge_pages="off")]],
-        SMALL,
-        "18 are not in huge pages (huge_pages is off)",
-    ),
+    (reserved(5000, 5000), [[MANY, OFF]], SMALL, "of 18 are not in huge pages (huge_pages is off)"),
     # a server that does not report its pages: 10% above its shared buffers
     (NONE, [[other(pages=None)]], SMALL, "vm.nr_hugepages=4506"),
     (reserved(9, 9), [[other(huge_pages="on")]], set(), ""),
@@ -272,10 +267,9 @@ def test_an_unreported_fact_is_unknown_and_neither_passed_nor_a_finding() -> Non
     )
     checked = check_machine(silent)
     assert sum(one.found == "unknown" for one in checked) == 21
-    assert {one.about for one in checked if one.found != "unknown"} == {
-        *("limit of CPU time", "limit of memory", "open files of a process"),
-        *("other load", "stolen CPU time", "free space for the data", "time of day"),
-    }
+    known = {one.about for one in checked} - {one.about for one in checked if one.found == "unknown"}
+    limits = {"limit of CPU time", "limit of memory", "open files of a process"}
+    assert known == limits | {"other load", "stolen CPU time", "free space for the data", "time of day"}
     assert not caveats_of(checked)
 
 
@@ -344,9 +338,8 @@ def test_the_doctor_writes_into_the_evidence_before_and_after(tmp_path: Path, ex
         noted = evidence.study(0).host["states"]
     assert [state["when"] for state in noted] == [BEFORE, AFTER]
     assert noted[0]["load"]["others"] == 0.3
-    assert {check["about"] for check in noted[1]["checks"]} == {
-        one.about for one in check_machine(QUIET, servers=[[]])
-    }
+    expected = {one.about for one in check_machine(QUIET, servers=[[]])}
+    assert {check["about"] for check in noted[1]["checks"]} == expected
 
 
 def test_a_resumed_study_reports_only_new_messages(tmp_path: Path, examined: Examine) -> None:
@@ -479,14 +472,9 @@ def test_the_guide_has_every_finding_with_its_remedy() -> None:
 
 
 def test_settings_of_the_kernel_are_recorded_whatever_they_are() -> None:
-    machine = like(
-        memory={"settings": {"swappiness": 1, "overcommit_memory": 2}},
-        disk={"read_ahead_kb": 4096, "scheduler": "none"},
-    )
-    found = {one.about: one for one in check_machine(machine)}
-    assert found["memory settings of the kernel"].text == "swappiness 1, overcommit_memory 2"
-    of_disk = found["disk settings of the kernel"]
-    assert (of_disk.found, of_disk.text) == (
-        "fine",
-        "readahead 4096 kB, scheduler none, write cache write back",
-    )
+    memory = {"settings": {"swappiness": 1, "overcommit_memory": 2}}
+    machine = like(memory=memory, disk={"read_ahead_kb": 4096, "scheduler": "none"})
+    found = {one.about: (one.found, one.text) for one in check_machine(machine)}
+    assert found["memory settings of the kernel"][1] == "swappiness 1, overcommit_memory 2"
+    of_disk = "readahead 4096 kB, scheduler none, write cache write back"
+    assert found["disk settings of the kernel"] == ("fine", of_disk)
