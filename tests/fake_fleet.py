@@ -105,11 +105,11 @@ class FakeLinks:
         return found
 
 
-def collects(path: Path, blocks: int = 1) -> Step:
-    """Return the step in which a host has measured blocks, and sends a snapshot."""
+def collects(path: Path) -> Step:
+    """Return the step in which a host has measured a block, and sends a snapshot."""
 
     def step(host: FakeHost) -> None:
-        host.status = host.status.model_copy(update={"blocks": host.status.blocks + blocks})
+        host.status = host.status.model_copy(update={"blocks": host.status.blocks + 1})
         host.snapshot = path
         host.sender.begin(path)
 
