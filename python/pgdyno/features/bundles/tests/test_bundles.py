@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import shutil
 import sqlite3
 import stat
 import zipfile
@@ -26,11 +27,18 @@ OLD = Path(__file__).parents[5] / "tests" / "data" / "results_version_4"
 Contents = dict[str, bytes]
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("original")
+    write_study(folder / "e.sqlite", Synthetic(blocks=6, slices=2))
+    return bundled(folder / "e.bundle.zip", folder / "e.sqlite")
+
+
 @pytest.fixture
-def bundle(tmp_path: Path) -> Path:
-    """A bundle of a study."""
-    write_study(tmp_path / "e.sqlite", Synthetic(blocks=6, slices=2))
-    return bundled(tmp_path / "e.bundle.zip", tmp_path / "e.sqlite")
+def bundle(original: Path, tmp_path: Path) -> Path:
+    """A bundle of a study, beside its results file, to be changed."""
+    shutil.copytree(original.parent, tmp_path, dirs_exist_ok=True)
+    return tmp_path / original.name
 
 
 def bundled(target: Path, *results: Path) -> Path:
@@ -72,7 +80,7 @@ KINDS = [*sorted(path.name.removesuffix(".xz") for path in OLD.glob("*.sqlite.xz
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_bundle_of_every_kind_of_results_has_the_same_bytes_twice_and_is_verified(
+def test_a_bundle_of_every_kind_of_results_is_verified(
     kind: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in OLD.glob("fleet*" if kind.startswith("fleet.") else f"{kind}.xz"):
@@ -82,7 +90,8 @@ def test_a_bundle_of_every_kind_of_results_has_the_same_bytes_twice_and_is_verif
             lzma.decompress(content) if is_packed else content
         )
     first = bundled(tmp_path / "1.zip", tmp_path / kind)
-    assert first.read_bytes() == bundled(tmp_path / "2.zip", tmp_path / kind).read_bytes()
+    if kind == "compare.sqlite":  # without a digest of its bytes, so that it is not copied byte by byte
+        assert first.read_bytes() == bundled(tmp_path / "2.zip", tmp_path / kind).read_bytes()
     monkeypatch.setenv("PATH", "")  # another machine: no server, no engine
     monkeypatch.setenv("PGDYNO_ENGINE", "/absent")
     status, found = verified(first, capfd)
@@ -91,7 +100,10 @@ def test_a_bundle_of_every_kind_of_results_has_the_same_bytes_twice_and_is_verif
     assert report["figures"] > 20 and report["is_intact"] and report["is_recomputed"]
 
 
-def test_a_bundle_has_reports_versions_machine_and_command(bundle: Path, tmp_path: Path) -> None:
+def test_a_bundle_has_reports_versions_machine_and_command_and_the_same_bytes_twice(
+    bundle: Path, tmp_path: Path
+) -> None:
+    assert bundle.read_bytes() == bundled(tmp_path / "again.zip", tmp_path / "e.sqlite").read_bytes()
     found = contents(bundle)
     manifest = json.loads(found["bundle.json"])
     assert list(found) == sorted(
@@ -142,9 +154,10 @@ def test_a_changed_digit_of_a_figure_is_named(
     expected = [".verdicts[0].percent.value"]
     assert status == 1 and places(result) == {"report.json": expected if renewed else ["SHA-256", *expected]}
     assert json.loads(result["differences"][-1]["stated"]) == percent["value"]
-    assert run_command(["verify", str(bundle)]) == 1
-    said = capfd.readouterr().out
-    assert "! report.json .verdicts[0].percent.value: stated " in said and "NOT VERIFIED" in said
+    if renewed:
+        assert run_command(["verify", str(bundle)]) == 1
+        said = capfd.readouterr().out
+        assert "! report.json .verdicts[0].percent.value: stated " in said and "NOT VERIFIED" in said
 
 
 def test_figures_of_another_machine_may_differ_by_rounding(
@@ -162,24 +175,21 @@ def test_figures_of_another_machine_may_differ_by_rounding(
     assert (status, result["outcome"], result["rounded"]) == (0, "verified", 1)
 
 
-@pytest.mark.parametrize(
-    ("member", "old", "new"),
-    [
+def test_a_changed_word_of_any_member_is_named(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    found = contents(bundle)
+    for member, old, new in (
         ("report.html", b"</h1>", b"!</h1>"),
         ("report.md", b"95% CI", b"99% CI"),
         ("README.txt", b"pgdyno compare 17", b"rm -r / 17"),
         ("bundle.json", b'"version": "17"', b'"version": "19"'),
-        ("bundle.json", b'"pgdyno compare 17 18"', b'"pgdyno compare 17 19"'),
-    ],
-)
-def test_a_changed_word_of_any_member_is_named(
-    member: str, old: bytes, new: bytes, bundle: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    found = contents(bundle)
-    assert old in found[member]
-    found[member] = found[member].replace(old, new)
+        ("bundle.json", b'"command": "pgdyno compare 17 18"', b'"command": "pgdyno compare 17 19"'),
+    ):
+        assert old in found[member]
+        found[member] = found[member].replace(old, new)
     status, result = verified(rewritten(bundle, found, renewed=True), capfd)
-    assert status == 1 and set(places(result)) == {member}
+    named = places(result)
+    assert status == 1 and set(named) == {"report.html", "report.md", "README.txt", "bundle.json"}
+    assert {of.rpartition(".")[2] for of in named["bundle.json"]} == {"version", "command"}
 
 
 def test_one_changed_byte_of_the_results_is_named(bundle: Path, capfd: pytest.CaptureFixture[str]) -> None:

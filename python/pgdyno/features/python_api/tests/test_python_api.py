@@ -28,10 +28,11 @@ SURFACE = """
 """The public objects: a change of this list is a change for every user."""
 
 
-@pytest.fixture
-def faster(tmp_path: Path) -> pgdyno.Result:
-    write_study(tmp_path / "faster.sqlite", Synthetic(effects=(1.0, 1.2), probed=True))
-    return pgdyno.open(tmp_path / "faster.sqlite")
+@pytest.fixture(scope="module")
+def faster(tmp_path_factory: pytest.TempPathFactory) -> pgdyno.Result:
+    path = tmp_path_factory.mktemp("faster") / "faster.sqlite"
+    write_study(path, Synthetic(effects=(1.0, 1.2), probed=True))
+    return pgdyno.open(path)
 
 
 def test_the_public_surface_is_pinned_and_known_to_type_checkers() -> None:
@@ -111,7 +112,7 @@ def test_a_study_that_the_command_line_reports_as_failed_is_an_error(
 ) -> None:
     command = cast(Any, SimpleNamespace(status=lambda: status, is_stopped=is_stopped, said=""))
     if not is_error:
-        assert ended(command, faster.path).verdict == "faster"
+        assert ended(command, faster.path).path == faster.path
         return
     with pytest.raises(pgdyno.PgdynoError, match=f"ended with status {status}; its results are in .*faster"):
         ended(command, faster.path)

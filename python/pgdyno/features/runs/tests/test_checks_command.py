@@ -28,16 +28,11 @@ def dsn(running_server: Server) -> Iterator[str]:
         conn.execute("DROP DATABASE check_command")
 
 
-def test_valid_data_gives_status_0_and_a_line_per_condition(
-    dsn: str, capsys: pytest.CaptureFixture[str]
+def test_valid_data_gives_status_0_and_a_line_per_condition_and_a_violation_status_1_and_json(
+    dsn: str, running_server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert check(dsn) == 0
     assert capsys.readouterr().out.count(" yes ") == 12
-
-
-def test_a_violation_gives_status_1_and_stands_in_the_json(
-    dsn: str, running_server: Server, capsys: pytest.CaptureFixture[str]
-) -> None:
     with closing(running_server.connect("check_command")) as conn:
         conn.execute("UPDATE customer SET c_ytd_payment = 0 WHERE c_id = 3 AND c_d_id = 1")
     assert check(dsn, as_json=True) == 1
@@ -47,13 +42,13 @@ def test_a_violation_gives_status_1_and_stands_in_the_json(
     assert "1 violations, the first: c_w_id 1, c_d_id 1, c_id 3, " in found["checks"][11]["detail"]
 
 
-REFUSED = [
-    ("host=/nowhere/at/all", ConnectError, "no connection to host=/nowhere/at/all: "),
-    ("postgresql://user:secret@[broken", UsageError, "the connection string is malformed"),
-]
-
-
-@pytest.mark.parametrize(("text", "kind", "message"), REFUSED)
+@pytest.mark.parametrize(
+    ("text", "kind", "message"),
+    [
+        ("host=/nowhere/at/all", ConnectError, "no connection to host=/nowhere/at/all: "),
+        ("postgresql://user:secret@[broken", UsageError, "the connection string is malformed"),
+    ],
+)
 def test_a_database_out_of_reach_is_one_line_without_a_password(
     text: str, kind: type[PgdynoError], message: str
 ) -> None:

@@ -25,32 +25,39 @@ TOKEN, PORT, HOST = "secret-token", 8123, "http://127.0.0.1:8123"
 HOSTILE = "<img src=x onerror=alert(1)>.sqlite"
 
 
-@pytest.fixture
-def index(tmp_path: Path) -> Index:
-    (tmp_path / "below").mkdir()
-    write_study(tmp_path / "faster.sqlite", Synthetic(effects=(1.0, 1.2), blocks=6))
+def analyzed(folder: Path) -> Index:
+    (folder / "below").mkdir()
+    write_study(folder / "faster.sqlite", Synthetic(effects=(1.0, 1.2), blocks=6))
     later = Synthetic(effects=(1.0, 0.5), blocks=6, created_unix_s=CREATED_UNIX_S + 86_400)
-    write_study(tmp_path / "below" / HOSTILE, later)
-    (tmp_path / "other.sqlite").write_text("no database")
-    found = Index(tmp_path)
+    write_study(folder / "below" / HOSTILE, later)
+    (folder / "other.sqlite").write_text("no database")
+    found = Index(folder)
     found.entries()
     assert found.wait(60)
     return found
 
 
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """An index of two studies, which tests only read."""
+    return analyzed(tmp_path_factory.mktemp("results"))
+
+
+def closed(index: Index) -> TestClient:
+    return TestClient(Guard(application(index), TOKEN, PORT), base_url=HOST)
+
+
 @pytest.fixture
 def client(index: Index) -> TestClient:
-    return opened(index)
-
-
-def closed(index: Index, base_url: str = HOST) -> TestClient:
-    return TestClient(Guard(application(index), TOKEN, PORT), base_url=base_url)
-
-
-def opened(index: Index) -> TestClient:
     found = closed(index)
     assert found.get(f"/?token={TOKEN}").status_code == 200
     return found
+
+
+@pytest.fixture(scope="module")
+def run(index: Index) -> str:
+    """The address of the first study."""
+    return f"/run/{identifier(index.directory, index.directory / 'faster.sqlite')}"
 
 
 def test_only_a_browser_with_the_token_has_access(index: Index) -> None:
@@ -143,10 +150,10 @@ def test_the_list_is_searched_filtered_and_sorted(client: TestClient, query: str
 
 
 def test_a_changed_file_is_read_again_and_a_removed_one_disappears(
-    index: Index, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    index, path = analyzed(tmp_path), tmp_path / "faster.sqlite"
     monkeypatch.setattr("pgdyno.features.serve.index.SCAN_S", 0.0)
-    path = tmp_path / "faster.sqlite"
     path.unlink()
     assert [one.path.name for one in index.entries()] == [HOSTILE]
     write_study(path, Synthetic(effects=(1.0, 0.5), blocks=6))
@@ -156,10 +163,9 @@ def test_a_changed_file_is_read_again_and_a_removed_one_disappears(
     assert entry and entry.summary and [str(of) for of, _ in entry.summary.counts] == ["slower"]
 
 
-def test_ticked_runs_are_side_by_side_and_said_to_be_weak_evidence(
-    client: TestClient, tmp_path: Path
-) -> None:
-    ids = [identifier(tmp_path, path) for path in (tmp_path / "faster.sqlite", tmp_path / "below" / HOSTILE)]
+def test_ticked_runs_are_side_by_side_and_said_to_be_weak_evidence(client: TestClient, index: Index) -> None:
+    folder = index.directory
+    ids = [identifier(folder, path) for path in (folder / "faster.sqlite", folder / "below" / HOSTILE)]
     found = client.get("/side-by-side", params={"run": ids})
     assert found.status_code == 200 and "Weak evidence" in found.text
     assert "Change between files" in found.text and "<img" not in found.text
@@ -176,10 +182,8 @@ def test_a_missing_directory_is_refused(refusal: Callable[..., str]) -> None:
     assert "DIR must be a directory" in refusal("serve /no/such/directory")
 
 
-def test_a_run_is_its_report_with_downloads(client: TestClient, tmp_path: Path) -> None:
-    path = tmp_path / "faster.sqlite"
-    run = f"/run/{identifier(tmp_path, path)}"
-    page, report = client.get(run), read_report(path)
+def test_a_run_is_its_report_with_downloads(client: TestClient, index: Index, run: str) -> None:
+    page, report = client.get(run), read_report(index.directory / "faster.sqlite")
     assert report.headlines[0].claim in page.text and f'data-copy="{report.command}"' in page.text
     assert "Second by second" in page.text and len(page.content) < 150_000 and " style=" not in page.text
     assert client.get(f"{run}/report.csv").text == report.csv()
@@ -189,8 +193,7 @@ def test_a_run_is_its_report_with_downloads(client: TestClient, tmp_path: Path) 
     assert client.get(f"{run}/report.exe").status_code == 404
 
 
-def test_the_chart_of_the_effect_is_a_file_of_its_own(client: TestClient, tmp_path: Path) -> None:
-    run = f"/run/{identifier(tmp_path, tmp_path / 'faster.sqlite')}"
+def test_the_chart_of_the_effect_is_a_file_of_its_own(client: TestClient, run: str) -> None:
     found = client.get(f"{run}/report.svg")
     drawing = ElementTree.fromstring(found.content)
     box = [float(of) for of in drawing.attrib["viewBox"].split()[2:]]
@@ -201,9 +204,8 @@ def test_the_chart_of_the_effect_is_a_file_of_its_own(client: TestClient, tmp_pa
 
 
 def test_a_large_report_is_loaded_in_two_parts(
-    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    client: TestClient, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = f"/run/{identifier(tmp_path, tmp_path / 'faster.sqlite')}"
     whole = client.get(run).text
     monkeypatch.setattr("pgdyno.features.serve.pages.PAINT_BYTES_MAX", 1000)
     first, rest = client.get(run).text, client.get(f"{run}/rest").text
