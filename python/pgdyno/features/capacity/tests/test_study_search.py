@@ -62,7 +62,7 @@ def test_it_finds_the_rate_at_which_a_queue_reaches_the_limit(per_s: float) -> N
     tried = search(queue(per_s))
     truth = per_s - math.log(100) / LIMIT.latency_s
     found = capacity(tried, LIMIT)
-    assert found is not None and found == pytest.approx(truth, rel=RESOLUTION - 1)
+    assert found == pytest.approx(truth, rel=RESOLUTION - 1)
     assert tried[0].rate_per_s == START * 1000 and len(tried) <= STEPS_MAX
     low, high = bracket(tried, LIMIT)
     assert low and high and low.rate_per_s < truth < high.rate_per_s <= RESOLUTION * low.rate_per_s
@@ -81,14 +81,14 @@ def test_a_step_with_a_single_stall_is_repeated(stall_ms: float) -> None:
 
         tried = search(latency_ms)
         found = capacity(tried, LIMIT)
-        assert found is not None and found == pytest.approx(truth, rel=RESOLUTION - 1)
+        assert found == pytest.approx(truth, rel=RESOLUTION - 1)
         assert stalled > 0 or tried[0].rate_per_s == tried[1].rate_per_s
 
 
 def test_an_infinite_latency_beyond_the_rate_of_the_closed_loop_needs_no_second_step() -> None:
     assert next_rate([SearchStep(900.0, math.inf)], LIMIT, 1000.0) == 900.0
     beyond = next_rate([SearchStep(1500.0, math.inf)], LIMIT, 1000.0)
-    assert beyond is not None and beyond < 1500.0
+    assert beyond < 1500.0
 
 
 def test_the_forecast_of_a_search_counts_the_transactions_that_a_percentile_needs() -> None:
@@ -126,7 +126,7 @@ def test_a_third_step_decides_where_two_disagree_and_the_median_counts() -> None
     missed = [SearchStep(700.0, 30.0), SearchStep(700.0, 10.0), SearchStep(700.0, 22.0)]
     assert bracket(missed, LIMIT) == (None, SearchStep(700.0, 22.0))
     lower = next_rate(missed, LIMIT, 1000.0)
-    assert lower is not None and lower < 700.0
+    assert lower < 700.0
     kept = [*missed[:2], SearchStep(700.0, 11.0)]
     assert bracket(kept, LIMIT) == (SearchStep(700.0, 11.0), None)
 
@@ -169,7 +169,6 @@ def test_with_noise_the_ratio_of_two_servers_is_without_bias() -> None:
     ratios = []
     for _ in range(300):
         one, other = (capacity(search(noisy(queue(per_s))), LIMIT) for per_s in (1000, 1220))
-        assert one and other
         ratios.append(math.log(other / one))
     truth = math.log((1220 - math.log(100) / LIMIT.latency_s) / (1000 - math.log(100) / LIMIT.latency_s))
     error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))

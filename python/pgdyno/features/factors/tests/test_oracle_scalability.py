@@ -127,7 +127,6 @@ def test_lack_of_fit_is_found_if_present_and_rarely_otherwise() -> None:
             fitting = factors_scalability.lack_of_fit(
                 CLIENTS, logs, factors_scalability.fit_curves(CLIENTS, logs.mean(axis=0))
             )
-            assert fitting.p_value is not None
             found[i] += fitting.p_value < 0.05
     assert found[0] <= stats.binom.ppf(1 - 1e-4, studies, 0.05)
     assert found[1] >= stats.binom.ppf(1e-4, studies, 0.9)
@@ -167,36 +166,30 @@ def scalability(faster: float, sigma: float = 0.05, kappa: float = 1e-3, seed: i
             )
     numbers = tuple(f"{clients:g}" for clients in CLIENTS)
     factors = (Factor("server", ("17", "18"), True), Factor("clients", numbers, False))
-    found = scalability_of(FactorialDesign(factors, cells, TPS, Schedule.SLICES, Method.STUDENT), 0.95)
-    assert found is not None
-    return found
+    return scalability_of(FactorialDesign(factors, cells, TPS, Schedule.SLICES, Method.STUDENT), 0.95)
 
 
 def test_a_server_that_is_faster_at_any_number_of_clients_differs_in_nothing_but_that() -> None:
     (of,) = scalability(1.1).differences
     assert (of.name, of.baseline) == ("18", "17")
     for estimate, truth in ((of.rate_of_one, 10), (of.peak, 10), (of.sigma, 0), (of.kappa, 0)):
-        assert estimate is not None and estimate.low is not None and estimate.high is not None
         assert estimate.low < truth < estimate.high
     for ratio in of.ratios.values():
-        assert ratio.low is not None and ratio.high is not None and ratio.low < 10 < ratio.high
+        assert ratio.low < 10 < ratio.high
     judged_at = [
         1 - 0.05 / (6 - rank) for rank in range(6)
     ]  # all of them are there, so Holm goes to the last
     assert sorted(ratio.confidence for ratio in of.ratios.values()) == pytest.approx(sorted(judged_at))
     # Pass effects cancel in the ratio, whereas a single curve is far less certain.
     curve = scalability(1.1).curves[1]
-    assert of.rate_of_one.high is not None and of.rate_of_one.low is not None
-    assert curve.rate_of_one.high is not None and curve.rate_of_one.low is not None
     own = 100 * (curve.rate_of_one.high - curve.rate_of_one.low) / curve.rate_of_one.value
     assert of.rate_of_one.high - of.rate_of_one.low < own / 5
 
 
 def test_a_knee_is_reported_if_visible_and_within_twice_the_measured_range() -> None:
     curve = scalability(1.0).curves[0]
-    assert curve.knee is not None and curve.knee.low is not None and curve.knee.high is not None
     assert curve.knee.low < math.sqrt(0.95 / 1e-3) < curve.knee.high
-    assert curve.peak is not None and curve.peak.value == pytest.approx(curve.law.at(curve.knee.value)[0])
+    assert curve.peak.value == pytest.approx(curve.law.at(curve.knee.value)[0])
     none = scalability(1.0, sigma=0.05, kappa=0.0).curves[0]
     assert none.knee is None and none.peak is None
 

@@ -117,23 +117,15 @@ def test_cells_are_as_the_study_file_orders_their_levels_and_without_twins_and_s
     )
     found = report_of(*cases).findings
     design = design_of(found.cases)
-    assert design is not None
     assert [tuple(of.levels) for of in design.factors] == [("17", "18"), ("old", "new"), ("8", "64")]
     assert len(design.cells) == 6 and [cell.stalled for cell in design.cells].count(True) == 1
-    effects = effects_in(found.cases)
-    assert effects is not None
-    server = effects.main[0].combined
-    assert server is not None and server.names == ["settings old, clients 64"]
+    assert effects_in(found.cases).main[0].combined.names == ["settings old, clients 64"]
 
 
 def test_a_combination_whose_effect_changes_within_the_windows_is_left_out() -> None:
     cases = report_of(CASES[0], replace(CASES[1], cold=(0.0, 0.0, 0.0, 0.3))).findings.cases
     assert [one.is_trending for one in cases[1].comparisons] == [False, False, True]
-    effects = effects_in(cases)
-    assert effects is not None
-    server = effects.main[0].combined
-    assert server is not None
-    assert server.names == [
+    assert effects_in(cases).main[0].combined.names == [
         "settings old, clients 8", "settings old, clients 64", "settings new, clients 8"
     ]  # fmt: skip
 

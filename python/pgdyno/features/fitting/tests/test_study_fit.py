@@ -199,7 +199,7 @@ def test_a_fit_that_loses_the_question_names_the_loss_and_the_needs() -> None:
     fitted = fit_study(study(EDB), SMALL, 3)
     assert {change.key for change in fitted.lost} >= {"data : shared_buffers", "timed checkpoints per window"}
     (need,) = needs_of(study(EDB), SMALL, 3, fitted)
-    assert need.memory_bytes is None and need.minutes is not None and 3 < need.minutes < 30
+    assert need.memory_bytes is None and 3 < need.minutes < 30
     assert fit_study(study(EDB), SMALL, need.minutes).lost == ()
 
 
@@ -234,13 +234,12 @@ def test_data_larger_than_the_memory_need_a_limit_of_the_memory() -> None:
     # 5.6 times the memory exceeds the disk, whatever the time.
     need, more_disk = needs_of(study(MOPPEL_2022), SMALL, 30, fitted)
     assert need.minutes is need.disk_bytes is None
-    assert need.memory_bytes is not None and need.memory_bytes < GB
+    assert need.memory_bytes < GB
     limited = fit_study(study(MOPPEL_2022), replace(SMALL, memory_bytes=need.memory_bytes), 30)
     assert limited.lost == () and limited.file.workload["scale"] == fitted.file.workload["scale"]
     assert (
         need.sentence == f'run.memory_limit = "{-(-need.memory_bytes >> 20)}MB" in a copy of the study file'
     )
-    assert more_disk.minutes is not None and more_disk.disk_bytes is not None
     assert more_disk.disk_bytes > SMALL.disk_free_bytes and "of free disk space" in more_disk.sentence
     roomy = replace(SMALL, disk_free_bytes=more_disk.disk_bytes)
     assert fit_study(study(MOPPEL_2022), roomy, more_disk.minutes).lost == ()
@@ -248,9 +247,8 @@ def test_data_larger_than_the_memory_need_a_limit_of_the_memory() -> None:
 
 def test_data_whose_memory_is_too_small_for_two_servers_need_more_minutes_too() -> None:
     fitted = fit_study(study(MOPPEL_2022), SMALL, 3)
-    assert fitted.memory_bytes is not None and fitted.memory_bytes < MEMORY_MIN_BYTES
+    assert fitted.memory_bytes < MEMORY_MIN_BYTES
     (need,) = needs_of(study(MOPPEL_2022), SMALL, 3, fitted)
-    assert need.minutes is not None and need.memory_bytes is not None
     assert need.memory_bytes >= MEMORY_MIN_BYTES
     limited = replace(SMALL, memory_bytes=need.memory_bytes)
     assert fit_study(study(MOPPEL_2022), limited, need.minutes).lost == ()
@@ -258,7 +256,6 @@ def test_data_whose_memory_is_too_small_for_two_servers_need_more_minutes_too() 
 
 def test_the_time_that_keeps_the_question_names_the_levels_that_it_drops() -> None:
     (need,) = needs_of(study(MOPPEL_2019), SMALL, 30, fit_study(study(MOPPEL_2019), SMALL, 30))
-    assert need.minutes is not None
     kept = fit_study(study(MOPPEL_2019), SMALL, need.minutes)
     assert kept.lost == () and len(kept.file.factors["scale"]) == 2
     assert "scale 5000" in need.sentence
@@ -276,7 +273,6 @@ def test_a_disk_too_small_for_the_smallest_data_is_reported() -> None:
 
 def test_published_figures_follow_the_levels_they_belong_to() -> None:
     file = small(EDB).file
-    assert file.published is not None
     found = {
         cells[0].text: (cells[4].metric, cells[4].levels.get("clients"))
         for cells in file.published.tables[0].figures()

@@ -68,7 +68,6 @@ def test_a_setting_keeps_its_ratio(
     name: str, given: str, factor: float, contrasted: bool, expected: str
 ) -> None:
     value = quantity(name, given)
-    assert value is not None
     found = scaled(name, value, factor, contrasted=contrasted)
     assert (given if found == value else written(name, found)) == expected
 
@@ -264,14 +263,12 @@ def test_a_number_whose_level_is_dropped_stays_and_one_without_it_is_still_measu
         published={"tables": [{"title": "t", "columns": columns, "rows": rows}]},
     )
     left = with_levels(file, "scale", without_level(file.factors["scale"], "1"))
-    assert left.published is not None
     ((value, change),) = left.published.tables[0].figures()
     assert (value.metric, dict(value.levels), value.dropped) == ("tps", levels, False)
     assert value.against == {}
     assert (change.metric, change.show, change.dropped) == (None, "change", True)
     assert list(errors_of(left)) == []
     tenth = with_levels(file, "scale", changed_values(file.factors["scale"], lambda n: max(2, n // 10)))
-    assert tenth.published is not None
     for figure in tenth.published.tables[0].figures()[0]:
         assert (figure.levels["scale"], figure.against) == ("10", {"scale": "2"})
 
@@ -297,7 +294,6 @@ def test_a_number_of_merged_clients_is_measured_where_the_clients_per_core_are_n
         published={"tables": [{"title": "t", "columns": columns, "rows": rows}]},
     )
     left, _ = fit_clients(file, cores)
-    assert left.published is not None
     figures = [row[1] for row in left.published.tables[0].figures()]
     found = [None if of.dropped else of.levels["clients"] for of in figures]
     assert dict(zip(expected, found, strict=True)) == expected
@@ -402,7 +398,7 @@ def test_a_study_that_cannot_be_fitted_is_reported(schedule: str) -> None:
     assert change.why == "not even 2 blocks of the shortest windows fit into 1 min"
     run = fitted.file.run
     if schedule == "slices":
-        assert run.budget_s is not None and run.budget_s > 60
+        assert run.budget_s > 60
     else:  # it ends by its repeats
         assert (run.repeats, run.budget_s) == (2, None)
     assert list(errors_of(fitted.file)) == []

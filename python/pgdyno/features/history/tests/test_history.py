@@ -369,7 +369,7 @@ def test_a_change_is_recent_as_long_as_a_recent_file_confirmed_it(first: StudyFi
     values[0, 20:] -= 0.03
     report = HistoryReport([history_of(first, values)], {})
     ((change,),) = [series.changes for series in report.histories[0].series]
-    assert change.at == 20 and change.confirmed_at is not None and change.confirmed_at > 22
+    assert change.at == 20 and change.confirmed_at > 22
     recent = 40 - change.confirmed_at
     for newest, found in ((recent, 1), (recent - 1, 0)):
         assert len(recent_changes(report, [HistoryCondition.SLOWER], newest)) == found
@@ -400,7 +400,6 @@ def test_the_interval_of_a_change_covers_it(first: StudyFindings) -> None:
         values[0, 7:] += 0.1
         ((change,),) = [series.changes[:1] for series in history_of(first, values).series]
         low, high = change.percent.low, change.percent.high
-        assert low is not None and high is not None
         covered += low <= 100 * np.expm1(0.1) <= high
     assert covered >= scipy.stats.binom.ppf(0.001, n, 0.95)
 

@@ -66,9 +66,7 @@ def built() -> StudyReport:
 
 
 def matrix(built: StudyReport) -> Matrix:
-    found = matrix_in(built.findings)
-    assert found is not None
-    return found
+    return matrix_in(built.findings)
 
 
 def test_a_cell_has_the_effect_of_its_workload(built: StudyReport) -> None:
@@ -76,8 +74,8 @@ def test_a_cell_has_the_effect_of_its_workload(built: StudyReport) -> None:
     assert (found.baseline, found.servers) == ("17", ["18"])
     assert found.workloads == ["workload slow one", "workload equal", "workload broken, too"]
     (slow,), (equal,), (broken,) = found.cells
-    assert slow.differs and slow.change is not None and slow.change.value == pytest.approx(-10, abs=2)
-    assert not equal.differs and equal.resolves is not None and equal.resolves > 0
+    assert slow.differs and slow.change.value == pytest.approx(-10, abs=2)
+    assert not equal.differs and equal.resolves > 0
     assert (broken.held_back, broken.differs) == ("an arm failed", False)
 
 
@@ -101,8 +99,6 @@ def test_all_formats_have_the_page(built: StudyReport) -> None:
 def test_the_interval_of_a_cell_is_wider_than_that_of_its_workload(built: StudyReport) -> None:
     (slow,), *_ = matrix(built).cells
     alone = built.findings.cases[0].comparisons[0].primary
-    assert alone is not None and slow.change is not None
-    assert slow.change.low is not None and alone.percent.low is not None
     assert slow.change.low < alone.percent.low
 
 
@@ -110,7 +106,7 @@ def test_few_blocks_have_values_but_no_differences() -> None:
     few = [replace(of, blocks=3, effects=(1.0, 0.5), statuses={}) for of in cases()]
     built = report_of(*few)
     assert [cell.held_back for cell in matrix(built).every] == ["too few blocks"] * 3
-    assert all(cell.change is not None and cell.change.value < -40 for cell in matrix(built).every)
+    assert all(cell.change.value < -40 for cell in matrix(built).every)
     said = summarized(built)
     assert "No cell of 3 is known to differ" in said and "Differences need 5 blocks" in said
 
@@ -118,12 +114,11 @@ def test_few_blocks_have_values_but_no_differences() -> None:
 def test_a_difference_that_the_report_of_its_workload_refuses_is_not_marked(built: StudyReport) -> None:
     """It depends on the warm-up, or is below the noise floor."""
     (slow,) = built.findings.cases[0].comparisons
-    assert slow.decision is not None
     refused = replace(slow, decision=replace(slow.decision, difference=None))
     _, (own, cell) = cells_of([slow, refused], 0.95)
     assert own.differs and not cell.differs
     assert cell.held_back == "undecided in its report"
-    assert cell.change is not None and cell.change.low is None
+    assert cell.change.low is None
 
 
 def test_a_cell_without_a_result_says_why(built: StudyReport) -> None:
@@ -143,7 +138,6 @@ def test_only_significant_changes_of_costs_are_shown(built: StudyReport) -> None
     shown = {row[0]: "(" in row[-1] for row in table.rows if row[1].startswith("CPU")}
     for case in built.findings.cases:
         percent = case.comparisons[0].effects["server_cpu"].percent
-        assert percent.low is not None and percent.high is not None
         is_significant = percent.low > 0 or percent.high < 0
         assert shown[case.study.case] == (is_significant and not case.comparisons[0].is_held_back)
     assert any(shown.values())
@@ -195,7 +189,7 @@ def test_false_discoveries_stay_below_the_limit() -> None:
     """64 cells in 16 rows with a common baseline, half of them different; tested by Student's t, 8 blocks."""
     random = np.random.default_rng(7)
     shares = []
-    for _ in range(200):
+    for _ in range(100):
         true = np.repeat([0.0, 0.03], 32).reshape(16, 4)
         baseline = random.normal(0, 0.02, (16, 1, 8))
         blocks = true[:, :, None] + random.normal(0, 0.02, (16, 4, 8)) - baseline
@@ -212,7 +206,7 @@ def test_false_discoveries_stay_below_the_limit_if_the_study_ends_at_the_most_se
     """Skewed noise and a common baseline, three looks."""
     random = np.random.default_rng(7)
     shares, selections = [], 0
-    for _ in range(40):
+    for _ in range(20):
         true = np.repeat([0.0, 0.1], 32).reshape(16, 4)
         noise = random.exponential(0.02, (16, 5, 12)) - 0.02
         blocks = (true[:, :, None] - noise[:, 1:] + noise[:, :1]).reshape(64, 12)
@@ -225,7 +219,7 @@ def test_false_discoveries_stay_below_the_limit_if_the_study_ends_at_the_most_se
         shares.append((selected & (true.ravel() == 0)).sum() / max(1, selected.sum()))
         selections += selected.sum()
     assert np.mean(shares) < 0.05
-    assert selections > 0.5 * 40 * 32
+    assert selections > 0.5 * 20 * 32
 
 
 @pytest.mark.parametrize(

@@ -53,10 +53,8 @@ def test_the_size_stated_after_the_first_blocks_is_that_at_the_end(method: Metho
     for _ in range(STUDIES):
         d = list(rng.normal(0.02, 0.03, n))
         early = summarize(d[:first], CONFIDENCE, method)
-        assert early.sd is not None
         stated = Resolution.of(BlockNoise(early.sd, 10.0), n, CONFIDENCE, method)
         at_end = decide(summarize(d, CONFIDENCE, method), Better.MORE, 0.02).detectable_percent
-        assert stated is not None and at_end is not None
         within += ends[0] <= stated.log_ratio / math.log1p(at_end / 100) <= ends[1]
     low, high = binom.interval(0.9999, STUDIES, level)
     assert low <= within <= high
@@ -66,7 +64,6 @@ def test_the_size_stated_after_the_first_blocks_is_that_at_the_end(method: Metho
 def test_after_the_last_block_it_is_the_number_of_the_report(stops: bool) -> None:
     wanted = Synthetic(stops_on_verdict=stops, effects=(1.0, 1.01))
     (comparison,) = report_of(wanted).findings.first.comparisons
-    assert comparison.decision is not None and comparison.decision.detectable_percent is not None
     with Evidence(written_study(wanted)) as evidence:
         size, ways = notes(evidence, 0, interim_result(evidence, 0), 0, 25.0)
         more, _ = notes(evidence, 0, interim_result(evidence, 0), 12, 25.0)
@@ -153,7 +150,6 @@ def test_what_improves_the_resolution_follows_from_the_noise(
     block_s = 140.0 if within == sd else 45.0  # starts take most of the time, or windows do
     noise = BlockNoise(sd, block_s, within, 20.0)
     now = Resolution.of(noise, 24, CONFIDENCE, Method.STUDENT)
-    assert now is not None
     measured = Measured(noise, now, **{"clients": 2, "cores": 2, **changes})
     found = improvements(study, measured, CONFIDENCE, Method.STUDENT)
     assert [way.startswith(one) for way, one in zip(found, expected, strict=False)] == [True] * len(expected)
@@ -163,7 +159,6 @@ def test_arms_that_run_one_after_another_should_alternate() -> None:
     study = make_study().model_copy(update={"schedule": Schedule.BLOCKS})
     noise = BlockNoise(0.05, 45.0)
     now = Resolution.of(noise, 24, CONFIDENCE, Method.STUDENT)
-    assert now is not None
     ways = improvements(study, Measured(noise, now, 2, 2), CONFIDENCE, Method.STUDENT)
     assert "--schedule slices" in ways
 
@@ -204,7 +199,6 @@ def test_several_studies_have_their_median_noise(tmp_path: Path) -> None:
         history.append({**entry, "load": load, **facts, "sd": sd, "block_s": block_s})
     assert history.block_noise({}, study) == (BlockNoise(0.02, 25.0), 3)
     longer = study.model_copy(update={"slice_s": 4 * study.slice_s, "warmup_s": 2 * study.warmup_s})
-    assert study.window_s is not None
     measured = BlockNoise(0.02, 25.0, 0.01, study.window_s)
     predicted, _ = history.block_noise({}, longer) or (measured, 0)
     assert predicted.sd == measured.with_window(4.0, 2).sd < 0.02

@@ -132,7 +132,6 @@ def test_a_slow_trial_is_an_outlier_with_its_steal() -> None:
     (named,) = outliers_of(findings).outliers
     assert (named.block, named.arm.name) == (7, "18")
     assert named is outliers_of(findings).trials[0]
-    assert named.ratio is not None
     assert named.ratio.percent == pytest.approx(-50, abs=5)
     cause = named.causes[0]
     assert (cause.covariate.key, cause.value, cause.median) == (
@@ -207,7 +206,6 @@ def test_the_estimate_without_the_extreme_block_is_the_mean_of_the_others() -> N
     findings = found(STEAL)
     (left,) = outliers_of(findings).without_block
     effect = findings.comparisons[0].primary
-    assert effect is not None
     rest = [d for block, d in effect.log_ratios.items() if block != 7]
     assert left.block == 7
     assert left.without.value == pytest.approx(100 * np.expm1(np.mean(rest)))

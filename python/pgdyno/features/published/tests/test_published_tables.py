@@ -74,9 +74,7 @@ def cell(cases: list[CaseValues], **given: object):
 
 
 def measured(cases: list[CaseValues], **given: object) -> float:
-    found = cell(cases, **given).measured
-    assert found is not None
-    return found.value
+    return cell(cases, **given).measured.value
 
 
 def test_a_table_has_the_rows_and_columns_of_the_source() -> None:
@@ -102,7 +100,7 @@ def test_a_table_has_the_rows_and_columns_of_the_source() -> None:
     assert means == pytest.approx([math.sqrt(9900), math.sqrt(15600)])
     known = student([math.log(120 / 90), math.log(130 / 110)], 0.95)
     assert change.measured == known.percent(Better.LESS)
-    assert change.unit == "%" and change.measured is not None and change.measured.better is Better.LESS
+    assert change.unit == "%" and change.measured.better is Better.LESS
     assert not any(cell.is_requested for cell in found.rows[1])
     assert found.notes == ["One run."]
 
@@ -119,7 +117,7 @@ def test_a_change_is_of_the_baseline_whatever_the_source_divided_by() -> None:
         corrected=-31.7,
         note="in percent of the newer version",
     )
-    assert found.measured is not None and found.measured.value == pytest.approx(-31.7, abs=0.05)
+    assert found.measured.value == pytest.approx(-31.7, abs=0.05)
     assert (found.value, found.corrected, found.note) == (-46, -31.7, "in percent of the newer version")
 
 
@@ -179,7 +177,6 @@ def test_a_factor_of_the_cases_that_is_not_named_is_averaged_over() -> None:
     ]
     asked = {"metric": "statement.mean_ms", "levels": {"server": "15", "scale": 100}}
     value, change = cell(of, **asked), cell(of, **asked, show="change")
-    assert value.measured is not None and change.measured is not None
     assert value.measured.value == pytest.approx(math.sqrt(1.3 * 1.3))
     assert list(value.cases) == ["100, 1", "100, 2"]
     assert change.measured.value == pytest.approx(30)
@@ -190,7 +187,7 @@ def test_cases_without_a_common_block_have_a_mean_and_no_interval() -> None:
     late = case({"tps": {1: {5: 4.0, 6: 4.0}}}, {"clients": "2"})
     early = case({"tps": {1: {0: 2.0, 1: 2.0}}}, {"clients": "1"})
     found = cell([early, late], metric="tps", levels={"server": "15"})
-    assert found.measured is not None and (found.measured.value, found.measured.low) == (3.0, None)
+    assert (found.measured.value, found.measured.low) == (3.0, None)
 
 
 @pytest.mark.parametrize(
@@ -260,7 +257,6 @@ def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
         values = {i: blocks(10 * 1.2**i, 11 * 1.2**i) for i in range(len(case.arms))}
         measured = {key: MetricValues("MiB", Better.LESS, values) for key in keys}
         cases.append(CaseValues(case.name, case.levels, case.arms, measured, 0.95, Method.STUDENT))
-    assert file.published is not None
     return file.published, cases
 
 
@@ -285,16 +281,11 @@ def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
     table, conclusion = with_measured_values(published, cases)
     name, *_, change, _, _, _ = table.rows[-1]
     inserts = conclusion.rows[0][1].measured
-    assert inserts is not None and inserts.value == pytest.approx(20)
+    assert inserts.value == pytest.approx(20)
     assert name.text == "total average" and change.text == "3.3"
-    assert (
-        change.measured is not None and change.measured.value == pytest.approx(20) and change.measured.n == 2
-    )
-    assert (
-        change.part == "row"
-        and len(change.parts) == 19
-        and change.parts[:2] == ["read-only, buffers", "read-only, RAM"]
-    )
+    assert (change.measured.value, change.measured.n) == (pytest.approx(20), 2)
+    assert (change.part, len(change.parts)) == ("row", 19)
+    assert change.parts[:2] == ["read-only, buffers", "read-only, RAM"]
     # Once per basis, with whole names of rows: columns of a row share it.
     note = with_measured_columns(table, 0.95).note
     assert "Here over 4 cases: read-only, buffers; read-only, RAM; read-only, disk; default, UPDATE" in note
@@ -314,7 +305,7 @@ def test_a_total_is_the_mean_of_the_changes_of_its_rows_and_names_them() -> None
         {"mean_of_rows": True, "cells": ["total", 20]},
     ]
     total = table(of, columns=columns, rows=rows).rows[-1][1]
-    assert total.measured is not None and total.measured.value == pytest.approx((10 + 30) / 2)
+    assert total.measured.value == pytest.approx((10 + 30) / 2)
     assert list(total.parts) == ["a", "b"]
     *_, compared = changes_of(of, columns=columns, rows=rows)
     assert (compared.what, compared.measured.value) == ("total, change", pytest.approx(20))
@@ -361,7 +352,6 @@ def test_a_row_without_a_name_has_that_of_the_row_above_beside_the_measured_leve
     ]
     wide = with_measured_columns(table(found, columns=columns, rows=rows, metric="tpm"), 0.95)
     assert [row[0] for row in wide.rows] == ["query 2 (here scale 1)", "(here scale 2)"]
-    assert wide.narrow is not None
     names = [row[0] for row in wide.narrow.rows if not row[0].startswith(" ")]
     assert names == ["query 2 (here scale 1)", "query 2 (here scale 2)"]
 
@@ -371,7 +361,6 @@ def test_a_row_without_any_name_has_that_of_the_row_above_everywhere() -> None:
     columns = [{"title": "query"}, *({"title": name, "levels": {"server": name}} for name in ("10", "15"))]
     given = {"metric": "tpm", "columns": columns, "rows": [{"cells": ["a", 10, 12]}, {"cells": ["", 20, 22]}]}
     wide = with_measured_columns(table([of], **given), 0.95)
-    assert wide.narrow is not None
     assert [row[0] for row in wide.narrow.rows if not row[0].startswith(" ")] == ["a", "a"]
     assert {change.what for change in changes_of([of], **given)} == {"a, 15"}
 
@@ -441,7 +430,7 @@ def test_a_change_of_the_verdicts_metric_is_the_effect_of_the_verdict() -> None:
     )
     column = {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}
     found = table([of], columns=[column], rows=[{"cells": [3]}]).rows[0][0].measured
-    assert found is not None and found.value == pytest.approx(percent_of(fmean(effect.log_ratios.values())))
+    assert found.value == pytest.approx(percent_of(fmean(effect.log_ratios.values())))
     (change,) = changes_of([of], columns=[column], rows=[{"cells": [3]}])
     assert change.measured.value == pytest.approx(found.value)
 

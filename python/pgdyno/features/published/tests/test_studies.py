@@ -77,7 +77,6 @@ def test_a_published_experiment_has_its_source_and_its_tables(path: Path) -> Non
 @pytest.mark.parametrize("path", PUBLISHED, ids=lambda path: path.stem)
 def test_figures_and_settings_without_a_counterpart_are_explained(path: Path) -> None:
     published = study(path).published
-    assert published is not None
     assert published.not_repeated and all(": " in one for one in published.not_repeated)
 
 

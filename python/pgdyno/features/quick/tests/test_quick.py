@@ -84,7 +84,7 @@ def test_other_options_take_the_place_of_those_of_the_preset(words: str) -> None
 def test_an_undecided_estimate_names_its_resolution_and_the_command_that_would_decide() -> None:
     study = with_command(QUICK)
     (comparison,) = study.first.comparisons
-    assert comparison.verdict is Verdict.UNDECIDED and comparison.primary is not None
+    assert comparison.verdict is Verdict.UNDECIDED
     assert comparison.primary.summary.method is Method.STUDENT
     resolved, command = told(study)
     assert re.fullmatch(
@@ -103,9 +103,7 @@ def test_a_large_effect_is_decided_and_needs_no_further_command() -> None:
 def test_more_noise_needs_more_minutes_and_too_much_a_quieter_machine() -> None:
     def minutes(noise: float) -> int:
         study = with_command(replace(QUICK, noise=noise, effects=(1.0, 1.0)))
-        found = minutes_needed(study.first.comparisons[0], study.first)
-        assert found is not None
-        return found
+        return minutes_needed(study.first.comparisons[0], study.first)
 
     assert minutes(0.005) < minutes(0.02) < minutes(0.1) and minutes(0.1) > MINUTES_MAX
     (_, refused) = told(with_command(replace(QUICK, noise=0.1, effects=(1.0, 1.0))))

@@ -71,7 +71,7 @@ def test_a_study_is_followed_from_before_its_begin_to_its_end(
     (standing,) = second.standings
     assert standing.blocks == 4 and [row[0] for row in standing.history] == [1, 2, 3, 4]
     (verdict,) = read_report(path).findings.verdicts_on()
-    assert verdict.percent is not None and standing.verdict == verdict.verdict
+    assert standing.verdict == verdict.verdict
     assert standing.history[-1][1:] == (verdict.percent.value, verdict.percent.low, verdict.percent.high)
 
 

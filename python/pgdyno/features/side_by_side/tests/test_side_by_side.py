@@ -54,7 +54,6 @@ def across(found: FilesFindings, arm: str, metric: str = "nopm", baseline: str =
 
 def change_of(of: AcrossFiles) -> Estimate:
     (one,) = of.changes
-    assert one.change is not None
     return one.change
 
 
@@ -63,7 +62,6 @@ def test_the_change_of_a_level_is_the_ratio_of_the_levels_in_both_files() -> Non
     for metric in ("nopm", P99, "server_cpu"):
         of = across(found, "18", metric)
         before, after = (one.estimate for one in of.files)
-        assert before is not None and after is not None
         assert change_of(of).value == pytest.approx(100 * (after.value / before.value - 1))
         assert (change_of(of).low is None) == (metric == P99), "too few blocks for a tail"
 
@@ -72,12 +70,6 @@ def test_the_paired_change_is_the_ratio_of_the_changes_and_drift_between_the_fil
     drifted = replace(LATER, rate_per_s=LATER.rate_per_s / 2)
     paired, level = (change_of(across(found_in(a=SMALL, b=drifted), "18", baseline=of)) for of in ("17", ""))
     assert paired.value == pytest.approx(100 * (1.2 / 1.1 - 1), abs=4) and level.value < -35
-    assert (
-        paired.low is not None
-        and paired.high is not None
-        and level.low is not None
-        and level.high is not None
-    )
     assert paired.low > 0 and paired.high - paired.low < level.high - level.low
 
 
@@ -93,13 +85,11 @@ def test_the_interval_of_a_change_covers_the_truth_in_95_percent_of_the_pairs() 
 
     def level(n: int, mean: float, sd: float) -> Estimate:
         of = student([float(one) for one in rng.normal(mean, sd, n)], 0.95)
-        assert of.low is not None and of.high is not None
         ends = (math.exp(of.low), math.exp(of.high))
         return Estimate(math.exp(of.mean), "tx/s", n, Better.MORE, *ends)
 
     for _ in range(pairs):
         change = change_between(level(6, 7.0, 0.05), level(12, 7.1, 0.02), Better.MORE)
-        assert change.low is not None and change.high is not None
         covered += change.low <= 100 * math.expm1(0.1) <= change.high
     assert 0.94 < covered / pairs < 0.98
 
@@ -119,7 +109,6 @@ def test_the_p99_of_many_blocks_has_an_interval_around_that_of_all_transactions(
     known = read_p99(path, study)
     for of in study.first.arms:
         merged, level = of.quantiles_ms("all")["p99"], known["", of.arm.name]
-        assert merged is not None and level.low is not None and level.high is not None
         assert level.value == pytest.approx(merged.value) and level.low < level.value < level.high
     (few,) = written(tmp_path, few=SMALL)
     assert not read_p99(few, report_of(SMALL).findings)
@@ -208,7 +197,7 @@ def test_every_form_has_three_files_with_cases_and_an_unfinished_one(form: str) 
 def test_files_without_a_block_have_a_report(tmp_path: Path) -> None:
     paths = written(tmp_path, a=replace(SMALL, blocks=0), b=replace(LATER, blocks=0))
     built = read_files(paths, "side-by-side")
-    assert built is not None and not built.headlines and FORMS["html"](built)
+    assert not built.headlines and FORMS["html"](built)
 
 
 WAYS = [("whole", "LATER", False), ("whole", "LARGER", True), ("side-by-side", "LARGER", False)]

@@ -138,4 +138,4 @@ def test_a_parsed_command_line_leaves_the_help_of_its_command_as_it_is() -> None
     command = Loading()["compare"]
     parsed(["compare", "17", "18"])
     option = command.get_help_option(command.make_context("compare", ["17", "18"], **SETTINGS))
-    assert option is not None and {*option.opts} == {"-h", "--help"}
+    assert {*option.opts} == {"-h", "--help"}
