@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import pytest
 from report_forms import on_terminal, plain, report_of
@@ -63,6 +65,15 @@ def blocks(*values: float) -> dict[int, float]:
     return dict(enumerate(values))
 
 
+def pair(metric: str, a: Sequence[float], b: Sequence[float], **more: Any) -> CaseValues:
+    """A case with the values of both arms in each block."""
+    return case({metric: {0: blocks(*a), 1: blocks(*b)}}, **more)
+
+
+CHANGE = {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}
+OF_10, OF_15 = ({"title": name, "levels": {"server": name}} for name in ("10", "15"))
+
+
 def table(cases: list[CaseValues], **given: object) -> MeasuredTable:
     of = {"title": "t", "columns": [{"title": "figure"}], **given}
     (found,) = with_measured_values(Published.model_validate({"tables": (of,)}, strict=False), cases)
@@ -78,17 +89,11 @@ def measured(cases: list[CaseValues], **given: object) -> float:
 
 
 def test_a_table_has_the_rows_and_columns_of_the_source() -> None:
-    of = case({"tpm": {0: blocks(90.0, 110.0), 1: blocks(120.0, 130.0)}})
     found = table(
-        [of],
+        [pair("tpm", (90.0, 110.0), (120.0, 130.0))],
         title="Transactions per minute",
         metric="tpm",
-        columns=[
-            {"title": "users"},
-            {"title": "10", "levels": {"server": "10"}},
-            {"title": "15", "levels": {"server": "15"}},
-            {"title": "change", "levels": {"server": "15"}, "show": "change"},
-        ],
+        columns=[{"title": "users"}, OF_10, OF_15, {**OF_15, "title": "change", "show": "change"}],
         rows=[{"cells": ["one", 95, 125, 31.6]}, {"cells": ["two", "", "", ""]}],
         notes=["One run."],
     )
@@ -107,7 +112,7 @@ def test_a_table_has_the_rows_and_columns_of_the_source() -> None:
 
 def test_a_change_is_of_the_baseline_whatever_the_source_divided_by() -> None:
     # 101 GB vs. 69 GB is −31.7%, not the printed −46%.
-    of = case({"database.growth": {0: blocks(101.0, 101.0), 1: blocks(69.0, 69.0)}}, unit="MiB")
+    of = pair("database.growth", (101.0, 101.0), (69.0, 69.0), unit="MiB")
     found = cell(
         [of],
         metric="database.growth",
@@ -122,7 +127,7 @@ def test_a_change_is_of_the_baseline_whatever_the_source_divided_by() -> None:
 
 
 def test_the_baseline_has_no_change_and_needs_no_excuse() -> None:
-    of = case({"tps": {0: blocks(1.0, 2.0), 1: blocks(2.0, 3.0)}})
+    of = pair("tps", (1.0, 2.0), (2.0, 3.0))
     found = cell([of], metric="tps", levels={"server": "10"}, show="change")
     assert found.measured is None and not found.is_requested
 
@@ -241,6 +246,7 @@ STATEMENTS = [
 ]
 
 
+@cache
 def as_if_measured(path: Path) -> tuple[Published, list[CaseValues]]:
     """Return every case of a study with every metric. Each second arm is 20% higher."""
     file = read_study(path.read_text("utf-8"), path.name)
@@ -295,11 +301,8 @@ def test_the_total_average_of_2019_is_over_all_cases_and_statements() -> None:
 
 def test_a_total_is_the_mean_of_the_changes_of_its_rows_and_names_them() -> None:
     rates = {"a": (1.0, 1.1), "b": (2.0, 2.6), "other": (1.0, 9.0)}
-    of = [case({"tps": {0: blocks(a, a), 1: blocks(b, b)}}, {"load": name}) for name, (a, b) in rates.items()]
-    columns = [
-        {"title": "load"},
-        {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"},
-    ]
+    of = [pair("tps", (a, a), (b, b), levels={"load": name}) for name, (a, b) in rates.items()]
+    columns = [{"title": "load"}, CHANGE]
     rows = [
         *({"levels": {"load": name}, "cells": [name, 12]} for name in ("a", "b", "not run")),
         {"mean_of_rows": True, "cells": ["total", 20]},
@@ -312,18 +315,15 @@ def test_a_total_is_the_mean_of_the_changes_of_its_rows_and_names_them() -> None
 
 
 def test_an_undefined_change_is_in_neither_the_table_nor_the_agreement() -> None:
-    of = case({"deadlocks": {0: blocks(0.0, 2.0), 1: blocks(1.0, 3.0)}})
-    column = {"title": "change", "metric": "deadlocks", "levels": {"server": "15"}, "show": "change"}
-    assert cell([of], **{k: v for k, v in column.items() if k != "title"}).missing_reason == NO_RATIO
-    assert changes_of([of], columns=[column], rows=[{"cells": [3]}]) == []
+    of, given = pair("deadlocks", (0.0, 2.0), (1.0, 3.0)), {"columns": [{**CHANGE, "metric": "deadlocks"}]}
+    assert table([of], **given, rows=[{"cells": [3]}]).rows[0][0].missing_reason == NO_RATIO
+    assert changes_of([of], **given, rows=[{"cells": [3]}]) == []
 
 
 def test_measured_levels_stand_beside_those_of_the_source() -> None:
     arms = [{"server": "12.4"}, {"server": "13"}]
-    of = replace(
-        case({"tpm": {0: blocks(9.0, 9.0), 1: blocks(8.0, 8.0)}}, {"clients": "5"}, arms),
-        versions=("12.3", "13.1"),
-    )
+    of = pair("tpm", (9.0, 9.0), (8.0, 8.0), levels={"clients": "5"}, arms=arms)
+    of = replace(of, versions=("12.3", "13.1"))
     asked = {"metric": "tpm", "levels": {"clients": "5"}, "source_levels": {"clients": "250"}}
     columns = [
         {"title": "users"},
@@ -344,8 +344,8 @@ def test_measured_levels_stand_beside_those_of_the_source() -> None:
 
 
 def test_a_row_without_a_name_has_that_of_the_row_above_beside_the_measured_level() -> None:
-    found = [case({"tpm": {0: blocks(9.0, 9.0), 1: blocks(8.0, 8.0)}}, {"scale": level}) for level in "12"]
-    columns = [{"title": "query"}, *({"title": of, "levels": {"server": of}} for of in ("10", "15"))]
+    found = [pair("tpm", (9.0, 9.0), (8.0, 8.0), levels={"scale": level}) for level in "12"]
+    columns = [{"title": "query"}, OF_10, OF_15]
     rows = [
         {"levels": {"scale": "1"}, "source_levels": {"scale": "100"}, "cells": ["query 2", 10, 12]},
         {"levels": {"scale": "2"}, "source_levels": {"scale": "200"}, "cells": ["", 20, 22]},
@@ -357,23 +357,20 @@ def test_a_row_without_a_name_has_that_of_the_row_above_beside_the_measured_leve
 
 
 def test_a_row_without_any_name_has_that_of_the_row_above_everywhere() -> None:
-    of = case({"tpm": {0: blocks(9.0, 9.0), 1: blocks(8.0, 8.0)}})
-    columns = [{"title": "query"}, *({"title": name, "levels": {"server": name}} for name in ("10", "15"))]
-    given = {"metric": "tpm", "columns": columns, "rows": [{"cells": ["a", 10, 12]}, {"cells": ["", 20, 22]}]}
+    of = pair("tpm", (9.0, 9.0), (8.0, 8.0))
+    rows = [{"cells": ["a", 10, 12]}, {"cells": ["", 20, 22]}]
+    given = {"metric": "tpm", "columns": [{"title": "query"}, OF_10, OF_15], "rows": rows}
     wide = with_measured_columns(table([of], **given), 0.95)
     assert [row[0] for row in wide.narrow.rows if not row[0].startswith(" ")] == ["a", "a"]
     assert {change.what for change in changes_of([of], **given)} == {"a, 15"}
 
 
 def test_names_are_wrapped_before_a_narrow_terminal_omits_the_measured_values() -> None:
-    ours = {"tps": {0: blocks(*[1.0] * 5), 1: blocks(2.8, 2.9, 3.0, 2.95, 2.85)}}
+    ours = pair("tps", [1.0] * 5, (2.8, 2.9, 3.0, 2.95, 2.85))
     printed = {"value": 190, "text": "about one hundred and ninety (190)"}
-    columns = [
-        {"title": "figure"},
-        *({"title": f"change {n}", "levels": {"server": "15"}, "show": "change"} for n in (1, 2)),
-    ]
-    rows = [{"metric": "tps", "cells": ["transactions per second over ten hours", printed, printed]}]
-    wide = with_measured_columns(table([case(ours)], columns=columns, rows=rows), 0.95)
+    columns = [{"title": "figure"}, *({**CHANGE, "title": f"change {n}"} for n in (1, 2))]
+    rows = [{"cells": ["transactions per second over ten hours", printed, printed]}]
+    wide = with_measured_columns(table([ours], columns=columns, rows=rows), 0.95)
     document = Document(title="t", sections=[Section("published", tables=[wide])])
     shown = plain(on_terminal(document, 80)).splitlines()
     assert max(map(len, shown)) <= 80 and not any("Omitted" in one for one in shown)
@@ -388,9 +385,7 @@ def bars_of(picture: str) -> list[tuple[str, float, float]]:
 
 def test_bars_of_the_source_and_ours_begin_at_zero_each_on_its_own_scale() -> None:
     arms = [{"settings": name} for name in ("default", "tuned")]
-    of = case(
-        {"tps": {0: blocks(*[20.0] * 5), 1: blocks(28.0, 32.0, 30.0, 29.0, 31.0)}}, arms=arms, unit="tx/s"
-    )
+    of = pair("tps", [20.0] * 5, (28.0, 32.0, 30.0, 29.0, 31.0), arms=arms, unit="tx/s")
     columns = [
         {"title": "Settings"},
         {"title": "TPS", "metric": "tps", "unit": "tx/s"},
@@ -421,34 +416,32 @@ def test_bars_of_several_columns_are_named_by_row_and_column() -> None:
 
 
 def test_a_change_of_the_verdicts_metric_is_the_effect_of_the_verdict() -> None:
-    known = report_of(Synthetic(blocks=6)).findings.first.comparisons[0]
-    assert known.primary
-    effect = known.primary
+    effect = report_of(Synthetic(blocks=6)).findings.first.comparisons[0].primary
     of = replace(
         case({"tps": {0: dict.fromkeys(effect.log_ratios, 10.0), 1: dict.fromkeys(effect.log_ratios, 99.0)}}),
         effects={("tps", 1): effect.log_ratios},
     )
-    column = {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}
-    found = table([of], columns=[column], rows=[{"cells": [3]}]).rows[0][0].measured
+    found = table([of], columns=[CHANGE], rows=[{"cells": [3]}]).rows[0][0].measured
     assert found.value == pytest.approx(percent_of(fmean(effect.log_ratios.values())))
-    (change,) = changes_of([of], columns=[column], rows=[{"cells": [3]}])
+    (change,) = changes_of([of], columns=[CHANGE], rows=[{"cells": [3]}])
     assert change.measured.value == pytest.approx(found.value)
 
 
+NOTE = {"text": "As many checkpoints.", "metric": "checkpoints.per_hour"}
+
+
 def test_a_note_on_what_was_measured_depends_on_its_metric() -> None:
-    note = {"text": "As many checkpoints.", "metric": "checkpoints.per_hour"}
     for measured_value, notes in ((0.0, []), (4.0, ["As many checkpoints."])):
-        of = case({"checkpoints.per_hour": {0: blocks(0.0), 1: blocks(measured_value)}})
-        assert table([of], rows=[{"cells": ["x"]}], notes=[note]).notes == notes
-    assert table([], rows=[{"cells": ["x"]}], notes=[note, "One run."]).notes == ["One run."]
+        of = pair("checkpoints.per_hour", [0.0], [measured_value])
+        assert table([of], rows=[{"cells": ["x"]}], notes=[NOTE]).notes == notes
+    assert table([], rows=[{"cells": ["x"]}], notes=[NOTE, "One run."]).notes == ["One run."]
 
 
 @pytest.mark.parametrize(("server", "notes"), [("10", []), ("15", ["As many checkpoints."])])
 def test_a_note_depends_on_the_figures_of_its_table_only(server: str, notes: list[str]) -> None:
-    of = case({"checkpoints.per_hour": {0: blocks(0.0), 1: blocks(4.0)}})
     figure = {"value": 3.5, "metric": "checkpoints.per_hour", "levels": {"server": server}}
-    note = {"text": "As many checkpoints.", "metric": "checkpoints.per_hour"}
-    assert table([of], rows=[{"cells": [figure]}], notes=[note]).notes == notes
+    of = pair("checkpoints.per_hour", [0.0], [4.0])
+    assert table([of], rows=[{"cells": [figure]}], notes=[NOTE]).notes == notes
 
 
 def changes_of(cases: list[CaseValues], **given: object) -> list[SourceChange]:
@@ -476,9 +469,8 @@ def changes_of(cases: list[CaseValues], **given: object) -> list[SourceChange]:
 def test_direction_and_size_are_compared_with_the_source(
     source: float, ours: tuple[float, ...], agreement: Agreement
 ) -> None:
-    of = case({"tps": {0: blocks(*[1.0] * len(ours)), 1: blocks(*ours)}})
-    column = {"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}
-    (found,) = changes_of([of], columns=[column], rows=[{"cells": [source]}])
+    of = pair("tps", [1.0] * len(ours), ours)
+    (found,) = changes_of([of], columns=[CHANGE], rows=[{"cells": [source]}])
     assert (found.published_percent, found.agreement) == (source, agreement)
     assert (found.arm, found.baseline) == ("15", "10")
 
@@ -488,13 +480,10 @@ def test_one_change_of_many_does_not_contradict_the_source_by_chance() -> None:
         "noisy": (0.9, 0.97, 0.99, 0.95, 0.88),
         **{f"still {n}": (1.0, 1.01, 0.99, 1.0, 1.0) for n in range(20)},
     }
-    cases = [
-        case({"tps": {0: blocks(*[1.0] * 5), 1: blocks(*of)}}, {"load": name}) for name, of in ours.items()
-    ]
-    columns = [{"title": "change", "metric": "tps", "levels": {"server": "15"}, "show": "change"}]
+    cases = [pair("tps", [1.0] * 5, of, levels={"load": name}) for name, of in ours.items()]
     rows = [{"levels": {"load": name}, "cells": [3]} for name in ours]
-    alone, *_ = changes_of(cases[:1], columns=columns, rows=rows[:1])
-    found = changes_of(cases, columns=columns, rows=rows)
+    alone, *_ = changes_of(cases[:1], columns=[CHANGE], rows=rows[:1])
+    found = changes_of(cases, columns=[CHANGE], rows=rows)
     assert alone.agreement is Agreement.OPPOSITE
     assert len(found) == 21 and found[0].agreement is not Agreement.OPPOSITE
     assert found[0].measured.confidence == pytest.approx(1 - 0.05 / 21)
@@ -512,25 +501,22 @@ def test_one_change_of_many_does_not_contradict_the_source_by_chance() -> None:
 def test_changes_follow_from_corrected_values_unless_the_source_prints_them(
     cells: list[object], percent: float
 ) -> None:
-    of = case({"tps": {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)}})
-    columns: list[dict[str, object]] = [
-        {"title": name, "metric": "tps", "levels": {"server": name}} for name in ("10", "15")
-    ]
-    columns.append({**columns[1], "title": "change", "show": "change"})
-    (found,) = changes_of([of], columns=columns[: len(cells)], rows=[{"cells": cells}])
+    of, columns = pair("tps", (1.0, 1.0), (2.0, 2.0)), [OF_10, OF_15, CHANGE]
+    (found,) = changes_of([of], metric="tps", columns=columns[: len(cells)], rows=[{"cells": cells}])
     assert (found.published_percent, found.measured.value) == pytest.approx((percent, 100))
 
 
 def test_a_level_of_the_settings_is_compared_over_cases() -> None:
-    def of(settings: str, *rates: float) -> CaseValues:
-        return case({"tps": {0: blocks(*rates), 1: blocks(*rates)}}, {"settings": settings})
-
+    untuned, tuned = (
+        pair("tps", rates, rates, levels={"settings": name})
+        for name, rates in (("untuned", (2.0, 4.0)), ("tuned", (3.0, 6.0)))
+    )
     rows = [
         {"levels": {"settings": name, "server": "10"}, "cells": [name, value]}
         for name, value in (("untuned", 100), ("tuned", 700))
     ]
     columns = [{"title": "Settings"}, {"title": "TPS", "metric": "tps"}]
-    (found,) = changes_of([of("untuned", 2.0, 4.0), of("tuned", 3.0, 6.0)], columns=columns, rows=rows)
+    (found,) = changes_of([untuned, tuned], columns=columns, rows=rows)
     assert (found.arm, found.baseline, found.published_percent) == ("tuned", "untuned", pytest.approx(600))
     assert found.measured.value == pytest.approx(50)
 
@@ -546,9 +532,6 @@ def test_values_are_compared_with_those_of_the_reference_arm() -> None:
     assert wal.measured.value == pytest.approx(100 * (1 / 1.2**2 - 1))
 
 
-OF_10, OF_15 = ({"title": name, "levels": {"server": name}} for name in ("10", "15"))
-
-
 def test_values_of_different_statements_or_cases_have_no_change() -> None:
     key, other = (f"statement.mean_ms:{of}" for of in (UPDATE, SELECT))
     given = {"metric": "statement.mean_ms", "columns": [OF_10, OF_15], "rows": [{"cells": [10, 20]}]}
@@ -558,7 +541,7 @@ def test_values_of_different_statements_or_cases_have_no_change() -> None:
         case({key: {arm: blocks(1.0, 1.0)}}, {"clients": clients}) for arm, clients in ((0, "1"), (1, "2"))
     )
     assert changes_of([one, two], **given) == []
-    fewer = case({key: {0: blocks(1.0, 1.0), 1: blocks(2.0, 2.0)}}, {"clients": "1"})
+    fewer = pair(key, (1.0, 1.0), (2.0, 2.0), levels={"clients": "1"})
     assert changes_of([fewer, two], **given) == []
 
 
