@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,14 +14,11 @@ from synthetic_study import Synthetic
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.statistics.intervals import Method
 from pgdyno.analysis.study_findings import StudyFindings
-from pgdyno.cli.main import run_command
 from pgdyno.features.quick.options import QuickOptions
 from pgdyno.features.quick.section import MINUTES_MAX, minutes_needed, sections
-from pgdyno.measure import study_runner
 from pgdyno.report.study_report import build_study
-from pgdyno.study.cases import Request
 from pgdyno.study.defaults import BUDGET_MIN
-from pgdyno.study.plan import Study
+from requested_study import requested_by
 
 QUICK = Synthetic(blocks=5, slices=4, effects=(1.0, 1.005), noise=0.02, stops_on_verdict=False)
 COMMAND = "pgdyno compare 17 18 --quick --clients 8 --seed 3 --evidence 'a b.sqlite' --html=x.html"
@@ -39,31 +34,14 @@ def told(study: StudyFindings) -> list[str]:
     return [sentence for section in sections(study) for sentence in section.sentences]
 
 
-@pytest.fixture
-def plan_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Study]:
-    """Return a function that runs a command up to its measurement."""
-    found: list[Request] = []
-
-    def start(_: Path, request: Request, *_more: object) -> None:
-        found.append(request)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(study_runner, "start_study", start)
+def test_five_short_blocks_are_fixed_in_advance_and_analyzed_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-
-    def planned(words: str) -> Study:
-        monkeypatch.setattr(sys, "argv", ["pgdyno", *words.split()])
-        assert run_command(words.split()) == 130
-        return found[-1].cases[0].study
-
-    return planned
-
-
-def test_five_short_blocks_are_fixed_in_advance_and_analyzed_once(plan_of: Callable[[str], Study]) -> None:
-    study = plan_of("compare 17 18 --quick")
+    study = requested_by("compare 17 18 --quick", monkeypatch).cases[0].study
     assert (study.blocks_max, study.window_s) == (5, 2.0)
     assert not study.stops_on_verdict and not study.needs_anytime_intervals
-    assert study.arms == plan_of("compare 17 18").arms
+    assert study.arms == requested_by("compare 17 18", monkeypatch).cases[0].study.arms
 
 
 SPELLED = {

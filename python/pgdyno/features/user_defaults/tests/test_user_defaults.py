@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -18,12 +16,10 @@ from synthetic_study import Synthetic
 from pgdyno.cli.main import run_command
 from pgdyno.features.user_defaults import defaults
 from pgdyno.features.user_defaults.defaults import config_path, defaults_of, record_defaults, used
-from pgdyno.measure import study_runner
-from pgdyno.study.cases import Request
 from pgdyno.study.plan import Study
+from requested_study import requested_by
 
 Write = Callable[[str], Path]
-REQUESTED: list[Request] = []
 
 
 @pytest.fixture
@@ -41,19 +37,12 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
 
 @pytest.fixture
 def plan_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], tuple[Study, str]]:
-    """Return a function that runs a command up to its measurement: the study, and the command it stores."""
+    """Return a function that returns the study that a command requests, and the command it stores."""
     monkeypatch.chdir(tmp_path)
 
-    def start(_: Path, request: Request, *_more: object) -> None:
-        REQUESTED[:] = [request]
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(study_runner, "start_study", start)
-
     def planned(words: str) -> tuple[Study, str]:
-        monkeypatch.setattr(sys, "argv", ["pgdyno", *words.split()])
-        assert run_command(words.split()) == 130
-        return REQUESTED[0].cases[0].study, REQUESTED[0].command
+        request = requested_by(words, monkeypatch)
+        return request.cases[0].study, request.command
 
     return planned
 
@@ -121,9 +110,8 @@ def test_a_default_that_an_option_excludes_has_no_effect(
 
 def applied(words: str) -> list[str]:
     """Return the options with a default for a command line."""
-    with ExitStack() as stack:
-        found = stack.enter_context(defaults_of(words.split())).get(words.split(maxsplit=1)[0], {})
-        return sorted(found)
+    with defaults_of(words.split()) as found:
+        return sorted(found.get(words.split(maxsplit=1)[0], {}))
 
 
 def test_a_resumed_study_keeps_its_values_but_is_judged(write: Write) -> None:
@@ -135,8 +123,7 @@ def test_a_resumed_study_keeps_its_values_but_is_judged(write: Write) -> None:
 
 def test_tables_of_subcommands_have_their_options(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     write('[settings.show]\nserver = "17"\n')
-    with ExitStack() as stack:
-        found = stack.enter_context(defaults_of(["settings", "show", "starter"]))
+    with defaults_of(["settings", "show", "starter"]) as found:
         assert found["settings"]["show"]["server"]() == "17"
     assert run_command(["config", "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -210,8 +197,8 @@ def test_the_home_directory_is_not_shown(monkeypatch: pytest.MonkeyPatch, tmp_pa
 def test_a_new_study_stores_the_defaults_for_each_case_and_its_conditions_name_them(write: Write) -> None:
     write("[compare]\nminutes = 2\n")
     writer = Mock()
-    with ExitStack() as stack:
-        stack.enter_context(defaults_of(["compare"]))["compare"]["minutes"]()
+    with defaults_of(["compare"]) as found:
+        found["compare"]["minutes"]()
     record_defaults(writer, [None, None], None, known=frozenset())
     assert not writer.add_caveat.called, "a resumed study has them already"
     record_defaults(writer, [None, None], None, None)
