@@ -32,6 +32,7 @@ from pgdyno.report.markdown_format import to_markdown
 from pgdyno.report.study_report import StudyReport
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.cases import cases_of
+from pgdyno.study.plan import Study
 from pgdyno.study.study_file import StudyFile
 
 
@@ -222,16 +223,25 @@ def test_false_discoveries_stay_below_the_limit_if_the_study_ends_at_the_most_se
     assert selections > 0.5 * 20 * 32
 
 
+def study_of(workload: dict[str, object], *servers: str, **changed: object) -> Study:
+    data = {
+        "title": "x",
+        "compare": ("server",),
+        "drive": {"clients": 3},
+        "factors": {"server": servers, "workload": {"a": workload}},
+    }
+    (case,) = cases_of(StudyFile.of(data | changed))
+    return case.study
+
+
+PGBENCH = {"kind": "pgbench", "scale": 10}
+
+
 @pytest.mark.parametrize(
     ("workload", "words"),
     [
         (
-            {
-                "kind": "pgbench",
-                "scale": 10,
-                "scripts": ("select-only", "tpcb-like@3"),
-                "protocol": "prepared",
-            },
+            {**PGBENCH, "scripts": ("select-only", "tpcb-like@3"), "protocol": "prepared"},
             "--workload pgbench --scale 10 --builtin select-only --builtin tpcb-like@3 --protocol prepared",
         ),
         (
@@ -245,49 +255,24 @@ def test_false_discoveries_stay_below_the_limit_if_the_study_ends_at_the_most_se
     ],
 )
 def test_a_cell_has_the_command_that_searches_its_commit(workload: dict[str, object], words: str) -> None:
-    data = {
-        "title": "x",
-        "compare": ("server",),
-        "drive": {"clients": 3},
-        "factors": {"server": ("17.2", "14", "/opt/pg/bin", "17"), "workload": {"a": workload}},
-    }
-    (case,) = cases_of(StudyFile.of(data))
+    study = study_of(workload, "17.2", "14", "/opt/pg/bin", "17")
     begin = "pgdyno bisect REL_14_BETA1 REL_17_BETA1 --repository CLONE --clients 3"
-    assert bisect_command(case.study, 1) == f"{begin} {words}"
-    assert (bisect_command(case.study, 2), bisect_command(case.study, 3)) == ("", "")
+    assert [bisect_command(study, arm) for arm in (1, 2, 3)] == [f"{begin} {words}", "", ""]
 
 
 @pytest.mark.parametrize(
-    "changed",
+    ("script", "changed"),
     [
-        {"drive": {"clients": 3, "rate": 50.0}},
-        {"settings": {"work_mem": "64MB"}},
-        {
-            "factors": {
-                "server": ("17", "14"),
-                "workload": {
-                    "a": {
-                        "kind": "pgbench",
-                        "scale": 1,
-                        "scripts": ({"name": "own.sql", "text": "SELECT 1"},),
-                    }
-                },
-            }
-        },
+        ("select-only", {"drive": {"clients": 3, "rate": 50.0}}),
+        ("select-only", {"settings": {"work_mem": "64MB"}}),
+        ({"name": "own.sql", "text": "SELECT 1"}, {}),
     ],
 )
-def test_a_cell_that_a_bisection_would_not_repeat_has_no_command(changed: dict[str, object]) -> None:
-    workload = {"kind": "pgbench", "scale": 1, "scripts": ("select-only",)}
-    data = {
-        "title": "x",
-        "compare": ("server",),
-        "drive": {"clients": 3},
-        "factors": {"server": ("17", "14"), "workload": {"a": workload}},
-    }
-    (case,) = cases_of(StudyFile.of(data))
-    assert bisect_command(case.study, 1)
-    (case,) = cases_of(StudyFile.of({**data, **changed}))
-    assert bisect_command(case.study, 1) == ""
+def test_a_cell_that_a_bisection_would_not_repeat_has_no_command(
+    script: object, changed: dict[str, object]
+) -> None:
+    assert bisect_command(study_of({**PGBENCH, "scripts": ("select-only",)}, "17", "14"), 1)
+    assert not bisect_command(study_of({**PGBENCH, "scripts": (script,)}, "17", "14", **changed), 1)
 
 
 def test_the_heat_map_names_every_cell(built: StudyReport) -> None:
