@@ -7,12 +7,15 @@ import json
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import pytest
 from rich.console import Console
 from synthetic_study import Synthetic, written_study
 
-from pgdyno.cli.report import read_report
+from pgdyno.analysis.study_findings import StudyFindings
+from pgdyno.cli.report import read_findings, read_report
 from pgdyno.report.answer import Report
 from pgdyno.report.document import FileReport, Place, Section, Table
 from pgdyno.report.html_format import to_html
@@ -39,6 +42,22 @@ def report_of(*cases: Synthetic) -> StudyReport:
     if (key := repr(cases)) not in _REPORTS:
         _REPORTS[key] = read_report(written_study(*cases))
     return _REPORTS[key]
+
+
+_FINDINGS: dict[bytes, StudyFindings] = {}
+
+
+def analyze_once(patch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
+    """Make modules analyze files with the same content once per process."""
+
+    def read(path: Path) -> StudyFindings:
+        content = path.read_bytes() if path.is_file() else b""
+        if content not in _FINDINGS:
+            _FINDINGS[content] = read_findings(path)
+        return _FINDINGS[content]
+
+    for module in modules:
+        patch.setattr(module, "read_findings", read)
 
 
 def on_terminal(built: FileReport, width: int = 140) -> str:

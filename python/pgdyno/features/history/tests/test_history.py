@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
-from report_forms import HOSTILE, matching, report_of
+from report_forms import HOSTILE, analyze_once, matching, report_of
 from synthetic_study import CREATED_UNIX_S, HOST, Synthetic, write_study
 
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.cli.main import run_command
-from pgdyno.cli.report import read_findings
 from pgdyno.features.history import command
 from pgdyno.features.history.changes import (
     Group,
@@ -44,18 +43,9 @@ DAY_S = 86_400.0
 NIGHT = Synthetic(effects=(1, 1), blocks=5, slices=2, noise=0.01)
 
 
-FOUND: dict[bytes, StudyFindings] = {}
-"""Findings of results files by their content."""
-
-
 @pytest.fixture(autouse=True)
 def _each_file_is_analyzed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def read(path: Path) -> StudyFindings:
-        if (content := path.read_bytes()) not in FOUND:
-            FOUND[content] = read_findings(path)
-        return FOUND[content]
-
-    monkeypatch.setattr(command, "read_findings", read)
+    analyze_once(monkeypatch, command)
 
 
 def write_nights(directory: Path, n: int, changed_at: int, effect: float = 0.9) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from report_forms import FORMS, matching, plain, report_of
+from report_forms import FORMS, analyze_once, matching, plain, report_of
 from several_hosts import LARGE, LARGER, SMALL, written
 from synthetic_study import HOST, Synthetic
 
@@ -21,8 +21,10 @@ from pgdyno.analysis.statistics.intervals import student
 from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
 from pgdyno.cli.main import run_command
 from pgdyno.errors import EvidenceError, PgdynoError, UsageError
+from pgdyno.features.hosts import sections
 from pgdyno.features.hosts.sections import HostsReport
 from pgdyno.features.hosts.sections import read_files as read_pooled
+from pgdyno.features.side_by_side import report
 from pgdyno.features.side_by_side.findings import (
     FILES_MAX,
     P99,
@@ -40,6 +42,11 @@ from pgdyno.units import Better, Estimate
 
 WEEK_S = 7 * 86_400.0
 LATER = replace(SMALL, seed=5, created_unix_s=SMALL.created_unix_s + WEEK_S, effects=(1.0, 1.2))
+
+
+@pytest.fixture(autouse=True)
+def _each_file_is_analyzed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    analyze_once(monkeypatch, sections, report)
 
 
 def found_in(**studies: Synthetic) -> FilesFindings:
