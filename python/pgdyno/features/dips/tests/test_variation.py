@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def rates(*n: float, s: float = 1.0) -> TrialRates:
 
 
 def trials(*arms: int) -> Any:
-    return cast(Any, [SimpleNamespace(trial=i, arm=arm) for i, arm in enumerate(arms)])
+    return [SimpleNamespace(trial=i, arm=arm) for i, arm in enumerate(arms)]
 
 
 def test_variation_within_trials_and_between_them_are_told_apart() -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from bench.disturbed_blocks import DISTURBANCES, outcome, simulate
@@ -24,11 +24,10 @@ from pgdyno.features.disturbed_blocks.repetition import (
     may_repeat,
     repeats,
 )
-from pgdyno.interruption import Interruption
 from pgdyno.measure import study_runner
 from pgdyno.measure.progress import Warned
 from pgdyno.measure.study_runner import Budget, run_study
-from pgdyno.measure.trial import STEAL_SHARE_MAX, Lab, Session
+from pgdyno.measure.trial import STEAL_SHARE_MAX, Lab
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Block, BlockStatus, Moment, StoredReading, TrialOutcome, TrialStatus
 from pgdyno.results.writer import Writer
@@ -121,7 +120,7 @@ def test_processes_are_read_whatever_their_names_and_permissions_are(tmp_path: P
 def test_this_process_is_read_from_the_kernel() -> None:
     own = read_processes()[os.getpid()]
     assert (own.parent, own.session, own.is_kernel) == (os.getppid(), os.getsid(0), False)
-    observation = start(cast(Any, None), cast(Any, None))
+    observation = start(None, None)
     observation.halt()
     first, second = observation.stop(), observation.stop()
     assert first == second  # later use does not count
@@ -191,7 +190,7 @@ class Measured:
     def lab(self) -> Iterator[Lab]:
         exists = self.path.exists()
         with Writer.resume(self.path) if exists else Writer.create(self.path, *self._record) as writer:
-            yield Lab(self.study, [], writer, self._watch, cast(Interruption, self))
+            yield Lab(self.study, [], writer, self._watch, self)
 
     def _watch(self, event: object) -> None:
         if isinstance(event, Warned):
@@ -212,7 +211,7 @@ class Measured:
         monkeypatch.setattr(study_runner, "run_block", self.run_block)
         undecided = SimpleNamespace(is_decided=False, is_trending=False, is_lost=False, comparisons=())
         with self.lab() as lab:
-            run_study([lab], lambda *_: cast(Any, undecided), [first])
+            run_study([lab], lambda *_: undecided, [first])
         with Evidence(self.path) as evidence:
             return {trial.block: trial.attempt for trial in evidence.trials()}
 
@@ -261,7 +260,7 @@ def test_a_failure_is_never_repeated_away(status: TrialStatus, tmp_path: Path) -
 
 def test_neither_an_interrupt_nor_load_generators_on_nodes_allow_a_repetition(tmp_path: Path) -> None:
     study = Measured(tmp_path / "e", [BUSY])
-    assert not decided(study, session=cast(Session, SimpleNamespace()))
+    assert not decided(study, session=SimpleNamespace())
     study = Measured(tmp_path / "f", [BUSY])
     study.requested = True
     assert not decided(study)
@@ -274,7 +273,7 @@ def decided(study: Measured, **changes: object) -> bool:
     """Return the decision after the first block."""
     with study.lab() as lab:
         study.run_block(lab, PlannedBlock(0, 1, (0, 1), ()))
-        return repeats(replace(lab, **cast(Any, changes)), 0, Budget(study.study.budget_s, 0.0))
+        return repeats(replace(lab, **changes), 0, Budget(study.study.budget_s, 0.0))
 
 
 # Long are those that have less bias, or fewer repetitions, than one of these.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from scipy.stats import beta, binom
 from synthetic_study import Synthetic, written_study
 
 from example_studies import make_study
-from pgdyno.analysis.comparison import Comparison, decide
+from pgdyno.analysis.comparison import decide
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, summarize
 from pgdyno.caveats import Caveat
@@ -119,7 +119,7 @@ def test_the_noise_of_another_window_is_predicted(b: float, w: float) -> None:
     """The relative standard error of an SD of m blocks is 1 / √(2 (m − 1)), and √2 times that of the ratio of
     two. The tolerance is four of these.
     """
-    blocks, comparison = 300, cast(Comparison, SimpleNamespace(arm=SimpleNamespace(arm=1)))
+    blocks, comparison = 300, SimpleNamespace(arm=SimpleNamespace(arm=1))
     trials, study = simulated(b, w, 1.0, blocks, 1), make_study(rounds=4, slice_s=1.0)
     within = within_blocks(comparison, trials, study)
     assert within == pytest.approx(w, rel=4 / math.sqrt(2 * 3 * blocks))

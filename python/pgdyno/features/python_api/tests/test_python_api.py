@@ -8,7 +8,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 from synthetic_study import Synthetic, write_study
@@ -110,7 +109,7 @@ def test_a_wrong_request_is_an_exception_of_its_type(tmp_path: Path) -> None:
 def test_a_study_that_the_command_line_reports_as_failed_is_an_error(
     status: int, is_stopped: bool, is_error: bool, faster: pgdyno.Result
 ) -> None:
-    command = cast(Any, SimpleNamespace(status=lambda: status, is_stopped=is_stopped, said=""))
+    command = SimpleNamespace(status=lambda: status, is_stopped=is_stopped, said="")
     if not is_error:
         assert ended(command, faster.path).path == faster.path
         return

@@ -12,7 +12,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import psutil
@@ -258,18 +258,18 @@ def test_the_history_of_a_study_has_the_files_with_its_title(client: TestClient,
 # ----------------------------------------------------------------------
 
 
-BLOCK = cast("Any", SimpleNamespace(order=(1, 0)))
+BLOCK = SimpleNamespace(order=(1, 0))
 
 
 def lab_of(path: Path, interruption: Interruption) -> Any:
-    return cast("Any", SimpleNamespace(writer=SimpleNamespace(path=path), interruption=interruption))
+    return SimpleNamespace(writer=SimpleNamespace(path=path), interruption=interruption)
 
 
 @pytest.mark.parametrize(
     "hook",
     [
-        lambda lab: stop.after_block(lab, 0, cast("Any", None)),
-        lambda lab: stop.before_drive(lab, BLOCK, {1: cast("Any", None)}, []),
+        lambda lab: stop.after_block(lab, 0, None),
+        lambda lab: stop.before_drive(lab, BLOCK, {1: None}, []),
     ],
 )
 def test_a_request_stops_its_process_once_as_ctrl_c_does(path: Path, hook: Callable[[Any], object]) -> None:
@@ -288,7 +288,7 @@ def test_a_request_stops_its_process_once_as_ctrl_c_does(path: Path, hook: Calla
 def test_a_block_that_has_begun_is_measured_to_its_end(path: Path) -> None:
     stop.ask(path, os.getpid())
     with Interruption() as interruption:
-        stop.before_drive(lab_of(path, interruption), BLOCK, {0: cast("Any", None)}, [])
+        stop.before_drive(lab_of(path, interruption), BLOCK, {0: None}, [])
         assert not interruption.requested
 
 
