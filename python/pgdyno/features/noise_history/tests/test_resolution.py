@@ -36,7 +36,7 @@ from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 from pgdyno.units import Better
 
 CONFIDENCE = 0.95
-STUDIES = 500
+STUDIES = 300
 
 
 @pytest.mark.parametrize("method", list(Method))

@@ -132,17 +132,7 @@ def test_the_baseline_has_no_change_and_needs_no_excuse() -> None:
     assert found.measured is None and not found.is_requested
 
 
-FOUR = [{"settings": name} for name in ("default", "safe", "unsafe", "safe without compression")]
-
-
-def test_a_change_may_be_against_another_arm_than_the_baseline() -> None:
-    of = case({"tps": {i: blocks(x, 2 * x) for i, x in enumerate([10.0, 30.0, 40.0, 25.0])}}, arms=FOUR)
-    asked = {"metric": "tps", "show": "change", "levels": {"settings": "safe"}}
-    assert measured([of], **asked) == pytest.approx(200)
-    assert measured([of], **asked, against={"settings": FOUR[3]["settings"]}) == pytest.approx(20)
-
-
-def test_an_unnamed_compared_factor_has_the_level_of_the_baseline() -> None:
+def test_a_change_may_be_against_another_arm_and_an_unnamed_factor_has_the_level_of_the_baseline() -> None:
     arms = [{"server": s, "settings": t} for s in ("12", "13") for t in ("plain", "tuned")]
     of = case({"tps": {i: blocks(x) for i, x in enumerate([10.0, 30.0, 11.0, 36.0])}}, arms=arms)
     assert measured([of], metric="tps", levels={"server": "13"}) == pytest.approx(11)

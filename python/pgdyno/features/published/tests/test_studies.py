@@ -51,10 +51,6 @@ def test_all_but_the_study_of_versions_are_published() -> None:
     }
 
 
-def test_every_file_was_counted() -> None:
-    assert {path.stem for path in FILES} == set(SIZES)
-
-
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_file_has_the_counted_cases_and_valid_settings_and_names_its_schema(path: Path) -> None:
     cases = cases_of(study(path))

@@ -20,16 +20,23 @@ from pgdyno.results.records import Measure
 PAGE = Path(__file__).parents[5] / "docs" / "how-to" / "query-the-results.md"
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a study and its copy."""
+    found = tmp_path_factory.mktemp("unpacked")
+    write_study(found / "e.sqlite", Synthetic(effects=(1.0, 1.1), blocks=3, probed=True))
+    assert run_command(["unpack", str(found / "e.sqlite"), str(found / "plain.sqlite")]) == 0
+    return found
+
+
 @pytest.fixture
-def copied(tmp_path: Path) -> Iterator[sqlite3.Connection]:
-    write_study(tmp_path / "e.sqlite", Synthetic(effects=(1.0, 1.1), blocks=3, probed=True))
-    assert run_command(["unpack", str(tmp_path / "e.sqlite"), str(tmp_path / "plain.sqlite")]) == 0
-    with closing(sqlite3.connect(tmp_path / "plain.sqlite")) as connection:
+def copied(folder: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(folder / "plain.sqlite")) as connection:
         yield connection
 
 
-def test_every_packed_value_is_a_row(tmp_path: Path, copied: sqlite3.Connection) -> None:
-    with Evidence(tmp_path / "e.sqlite") as evidence:
+def test_every_packed_value_is_a_row(folder: Path, copied: sqlite3.Connection) -> None:
+    with Evidence(folder / "e.sqlite") as evidence:
         for trial in evidence.trials():
             query = 'SELECT probe, at_s, "column", value FROM series_points WHERE trial = ?'
             expected = {
@@ -53,10 +60,11 @@ def test_every_packed_value_is_a_row(tmp_path: Path, copied: sqlite3.Connection)
             assert copied.execute(values, (trial.trial,)).fetchone() == (n,)
 
 
-def test_the_documented_percentile_is_that_of_the_report(tmp_path: Path, copied: sqlite3.Connection) -> None:
+def test_the_documented_percentile_is_that_of_the_report(folder: Path, copied: sqlite3.Connection) -> None:
     (query,) = re.findall(r"-- name: p99\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    arms = {of.arm.name: of for of in read_report(folder / "e.sqlite").findings.first.arms}
     for name, p99_ms, n in copied.execute(query):
-        (arm,) = (of for of in read_report(tmp_path / "e.sqlite").findings.first.arms if of.arm.name == name)
+        arm = arms[name]
         shown = arm.quantiles_ms("new_order")["p99"]
         assert shown.value == pytest.approx(p99_ms, rel=0.002)
         assert n == arm.latency["new_order"].n
@@ -73,9 +81,9 @@ def test_views_leave_out_duplicates_of_arms(tmp_path: Path) -> None:
 
 
 def test_a_file_is_never_overwritten_and_a_copy_is_no_results_file(
-    tmp_path: Path, copied: sqlite3.Connection, refusal: Callable[..., str]
+    folder: Path, copied: sqlite3.Connection, refusal: Callable[..., str]
 ) -> None:
     assert copied.execute("PRAGMA application_id").fetchone() == (0,)
-    said = refusal(f"unpack {tmp_path / 'e.sqlite'} {tmp_path / 'plain.sqlite'}")
+    said = refusal(f"unpack {folder / 'e.sqlite'} {folder / 'plain.sqlite'}")
     assert "exists: name another file" in said
-    assert "not a results file" in refusal(f"report {tmp_path / 'plain.sqlite'}", status=1)
+    assert "not a results file" in refusal(f"report {folder / 'plain.sqlite'}", status=1)
