@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import itertools
 import json
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,7 +15,6 @@ import pytest
 from rich.console import Console
 from synthetic_study import Synthetic, written_study
 
-from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.cli.report import read_findings, read_report
 from pgdyno.report.answer import Report
 from pgdyno.report.document import FileReport, Place, Section, Table
@@ -44,20 +44,21 @@ def report_of(*cases: Synthetic) -> StudyReport:
     return _REPORTS[key]
 
 
-_FINDINGS: dict[bytes, StudyFindings] = {}
+_READ: dict[tuple[object, bytes], Any] = {}
 
 
 def analyze_once(patch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
     """Make modules analyze files with the same content once per process."""
 
-    def read(path: Path) -> StudyFindings:
-        content = path.read_bytes() if path.is_file() else b""
-        if content not in _FINDINGS:
-            _FINDINGS[content] = read_findings(path)
-        return _FINDINGS[content]
+    def once(read: Callable[[Path], Any], path: Path) -> Any:
+        key = read, path.read_bytes() if path.is_file() else b""
+        if key not in _READ:
+            _READ[key] = read(path)
+        return _READ[key]
 
-    for module in modules:
-        patch.setattr(module, "read_findings", read)
+    for module, read in itertools.product(modules, (read_findings, read_report)):
+        if hasattr(module, read.__name__):
+            patch.setattr(module, read.__name__, partial(once, read))
 
 
 def on_terminal(built: FileReport, width: int = 140) -> str:

@@ -29,15 +29,21 @@ PROBED = Synthetic(effects=(1.0, 1.2), blocks=3, slices=10, probed=True)
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> TestClient:
-    write_study(tmp_path / "probed.sqlite", PROBED)
-    write_study(tmp_path / "bare.sqlite", Synthetic(names=("17", HOSTILE), title=HOSTILE, blocks=2))
-    return TestClient(application(Index(tmp_path)))
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    found = tmp_path_factory.mktemp("series")
+    write_study(found / "probed.sqlite", PROBED)
+    write_study(found / "bare.sqlite", Synthetic(names=("17", HOSTILE), title=HOSTILE, blocks=2))
+    return found
 
 
-def address(client: TestClient, tmp_path: Path, name: str = "probed") -> str:
-    return f"/explore/{identifier(tmp_path, tmp_path / f'{name}.sqlite')}"
+@pytest.fixture(scope="module")
+def client(folder: Path) -> TestClient:
+    return TestClient(application(Index(folder)))
+
+
+def address(folder: Path, name: str = "probed") -> str:
+    return f"/explore/{identifier(folder, folder / f'{name}.sqlite')}"
 
 
 def decoded(line: Mapping[str, Any]) -> list[tuple[float, float]]:
@@ -59,12 +65,12 @@ def of_file(path: Path, arm: int, column: str) -> list[tuple[float, float]]:
     [("driver.tps", "executed / (to_s - from_s)"), ("driver.p99", "latency_p99_ns / 1e6")],
 )
 def test_series_of_the_driver_are_those_of_the_file(
-    client: TestClient, tmp_path: Path, metric: str, column: str
+    client: TestClient, folder: Path, metric: str, column: str
 ) -> None:
-    (chart,) = client.get(f"{address(client, tmp_path)}/series.json?metric={metric}").json()["charts"]
+    (chart,) = client.get(f"{address(folder)}/series.json?metric={metric}").json()["charts"]
     assert [line["arm"] for line in chart["lines"]] == [0, 1]
     for line in chart["lines"]:
-        expected = of_file(tmp_path / "probed.sqlite", line["arm"], column)
+        expected = of_file(folder / "probed.sqlite", line["arm"], column)
         np.testing.assert_allclose(decoded(line), expected, rtol=1e-4)
         values = [value for _, value in expected]
         found = [line["n"], line["low"], line["median"], line["high"]]
@@ -73,10 +79,10 @@ def test_series_of_the_driver_are_those_of_the_file(
         assert line["y"].count(None) == 2, "lines are interrupted between three blocks"
 
 
-def test_samples_are_rates_shares_and_checkpoints(client: TestClient, tmp_path: Path) -> None:
+def test_samples_are_rates_shares_and_checkpoints(client: TestClient, folder: Path) -> None:
     metrics = ("server.lsn_bytes", "waits.waiting", "waits.running", "host.server_cpu_s")
     query = "&".join(f"metric={metric}" for metric in metrics)
-    found = client.get(f"{address(client, tmp_path)}/series.json?{query}").json()
+    found = client.get(f"{address(folder)}/series.json?{query}").json()
     values = {of["key"]: [line["median"] for line in of["lines"]] for of in found["charts"]}
     assert values == {  # see synthetic_telemetry.series
         "server.lsn_bytes": [1.0, 0.9],
@@ -88,11 +94,11 @@ def test_samples_are_rates_shares_and_checkpoints(client: TestClient, tmp_path: 
     assert marks == [(block, arm, 40.0 * block + 10 + 5) for block in range(3) for arm in range(2)]
 
 
-def test_a_window_has_its_values_only_at_the_asked_resolution(client: TestClient, tmp_path: Path) -> None:
-    url = f"{address(client, tmp_path)}/series.json?metric=driver.tps"
+def test_a_window_has_its_values_only_at_the_asked_resolution(client: TestClient, folder: Path) -> None:
+    url = f"{address(folder)}/series.json?metric=driver.tps"
     found = client.get(f"{url}&from=50&to=70&arm=1").json()
     (line,) = found["charts"][0]["lines"]
-    inside = [of for of in of_file(tmp_path / "probed.sqlite", 1, "executed") if 50 <= of[0] <= 70]
+    inside = [of for of in of_file(folder / "probed.sqlite", 1, "executed") if 50 <= of[0] <= 70]
     assert line["arm"] == 1 and line["n"] == len(inside) and (found["from_s"], found["to_s"]) == (50, 70)
     assert len(decoded(line)) == len(inside) + 2, "a point at either side of the window"
     whole, coarse = (client.get(f"{url}&points={points}").json() for points in (1000, 2))
@@ -102,8 +108,8 @@ def test_a_window_has_its_values_only_at_the_asked_resolution(client: TestClient
         assert {min(ys), max(ys)} <= {y for _, y in decoded(of)}
 
 
-def test_blocks_are_chosen_and_wrong_values_are_ignored(client: TestClient, tmp_path: Path) -> None:
-    url = f"{address(client, tmp_path)}/series.json?metric=driver.tps&metric=no.such"
+def test_blocks_are_chosen_and_wrong_values_are_ignored(client: TestClient, folder: Path) -> None:
+    url = f"{address(folder)}/series.json?metric=driver.tps&metric=no.such"
     found = client.get(f"{url}&block=0,2-9&from=x&points=-1").json()
     assert {of["block"] for of in found["marks"]} == {0, 2} and len(found["charts"]) == 1
     assert client.get(f"{url}&block={'9' * 5000}").json()["charts"][0]["lines"] == []
@@ -111,18 +117,18 @@ def test_blocks_are_chosen_and_wrong_values_are_ignored(client: TestClient, tmp_
     assert client.get(f"{url}&from=1e9&to=1e9").json()["to_s"] < 1e3
 
 
-def test_a_page_lists_what_the_file_has(client: TestClient, tmp_path: Path) -> None:
-    bare, probed = (client.get(address(client, tmp_path, name)).text for name in ("bare", "probed"))
+def test_a_page_lists_what_the_file_has(client: TestClient, folder: Path) -> None:
+    bare, probed = (client.get(address(folder, name)).text for name in ("bare", "probed"))
     listed = re.findall('name="metric" value="([^"]+)"', bare)
     assert listed == ["driver.tps", "driver.p50", "driver.p95", "driver.p99", "driver.max"]
     assert 'value="waits.LWLock/WALWrite"' in probed and 'value="server.lsn_bytes" checked' in probed
-    assert client.get(f"/run/{address(client, tmp_path).rpartition('/')[2]}").text.count(">Explore</a>") == 1
+    assert client.get(f"/run/{address(folder).rpartition('/')[2]}").text.count(">Explore</a>") == 1
 
 
 def test_a_page_is_small_escapes_names_and_loads_nothing_from_elsewhere(
-    client: TestClient, tmp_path: Path
+    client: TestClient, folder: Path
 ) -> None:
-    page = client.get(address(client, tmp_path, "bare"))
+    page = client.get(address(folder, "bare"))
     assert "<img" not in page.text and "&lt;img" in page.text
     assert not re.search(
         r"(?:src|href)=\"(?!/)|<style| style=|<script>", page.text.replace('"#content', '"/')
@@ -134,8 +140,8 @@ def test_a_page_is_small_escapes_names_and_loads_nothing_from_elsewhere(
     assert sum(sizes) < 150_000, "the first paint, compressed"
 
 
-def test_what_does_not_exist_is_not_found(client: TestClient, tmp_path: Path) -> None:
-    for url in ("/explore/none", f"{address(client, tmp_path)}?case=7", "/explore/none/series.json"):
+def test_what_does_not_exist_is_not_found(client: TestClient, folder: Path) -> None:
+    for url in ("/explore/none", f"{address(folder)}?case=7", "/explore/none/series.json"):
         assert client.get(url).status_code == 404
     assert client.get("/static/..%2Fseries.py").status_code == client.get("/static/no.js").status_code == 404
 

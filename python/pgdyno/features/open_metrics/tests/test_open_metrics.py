@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from starlette.testclient import TestClient
 from synthetic_study import CREATED_UNIX_S, QuickWriter, Synthetic, arms_of, study_of, write_block
 
+from pgdyno.errors import EvidenceError
 from pgdyno.features.open_metrics.routes import TYPE
 from pgdyno.features.serve import stop
 from pgdyno.features.serve.access import Guard
@@ -30,6 +32,8 @@ BEARER = {"authorization": f"Bearer {TOKEN}"}
 @pytest.fixture
 def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TestClient:
     monkeypatch.setattr("pgdyno.features.serve.index.SCAN_S", 0.0)
+    not_needed = Mock(side_effect=EvidenceError("metrics need no report"))
+    monkeypatch.setattr("pgdyno.features.serve.index.read_document", not_needed)
     guard = Guard(all_pages(Index(tmp_path)), TOKEN, 8123)
     return TestClient(guard, base_url="http://127.0.0.1:8123")
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import psutil
 import pytest
+from report_forms import analyze_once
 from starlette.testclient import TestClient
 from synthetic_study import (
     CREATED_UNIX_S,
@@ -28,7 +29,8 @@ from synthetic_study import (
     write_study,
 )
 
-from pgdyno.features.serve import stop, studies
+from pgdyno.features.serve import filing, stop, studies
+from pgdyno.features.serve import index as files
 from pgdyno.features.serve.access import Guard
 from pgdyno.features.serve.filing import rename
 from pgdyno.features.serve.forms import FORM_BYTES_MAX
@@ -44,6 +46,11 @@ TOKEN, PORT, HOST = "secret-token", 8123, "http://127.0.0.1:8123"
 WANTED = Synthetic(effects=(1.0, 1.2), blocks=6)
 SLEEPING = ("/bin/sh", "-c", "exec sleep 60", "sh")
 HOSTILE = """<b>"it's" & 50%.sqlite"""
+
+
+@pytest.fixture(autouse=True)
+def _each_file_is_analyzed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    analyze_once(monkeypatch, files, filing)
 
 
 @pytest.fixture
