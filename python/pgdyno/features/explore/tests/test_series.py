@@ -163,10 +163,7 @@ def test_a_sample_between_the_slices_of_an_arm_is_not_its_own() -> None:
     assert _is_own(series, replace(trial, slices=short), blocks)[1]
 
 
-@given(
-    st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300),
-    st.integers(1, 50),
-)
+@given(st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), st.integers(1, 50))
 def test_a_reduction_keeps_the_extremes_of_each_part(values: list[float], points: int) -> None:
     at, of = np.arange(len(values)) + 0.5, np.array(values)
     kept = reduced(at, of, (0.0, float(len(values))), points)

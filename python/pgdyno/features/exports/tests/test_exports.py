@@ -28,11 +28,7 @@ def test_bencher_has_the_levels_and_the_ratio_with_their_intervals() -> None:
     found = json.loads(exported(report_of(SLOWER).findings, "bencher"))
     assert set(found) == {"17", "18", "18 vs. 17"}
     level, percent = case.arms[1].levels["nopm"], case.comparisons[0].primary.percent
-    assert found["18"]["nopm"] == {
-        "value": level.value,
-        "lower_value": level.low,
-        "upper_value": level.high,
-    }
+    assert found["18"]["nopm"] == {"value": level.value, "lower_value": level.low, "upper_value": level.high}
     assert found["18 vs. 17"]["nopm"] == {
         "value": 100 + percent.value,
         "lower_value": 100 + percent.low,

@@ -98,11 +98,10 @@ STUDIES = 120
 def test_intervals_have_their_nominal_coverage(truth: tuple[float, float, float]) -> None:
     rng = np.random.default_rng(3)
     covered = {"rate_of_one": 0, "sigma": 0, "kappa": 0}
+    drawn = factors_scalability.weights(6, 400, 1)
     for _ in range(STUDIES):
         logs = measured(rng, truth, passes=6)
-        draws = factors_scalability.fit_without_bounds(
-            CLIENTS, factors_scalability.resampled(logs, factors_scalability.weights(6, 400, 1))
-        )
+        draws = factors_scalability.fit_without_bounds(CLIENTS, factors_scalability.resampled(logs, drawn))
         for (name, n), value in zip(covered.items(), truth, strict=True):
             low, high = np.quantile(getattr(draws, name), [0.025, 0.975])
             covered[name] = n + bool(low <= value <= high)

@@ -251,10 +251,7 @@ def test_an_exclusion_that_excludes_nothing_any_more_is_gone() -> None:
 def test_a_number_whose_level_is_dropped_stays_and_one_without_it_is_still_measured() -> None:
     levels = {"server": "18", "scale": "100"}
     against = {"scale": "1"}
-    columns = [
-        {"title": "tps", "metric": "tps"},
-        {"title": "change", "metric": "tps", "show": "change"},
-    ]
+    columns = [{"title": "tps", "metric": "tps"}, {"title": "change", "metric": "tps", "show": "change"}]
     rows = [{"levels": levels, "against": against, "cells": [1.0, 2.0]}]
     file = a_study(
         compare=["server", "scale"],

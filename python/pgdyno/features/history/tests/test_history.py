@@ -169,7 +169,6 @@ def test_each_machine_and_study_has_its_own_history(nights: Path, capsys: pytest
         (("--fail-if", "worse"), 2),
         (("--metric", "nonsense"), 2),
         (("--metric", "wal.bytes_per_tx"), 1),  # no file has a value
-        ((), 0),
     ],
 )
 def test_a_recent_change_ends_with_status_3(nights: Path, more: tuple[str, ...], status: int) -> None:

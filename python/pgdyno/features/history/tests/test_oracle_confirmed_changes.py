@@ -6,15 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from bench.history import (
-    FIRST,
-    INDEPENDENT,
-    MACHINES,
-    alarms,
-    both_arms,
-    nights_to_confirm,
-    p_values,
-)
+from bench.history import FIRST, INDEPENDENT, MACHINES, alarms, both_arms, nights_to_confirm, p_values
 from scipy import integrate, stats
 
 from pgdyno.features.history.changes import (

@@ -101,10 +101,7 @@ def test_a_reference_arm_has_levels_of_compared_factors() -> None:
     row = {"against": {"settings": "a"}, "cells": [1]}
     table = {"title": "t", "columns": [{"title": "change"}], "rows": [row]}
     levels = {"a": {"jit": "on"}, "b": {"jit": "off"}}
-    given = {
-        "factors": {"server": ["17", "18"], "settings": levels},
-        "published": {"tables": [table]},
-    }
+    given = {"factors": {"server": ["17", "18"], "settings": levels}, "published": {"tables": [table]}}
     (error,) = errors_of(make_file(**given))
     assert str(error) == "published.tables[0].rows[0].against.settings: makes cases: name a factor of compare"
     assert list(errors_of(make_file(**given, compare=["server", "settings"]))) == []

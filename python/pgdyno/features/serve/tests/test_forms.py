@@ -274,10 +274,7 @@ def lab_of(path: Path, interruption: Interruption) -> Any:
 
 @pytest.mark.parametrize(
     "hook",
-    [
-        lambda lab: stop.after_block(lab, 0, None),
-        lambda lab: stop.before_drive(lab, BLOCK, {1: None}, []),
-    ],
+    [lambda lab: stop.after_block(lab, 0, None), lambda lab: stop.before_drive(lab, BLOCK, {1: None}, [])],
 )
 def test_a_request_stops_its_process_once_as_ctrl_c_does(path: Path, hook: Callable[[Any], object]) -> None:
     with Interruption() as interruption:
