@@ -149,21 +149,6 @@ def test_t_squared_of_a_complete_two_by_two_design_is_the_f_of_anova() -> None:
         assert contrast.combined.summary.p_value == pytest.approx(stats.f.sf(f, 1, passes - 1))
 
 
-def test_swapping_the_levels_of_a_factor_mirrors_it_and_turns_its_interactions() -> None:
-    logs = simulated(np.random.default_rng(4), 6, planted=0.1)
-    turned = (Factor("server", ("18", "17"), True), *FACTORS[1:])
-    before, after = means(found(logs)), means(found(logs, turned))
-    for name, value in before.items():
-        mirrored = name.replace("18", "17")
-        assert after[mirrored] == pytest.approx(-value if "18" in name else value)
-
-
-def test_a_machine_three_times_as_fast_has_the_same_effects() -> None:
-    logs = simulated(np.random.default_rng(5), 6)
-    faster = {levels: [value + math.log(3) for value in of] for levels, of in logs.items()}
-    assert means(found(faster)) == pytest.approx(means(found(logs)))
-
-
 def test_excluded_trials_are_omitted_counted_and_not_imputed() -> None:
     logs = simulated(np.random.default_rng(6), 6)
     del logs["18", "new", "64"]
