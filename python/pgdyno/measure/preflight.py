@@ -83,8 +83,7 @@ def _of_builds(study: Study, wanted: Mapping[int, ArmRequest]) -> dict[int, tupl
     """
     found = {}
     for index, arm in wanted.items():
-        text = arm.requested.settings.get("max_connections", arm.catalogue.initial["max_connections"])
-        most = int(arm.catalogue.definitions["max_connections"].parse(text, arm.build.version))
+        most = number_of(arm, "max_connections")
         needed = study.driving(index).clients + OWN_CONNECTIONS
         if needed > most:
             found[index] = (needed, most)
@@ -107,6 +106,12 @@ class ArmRequest:
     """Further builds that make its data, if it does not load them itself."""
     certain: Collection[str] = ()
     """Requested settings that need no test."""
+
+
+def number_of(arm: ArmRequest, setting: str) -> int:
+    """Return the number that a setting of an arm has, in the unit of the setting."""
+    text = arm.requested.settings.get(setting, arm.catalogue.initial[setting])
+    return int(arm.catalogue.definitions[setting].parse(text, arm.build.version))
 
 
 ARM_REQUESTS = Hooks[Callable[[Study, dict[int, ArmRequest]], dict[int, ArmRequest]]]("arm_requests")

@@ -246,13 +246,9 @@ def trial_caveats(
     if study.schedule == "slices" and checkpoints:
         yield Caveat.of("checkpoint-in-slices", trial, arm=arm.name, n=checkpoints)
     is_probed = "checkpoints" in study.probes  # then the analysis is more precise
-    if arm.log() is not None and not checkpoints and not is_probed and _writes(study, arm):
+    is_unknown = arm.log() is not None and not checkpoints and not is_probed
+    if is_unknown and study.driving(arm.index).workload.writes:
         yield Caveat.of("window-without-checkpoint", arm=arm.name)
-
-
-def _writes(study: Study, arm: LabArm) -> bool:
-    """Return whether the workload changes data that a checkpoint writes."""
-    return study.driving(arm.index).workload.writes
 
 
 def driver_busy(trial: int, arm: LabArm, slices: Sequence[Slice], cores: int) -> Iterator[Caveat]:

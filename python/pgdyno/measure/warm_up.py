@@ -123,7 +123,7 @@ class WarmUp:
             _ArmWarmUp(least=mser_of_mean(trials) if len(trials) >= EARLIER_MIN else 0) for trials in earlier
         ]
         self._measured = [_ArmWarmUp() for _ in range(targets)]
-        self._of_latency = _is_of_latency(study)
+        self._of_latency = study.load_is_fixed  # in an open loop the rate is fixed
         self._is_over = False
 
     def ends_with(self, event: Event) -> bool:
@@ -192,7 +192,7 @@ def rates_so_far(evidence: Evidence, case: int, study: Study) -> dict[int, list[
     interval_s = interval_s_of(study)
     for trial in whole:
         if trial.block > last:
-            rates = _rates_of(evidence.intervals(trial.trial), interval_s, of_latency=_is_of_latency(study))
+            rates = _rates_of(evidence.intervals(trial.trial), interval_s, of_latency=study.load_is_fixed)
             found.setdefault(trial.arm, []).append(rates)
     return found
 
@@ -216,11 +216,6 @@ def _rates_of(intervals: Sequence[Interval], interval_s: float, *, of_latency: b
             n = float(sum(counts.executed for counts in one.kinds.values()))
             of.add(n, one.to_s - one.from_s, one.latency_p50_ns, interval_s)
     return _joined_rates(warm, measured, of_latency=of_latency)
-
-
-def _is_of_latency(study: Study) -> bool:
-    """Return whether stationarity is tested on the latency: in an open loop the rate is fixed."""
-    return study.load_is_fixed
 
 
 def _needs_more(warm: _ArmWarmUp, measured: _ArmWarmUp) -> bool:

@@ -104,11 +104,6 @@ def pack_json(value: Any) -> bytes:
     return zlib.compress(json.dumps(value, allow_nan=False).encode(), 6)
 
 
-def unpack_json(blob: bytes) -> Any:
-    """Reverse ``pack_json``. Raises ValueError if the blob is damaged."""
-    return json.loads(_unpack(blob))
-
-
 def _unpack(blob: bytes) -> bytes:
     stream = zlib.decompressobj()
     try:
@@ -149,7 +144,7 @@ POINTS = Packing(
     lambda blob, row: unpack_array(blob, "<f8", len(json.loads(row["columns"]))),
 )
 LOG = Packing(pack_text, lambda blob, _: unpack_text(blob))
-COUNTERS = Packing(pack_json, lambda blob, _: unpack_json(blob))
+COUNTERS = Packing(pack_json, lambda blob, _: json.loads(_unpack(blob)))
 READINGS = Packing(lambda rows: pack_json(masked(rows)), COUNTERS.unpack)
 
 

@@ -230,16 +230,6 @@ class Build:
         """Return whether the build has that program (embedded builds have no psql, pgbench, pg_config)."""
         return self.program(name).is_file()
 
-    @cached_property
-    def configure(self) -> str | None:
-        """Configure options according to pg_config; None without it.
-
-        ``settings_catalogue`` reads the same from the running server, for every build.
-        """
-        if not self.has("pg_config"):
-            return None
-        return output_of([str(self.program("pg_config")), "--configure"]) or None
-
 
 def read_build(bin_dir: Path, provider: Provider, origin: str) -> Build:
     """Return the build in that directory. Raises ServerError if programs are missing or do not run."""

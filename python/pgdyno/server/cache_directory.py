@@ -15,7 +15,7 @@ from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
 from pgdyno.server.build_store import Progress, Store
 from pgdyno.server.builds import MARK
-from pgdyno.server.directories import Account, locked, locked_if_free, server_account
+from pgdyno.server.directories import Account, discard, locked, locked_if_free, server_account
 from pgdyno.server.processes import OWNER, Runs
 from pgdyno.server.processes import sweep as sweep_sockets
 from pgdyno.server.snapshots import MANIFEST, Datasets
@@ -299,12 +299,11 @@ def _delete(cache: Cache, item: Item, swept: set[str]) -> bool:
         return of.remove(item.name)
     if item.kind == "fleet":
         with locked(cache.fleet / FLEET_LOCK), locked_if_free(item.path / OWNER) as free:
-            return free and _removed(item.path)
-    lock, gone = (item.path.with_name(f".{item.name}.{end}") for end in ("lock", f"{time.time_ns()}.gone"))
+            if free:
+                shutil.rmtree(item.path, ignore_errors=True)
+            return free
+    lock = item.path.with_name(f".{item.name}.lock")
     with locked_if_free(lock) as made, locked_if_free(item.path / OWNER) as free:
-        return made and free and _removed(item.path.rename(gone))  # so an interrupt leaves no half of it
-
-
-def _removed(path: Path) -> bool:
-    shutil.rmtree(path, ignore_errors=True)
-    return True
+        if made and free:
+            discard(item.path)
+        return made and free

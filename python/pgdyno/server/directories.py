@@ -117,6 +117,25 @@ def publish(part: Path, final: Path) -> None:
         os.close(descriptor)
 
 
+def discard(path: Path) -> None:
+    """Delete a file or directory. A directory is renamed first: an interrupt leaves no half of it, and what
+    the last step of a killed build writes meanwhile remains for the next cleanup.
+    """
+    if path.is_dir():
+        gone = path.with_name(f".{path.name.removeprefix('.')}.{time.time_ns()}.gone")
+        shutil.rmtree(path.rename(gone), ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def link_target(link: Path, prefix: str) -> Path | None:
+    """Return the target of a link, which may not exist; None without a link to a name with this start."""
+    with contextlib.suppress(OSError):
+        found = link.readlink()
+        return found if found.name.startswith(prefix) else None
+    return None
+
+
 def open_to_all(tree: Path) -> None:
     """Make the tree readable for the user of the servers, whatever the umask; nothing becomes writable."""
     tree.chmod(0o755)

@@ -27,7 +27,7 @@ from pgdyno.errors import BuildError, FetchError, ServerError, UsageError, in_on
 from pgdyno.interruption import stopping
 from pgdyno.server.builds import MARK, Build, VersionSpec, check_major, output_of, read_build
 from pgdyno.server.cache_directory import Leftovers
-from pgdyno.server.directories import OURSELVES, locked, locked_if_free, open_to_all, publish
+from pgdyno.server.directories import OURSELVES, discard, locked, locked_if_free, open_to_all, publish
 from pgdyno.server.package_sources import unpack
 from pgdyno.server.processes import end_tree, launch_tree
 from pgdyno.study.arm_spec import BUILD_OPTIONS, GIT_PREFIX, PATH_AT_REF
@@ -715,17 +715,6 @@ def write_facts(folder: Path, facts: Mapping[str, object]) -> None:
     part = folder / f".{MARK}.part"
     part.write_text(json.dumps(facts, indent=1) + "\n")
     part.replace(folder / MARK)
-
-
-def discard(path: Path) -> None:
-    """Delete a directory or file. The last step of a killed build may still write into its directory, which
-    is therefore renamed first. What it writes meanwhile remains for the next cleanup.
-    """
-    if path.is_dir():
-        gone = path.with_name(f".{path.name.removeprefix('.')}.{time.time_ns()}.gone")
-        shutil.rmtree(path.rename(gone), ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
 
 
 LEFTOVERS = Leftovers("builds", unfinished, sweep)

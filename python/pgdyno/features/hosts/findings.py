@@ -519,7 +519,7 @@ def find_hosts(
     disagree = [caveat for of in [*averages, *primary] for caveat in of.caveats()]
     incomplete = incomplete_hosts(works, studies)
     by_name = {host.name: list(host.studies.values()) for host in hosts}
-    caveats = [*incomplete, *unusual_hosts(by_name), *_host_caveats(hosts, studies), *disagree]
+    caveats = [*incomplete, *_slow(by_name), *_noisy(by_name), *_host_caveats(hosts, studies), *disagree]
     compared = dict.fromkeys((case, *pair) for _, case, pair, _ in _comparisons(by_host))
     published = pooled_tables(by_name, confidence)
     return HostsFindings(
@@ -721,11 +721,6 @@ def incomplete_hosts(works: Mapping[str, HostWork], studies: Mapping[str, StudyF
         else:
             found.append(Caveat.of("host-missing", **facts))
     return found
-
-
-def unusual_hosts(hosts: Mapping[str, Sequence[StudyFindings]]) -> list[Caveat]:
-    """Return a caveat for each slow host and each noisy host. ``hosts``: studies by host."""
-    return [*_slow(hosts), *_noisy(hosts)]
 
 
 def _slow(hosts: Mapping[str, Sequence[StudyFindings]]) -> Iterator[Caveat]:

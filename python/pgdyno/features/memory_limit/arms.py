@@ -12,7 +12,7 @@ from pgdyno.errors import DatasetError, UsageError
 from pgdyno.features.memory_limit.groups import group_of, usable_parent, version_of
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm, LabArm, Prepared
-from pgdyno.measure.preflight import ArmRequest
+from pgdyno.measure.preflight import ArmRequest, number_of
 from pgdyno.measure.prepare import Preparation
 from pgdyno.measure.progress import Watch
 from pgdyno.report.document import Section
@@ -65,9 +65,7 @@ def require_limits(study: Study, _: Cache, __: Watch, ___: Interruption) -> Stud
 def require_room(study: Study, wanted: dict[int, ArmRequest]) -> dict[int, ArmRequest]:
     """Return the requests. Raises UsageError for shared_buffers that do not fit into the memory limit."""
     for request in wanted.values() if study.memory_limit_bytes else ():
-        known = request.catalogue
-        text = request.requested.settings.get(SETTING, known.initial[SETTING])
-        size_bytes = int(known.definitions[SETTING].parse(text, request.build.version)) * BLOCK_BYTES
+        size_bytes = number_of(request, SETTING) * BLOCK_BYTES
         if size_bytes >= (limit_bytes := study.memory_limit_bytes or 0):
             raise UsageError(
                 f"run.memory_limit ({format_size(limit_bytes)}) must be greater than {SETTING} of "

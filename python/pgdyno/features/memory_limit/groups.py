@@ -7,7 +7,6 @@ the group before it exists, so that whoever removes the live directory, also aft
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 import time
 from collections.abc import Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from pgdyno.errors import UsageError
 from pgdyno.measure.host_counters import Tree
 from pgdyno.measure.machine import GROUPS, places
+from pgdyno.server.directories import link_target
 
 PREFIX = "pgdyno-"
 RECORD = "control-group"
@@ -85,10 +85,7 @@ def group_of(path: Path, parent: Path, limit_bytes: int) -> Path:
 
 def recorded(path: Path) -> Path | None:
     """Return the group of a live directory, which may not exist; None without one."""
-    with contextlib.suppress(OSError):
-        found = (path / RECORD).readlink()
-        return found if found.name.startswith(PREFIX) else None
-    return None
+    return link_target(path / RECORD, PREFIX)
 
 
 def release(path: Path) -> Sequence[str]:

@@ -7,7 +7,6 @@ WAL directory, and no other directory below DIRECTORY is ever touched.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import shutil
@@ -22,10 +21,10 @@ from pgdyno.errors import DatasetError, DiskFullError, UsageError
 from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm, Prepared
 from pgdyno.measure.host_counters import disk_of
-from pgdyno.measure.preflight import ArmRequest
+from pgdyno.measure.preflight import ArmRequest, number_of
 from pgdyno.measure.prepare import Preparation
 from pgdyno.measure.progress import Watch
-from pgdyno.server.directories import Account, free_bytes, mount_of, read_mounts, server_account
+from pgdyno.server.directories import Account, free_bytes, link_target, mount_of, read_mounts, server_account
 from pgdyno.server.processes import LiveDirectory
 from pgdyno.server.snapshots import WAL
 from pgdyno.study.arm_spec import ArmSpec, unquoted
@@ -38,7 +37,7 @@ PREFIX = "pgdyno-wal-"
 RECORD = "wal-directory"
 """Link to the WAL directory, next to the data directory."""
 
-SETTING = "max_wal_size"
+SETTING = "max_wal_size"  # in MB
 
 
 def directory_of(arm: ArmSpec) -> Path | None:
@@ -61,7 +60,8 @@ def require_usable(study: Study, wanted: dict[int, ArmRequest]) -> dict[int, Arm
     for request in wanted.values():
         if directory := directory_of(request.spec):
             _require_directory(directory, account)
-            on_device[directory.stat().st_dev].append((directory, max_wal_bytes(request)))
+            most = number_of(request, SETTING) << 20
+            on_device[directory.stat().st_dev].append((directory, most))
     for needs in on_device.values():
         directory, most = max(needs, key=lambda need: need[1])
         needed = most * (max(2, len(needs)) if study.is_together else 1)
@@ -85,13 +85,6 @@ def _require_directory(directory: Path, account: Account) -> None:
     else:
         return
     raise UsageError(f"wal_dir={directory} {problem}: create a directory on the disk of the WAL, and name it")
-
-
-def max_wal_bytes(request: ArmRequest) -> int:
-    """Return max_wal_size of the server of an arm, whose unit is MB."""
-    known = request.catalogue
-    text = request.requested.settings.get(SETTING, known.initial[SETTING])
-    return int(known.definitions[SETTING].parse(text, request.build.version)) << 20
 
 
 # ----------------------------------------------------------------------
@@ -147,10 +140,7 @@ class WalDirectories:
 
 def recorded(path: Path) -> Path | None:
     """Return the WAL directory of a live directory, which may not exist yet; None without one."""
-    with contextlib.suppress(OSError):
-        found = (path / RECORD).readlink()
-        return found if found.name.startswith(PREFIX) else None
-    return None
+    return link_target(path / RECORD, PREFIX)
 
 
 def release(path: Path) -> Sequence[str]:
