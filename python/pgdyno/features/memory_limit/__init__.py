@@ -7,7 +7,7 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     disks=("groups:release",),
-    prepare=("arms:PREPARATION",),
-    arm_requests=("arms:require_room",),
-    case_sections=("arms:sections",),
+    prepare=("groups:PREPARATION",),
+    arm_requests=("groups:require_room",),
+    case_sections=("groups:sections",),
 )

@@ -25,7 +25,6 @@ from pgdyno import report
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.study_findings import MetricVerdict
 from pgdyno.errors import PgdynoError
-from pgdyno.features.serve.chart import effect_panels, effect_svg
 from pgdyno.features.serve.index import Entry, Index
 from pgdyno.features.serve.studies import Studies
 from pgdyno.features.serve.tags import tags_of
@@ -35,7 +34,7 @@ from pgdyno.report.document import Document, FileReport, Place
 from pgdyno.report.html_format import to_html
 from pgdyno.report.json_format import to_json
 from pgdyno.report.markdown_format import to_markdown
-from pgdyno.report.plot import Scale, circle, drawing, element, line, polyline
+from pgdyno.report.plot import Panel, Scale, circle, drawing, element, line, polyline
 from pgdyno.report.result_tables import change_with_ci
 from pgdyno.report.visible_text import visible
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
@@ -241,6 +240,70 @@ def side_by_side_page(index: Index, request: Request) -> Response:
     assert found is not None
     return rendered("side_by_side.html.j2", title="Side by side", entries=entries, main=main_of(found))
 
+
+# ----------------------------------------------------------------------
+# The effect chart of a report as a file: SVG with its own colors, for light paper.
+# ----------------------------------------------------------------------
+
+SCALE = 1.5
+"""CSS pixels per unit of a chart, as wide as in a report."""
+
+TITLE_HEIGHT = 24.0
+
+
+def effect_panels(found: FileReport) -> list[Panel]:
+    """Return the charts of the effect of all cases."""
+    parts = [part for of in found.of("cases") for part in of.parts.values()]
+    documents: list[Document] = [found, *parts]
+    return [panel for one in documents for of in one.of("effect") for panel in of.plots()]
+
+
+def effect_svg(found: FileReport) -> str:
+    """Return the charts below each other; empty if there is none."""
+    drawn: list[Markup] = []
+    width, top = 0.0, 4.0
+    for panel in effect_panels(found):
+        box = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', panel.picture)
+        assert box
+        wide, high = map(float, box.groups())
+        place = f'<svg y="{top + TITLE_HEIGHT:g}" width="{wide:g}" height="{high:g}" '
+        drawn += [
+            element("text", panel.title, x=8, y=top + 16, class_="strong"),
+            Markup(str(panel.picture).replace("<svg ", place, 1)),
+        ]
+        width, top = max(width, wide), top + TITLE_HEIGHT + high
+    if not drawn:
+        return ""
+    return element(
+        "svg",
+        Markup("").join(
+            [
+                element("style", Markup(_style())),
+                element("rect", width="100%", height="100%", fill="#fffef9"),
+                *drawn,
+            ]
+        ),
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width:g} {top:g}",
+        width=SCALE * width,
+        height=SCALE * top,
+    )
+
+
+@cache
+def _style() -> str:
+    """Return the style sheet of reports without its dark colors and what fits it to a page."""
+    text = (files(report) / "report.css").read_text("utf-8")
+    text = re.sub(r"(?s)@media [^{]*\{(?:[^{}]|\{[^{}]*\})*\}", "", text)
+    rules = re.findall(r"([^{}]+)(\{[^{}]*\})", text)
+    drawn = re.compile(r"fill:|stroke:|opacity:|--a0|--c:")
+    kept = [name + body for name, body in rules if "svg text" in name or drawn.search(body)]
+    return "".join(["svg text { font-family: system-ui, sans-serif; }", *kept])
+
+
+# ----------------------------------------------------------------------
+# Pages of a run
+# ----------------------------------------------------------------------
 
 PAINT_BYTES_MAX = 140_000
 """Maximum size of the report in the page of a run; of a larger one, the details are loaded on demand."""

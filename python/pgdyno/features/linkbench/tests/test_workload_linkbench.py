@@ -14,8 +14,17 @@ from pydantic import ValidationError
 
 from pgdyno.cli.workload_options import Which, chosen_parameters
 from pgdyno.errors import DatasetError
-from pgdyno.features.linkbench.data import EXPONENTS, UNCORRELATED_WRITES, LinkBench, check_change, fits
-from pgdyno.features.linkbench.distributions import MULTIGET_MAX, harmonic, multiget_sizes, rank_bins
+from pgdyno.features.linkbench.data import (
+    EXPONENTS,
+    MULTIGET_MAX,
+    UNCORRELATED_WRITES,
+    LinkBench,
+    check_change,
+    fits,
+    harmonic,
+    multiget_sizes,
+    rank_bins,
+)
 from pgdyno.features.linkbench.options import LinkBenchOptions
 from pgdyno.features.linkbench.parameters import MIXES, LinkBenchParameters
 from pgdyno.workloads import workload as goodness

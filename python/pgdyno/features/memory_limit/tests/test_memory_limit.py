@@ -14,8 +14,15 @@ import pytest
 from example_studies import make_file, make_study
 from pgdyno.errors import UsageError
 from pgdyno.features.memory_limit import groups
-from pgdyno.features.memory_limit.arms import require_limits, require_room
-from pgdyno.features.memory_limit.groups import group_of, parents, recorded, release, usable_parent
+from pgdyno.features.memory_limit.groups import (
+    group_of,
+    parents,
+    recorded,
+    release,
+    require_limits,
+    require_room,
+    usable_parent,
+)
 from pgdyno.interruption import Interruption
 from pgdyno.measure.host_counters import Tree
 from pgdyno.server.directories import OURSELVES
