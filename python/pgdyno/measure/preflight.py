@@ -343,8 +343,11 @@ def require_working_scripts(
                 tried.add(what)
                 interruption.check()
                 watch(PreparationStep(f"testing the scripts on {arm.spec.name}", may_last=True))
-                cluster = trials.restored(arm.build, minimal, init)
-                if failure := _first_failure(arm, minimal, cluster, interruption):
+                cluster, asked = trials.restored(arm.build, minimal, init), arm.requested
+                with cluster.start(asked.settings, optional=asked.optional) as server:
+                    target = (arm.spec.name, server.conninfo(minimal.kind))
+                    failure = first_failure(minimal, target, interruption)
+                if failure:
                     raise WorkloadError(f"{failure}; correct the script or the arm. Nothing was loaded")
 
 
@@ -379,21 +382,20 @@ class _MinimalData:
         return Cluster(build, run.data_dir, account, run.log_path)
 
 
-def _first_failure(
-    arm: ArmRequest, workload: WorkloadParameters, cluster: Cluster, interruption: Interruption
-) -> str:
-    """Return script, arm and message of the first certain failure; empty without one."""
-    with cluster.start(arm.requested.settings, optional=arm.requested.optional) as server:
-        target = (arm.spec.name, server.conninfo(workload.kind))
-        scripts = workload.single_scripts()
-        ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
-        for name, one in scripts.items():
-            for message in failures_of(one, target, ignored, interruption):
-                return f"{name} fails on {arm.spec.name}: {message}"
+def first_failure(workload: WorkloadParameters, target: tuple[str, str], interruption: Interruption) -> str:
+    """Run each script once. Return script, arm and message of the first certain failure; empty without one.
+
+    ``target``: name and connection string of the arm.
+    """
+    scripts = workload.single_scripts()
+    ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
+    for name, one in scripts.items():
+        for message in _failures_of(one, target, ignored, interruption):
+            return f"{name} fails on {target[0]}: {message}"
     return ""
 
 
-def failures_of(
+def _failures_of(
     workload: WorkloadParameters, target: tuple[str, str], ignored: Sequence[str], interruption: Interruption
 ) -> Sequence[str]:
     """Run one transaction of one client. Return the messages of its certain failures, except ``ignored``."""

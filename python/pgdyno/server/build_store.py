@@ -33,7 +33,7 @@ from pgdyno.server.builds import (
     parse_version_spec,
     read_build,
 )
-from pgdyno.server.directories import locked, open_to_all, publish
+from pgdyno.server.directories import locked, open_to_all, publish, renew
 from pgdyno.server.package_sources import FORMER_NAMES, NPM, PIP, PackageSource
 from pgdyno.server.processes import OWNER
 from pgdyno.study.arm_spec import EXTENSION, GIT_PREFIX, extension_sources
@@ -274,9 +274,7 @@ class Store:
             finally:
                 shutil.rmtree(work_dir, ignore_errors=True)
             facts = {str(version): package for version, package in versions.items()}
-            part = cached.with_suffix(".part")
-            part.write_text(json.dumps({"listed_at_unix_s": time.time(), "versions": facts}))
-            part.replace(cached)
+            renew(cached, json.dumps({"listed_at_unix_s": time.time(), "versions": facts}))
         return versions
 
 

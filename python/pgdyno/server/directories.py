@@ -117,6 +117,13 @@ def publish(part: Path, final: Path) -> None:
         os.close(descriptor)
 
 
+def renew(path: Path, text: str) -> None:
+    """Replace a file atomically: after a crash it has the content before or after the change."""
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(path)
+
+
 def discard(path: Path) -> None:
     """Delete a file or directory. A directory is renamed first: an interrupt leaves no half of it, and what
     the last step of a killed build writes meanwhile remains for the next cleanup.

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache
-from pgdyno.server.directories import locked
+from pgdyno.server.directories import locked, renew
 from pgdyno.server.processes import Cluster, Connection, InitOptions
 from pgdyno.server.settings import COLUMNS, Definition, definition, parse_bool
 from pgdyno.server.snapshots import DatasetKey, restore
@@ -82,9 +82,7 @@ def catalogue(build: Build, cache: Cache) -> Catalogue:
         known = _read(path)
         if known is None:
             known = _ask(build, cache)
-            part = path.with_suffix(".part")
-            part.write_bytes(_codec().dump_json(known))
-            part.replace(path)
+            renew(path, _codec().dump_json(known).decode())
     return known
 
 

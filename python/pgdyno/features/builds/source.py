@@ -27,7 +27,7 @@ from pgdyno.errors import BuildError, FetchError, ServerError, UsageError, in_on
 from pgdyno.interruption import stopping
 from pgdyno.server.builds import MARK, Build, VersionSpec, check_major, output_of, read_build
 from pgdyno.server.cache_directory import Leftovers
-from pgdyno.server.directories import OURSELVES, discard, locked, locked_if_free, open_to_all, publish
+from pgdyno.server.directories import OURSELVES, discard, locked, locked_if_free, open_to_all, publish, renew
 from pgdyno.server.package_sources import unpack
 from pgdyno.server.processes import end_tree, launch_tree
 from pgdyno.study.arm_spec import BUILD_OPTIONS, GIT_PREFIX, PATH_AT_REF
@@ -712,9 +712,7 @@ def read_facts(folder: Path) -> dict[str, object]:
 
 def write_facts(folder: Path, facts: Mapping[str, object]) -> None:
     """Store the facts about a build in its directory."""
-    part = folder / f".{MARK}.part"
-    part.write_text(json.dumps(facts, indent=1) + "\n")
-    part.replace(folder / MARK)
+    renew(folder / MARK, json.dumps(facts, indent=1) + "\n")
 
 
 LEFTOVERS = Leftovers("builds", unfinished, sweep)

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pgdyno.errors import EvidenceError
+from pgdyno.server.directories import renew
 
 SUFFIX = ".fleet.json"
 RECORD_BYTES_MAX = 64 << 20
@@ -91,7 +92,5 @@ def read_fleet(path: Path) -> FleetRecord:
 
 
 def write_fleet(path: Path, record: FleetRecord) -> None:
-    """Write the record atomically: after a crash the file has the state before or after the change."""
-    part = path.with_name(f".{path.name}.part")
-    part.write_text(record.model_dump_json(indent=1), encoding="utf-8")
-    part.replace(path)
+    """Write the record atomically."""
+    renew(path, record.model_dump_json(indent=1))

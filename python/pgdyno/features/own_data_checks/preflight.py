@@ -30,7 +30,7 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure.arms import BuildArm, Prepared, Redaction
 from pgdyno.measure.dataset_loading import DATASET_SEED
 from pgdyno.measure.engine_runs import checked_scripts
-from pgdyno.measure.preflight import MADE_BY_OTHERS, failures_of
+from pgdyno.measure.preflight import first_failure
 from pgdyno.measure.prepare import Preparation
 from pgdyno.measure.progress import PreparationStep, Warned, Watch
 from pgdyno.results.records import Check
@@ -470,11 +470,8 @@ def require_working_scripts(
     workload: WorkloadParameters, target: tuple[str, str], interruption: Interruption
 ) -> None:
     """Run each script once. Raises WorkloadError."""
-    scripts = workload.single_scripts()
-    ignored = MADE_BY_OTHERS if len(scripts) > 1 else ()
-    for name, one in scripts.items():
-        for message in failures_of(one, target, ignored, interruption):
-            raise WorkloadError(f"{name} fails on {target[0]}: {message}; correct the script or the data")
+    if failure := first_failure(workload, target, interruption):
+        raise WorkloadError(f"{failure}; correct the script or the data")
 
 
 PREPARATION = Preparation(with_own_data, with_tested_data, own_data_caveats, redaction)
