@@ -29,7 +29,7 @@ from pgdyno.measure.block import rate_of_trial, rate_unit, run_block, run_in_seq
 from pgdyno.measure.machine import describe_host
 from pgdyno.measure.prepare import prepare_arms
 from pgdyno.measure.progress import ArmVerdict, BlockStarted, InterimVerdicts, Warned, Watch
-from pgdyno.measure.trial import SESSIONS, Lab, Session
+from pgdyno.measure.trial import SESSIONS, Lab, Session, start_again
 from pgdyno.measure.warm_up import Rates, rates_so_far
 from pgdyno.results import records
 from pgdyno.results.reader import Evidence
@@ -308,12 +308,7 @@ def _lengthen_slices(case: CaseProgress, budget: Budget) -> bool:
         "discard_s": discard_s(slice_s),
         "rounds": whole_rounds(window_s, slice_s, study.schedule),
     }
-    aa = {arm: replace(of, study=_with_lengths(of.study, lengths)) for arm, of in lab.aa.items()}
-    # Warm-up rates of other slices have another interval.
-    case.lab = replace(lab, study=_with_lengths(study, lengths), aa=aa, rates={})
-    for of in (case.lab, *aa.values()):
-        of.writer.repeat_with(of.study, of.case)
-    case.next_block = 0
+    start_again(case, lambda of: _with_lengths(of, lengths))
     lab.watch(
         Warned(
             f"slices of {format_duration(slice_s)} instead of {format_duration(study.slice_s)}, because of "

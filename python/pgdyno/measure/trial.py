@@ -289,6 +289,18 @@ class MeasuredCase(Protocol):
     decided: bool
 
 
+def start_again(case: MeasuredCase, changed: Callable[[Study], Study]) -> None:
+    """Repeat a case and its A/A blocks from the first block on, with changed plans.
+
+    Rates of their warm-ups so far are those of another load or interval.
+    """
+    aa = {arm: replace(of, study=changed(of.study)) for arm, of in case.lab.aa.items()}
+    case.lab = replace(case.lab, study=changed(case.lab.study), aa=aa, rates={})
+    for of in (case.lab, *aa.values()):
+        of.writer.repeat_with(of.study, of.case)
+    case.next_block = 0
+
+
 @dataclass(frozen=True)
 class Session:
     """Hooks that replace parts of the core while a study is measured.

@@ -448,6 +448,16 @@ def open_for_writing(path: Path) -> sqlite3.Connection:
     return connection
 
 
+def state_of(path: Path) -> tuple[tuple[int, int], ...]:
+    """Return times of change and sizes of the file and of its WAL, of those that exist."""
+    found = []
+    for one in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(OSError):
+            stat = one.stat()
+            found.append((stat.st_mtime_ns, stat.st_size))
+    return tuple(found)
+
+
 def _open(path: Path, mode: str, *, verify: bool) -> sqlite3.Connection:
     if not path.is_file():
         files = filter(Path.is_file, path.parent.glob("*.sqlite"))

@@ -397,7 +397,33 @@ def without_secrets(conninfo: str) -> str:
 # ----------------------------------------------------------------------
 
 FILE_BYTES_MAX = 1 << 20
-"""Maximum size of a settings file, whose settings are stored in the results file. A device may be endless."""
+"""Maximum size of a settings file, a script or a study file: the results file stores them."""
+
+
+def read_bytes(
+    path: Path, kind: str, unreadable: str = "cannot read the {kind} {path}: {why}: check the name"
+) -> bytes:
+    """Return the content of a file of this kind. Raises UsageError: not readable, too large.
+
+    ``unreadable``: the message for the first.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)  # a device may be endless
+    except OSError as error:
+        raise UsageError(unreadable.format(kind=kind, path=path, why=error.strerror)) from None
+    if len(data) > FILE_BYTES_MAX:
+        raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a {kind}")
+    return data
+
+
+def utf8_text(path: Path, data: bytes) -> str:
+    """Return the text of a file. Raises UsageError if it is not UTF-8."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
+
 
 INCLUDE_DEPTH_MAX = 10
 """Maximum depth of files that include each other, as in PostgreSQL."""
@@ -565,13 +591,7 @@ def _included(directive: str, place: Path, where: str) -> list[Path]:
 
 
 def _text_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read the settings file {path}: {error.strerror}: check the name") from None
-    if len(data) > FILE_BYTES_MAX:
-        raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a settings file")
+    data = read_bytes(path, "settings file")
     if b"\0" in data:
         raise UsageError(f"{path} is no settings file: it contains a zero byte")
     # Comments may have any encoding.

@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError, plain_message
-from pgdyno.study.arm_spec import read_files
+from pgdyno.study.arm_spec import FILE_BYTES_MAX, read_bytes, read_files, utf8_text
 from pgdyno.study.cases import COMBINATIONS_MAX, cases_of, files_of, has_password, own_settings_of, setting_of
 from pgdyno.study.plan import window_conflict
 from pgdyno.study.study_file import STUDY_ERRORS, Drive, StudyFile, excludes, level_names, table_model
@@ -252,9 +252,6 @@ def level_errors(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple
 # ``studies/x.toml: factors.clients[2]: must be greater than or equal to 1``
 # ----------------------------------------------------------------------
 
-FILE_BYTES_MAX = 1 << 20
-"""Maximum size of a study file, which is stored in the results file."""
-
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
 """A dotted key of more than 32 names: the time of the parser is quadratic in them."""
 
@@ -379,13 +376,5 @@ def study_path(given: str) -> Directory:
 
 def text_of(path: Directory) -> str:
     """Return the text of a study file. Raises UsageError."""
-    try:
-        with path.open("rb") as file:
-            data = file.read(FILE_BYTES_MAX + 1)  # a device may be endless
-        if len(data) > FILE_BYTES_MAX:
-            raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a study file")
-        return data.decode("utf-8").replace("\r\n", "\n")
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}; see `pgdyno study list`") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
+    data = read_bytes(path, "study file", "cannot read {path}: {why}; see `pgdyno study list`")
+    return utf8_text(path, data).replace("\r\n", "\n")

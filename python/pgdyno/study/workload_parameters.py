@@ -26,24 +26,13 @@ from pydantic import (
 from pgdyno.caveats import Caveat
 from pgdyno.errors import UsageError
 from pgdyno.hooks import Hooks
+from pgdyno.study.arm_spec import read_bytes, utf8_text
 from pgdyno.units import counted
-
-SCRIPT_BYTES_MAX = 1 << 20
-"""Maximum size: a script is stored in the results file and sent to the engine with every block."""
 
 
 def read_script(path: Path) -> str:
     """Return the text of a script. Raises UsageError: not readable, too large, not UTF-8."""
-    try:
-        with path.open("rb") as file:
-            read = file.read(SCRIPT_BYTES_MAX + 1)
-        if len(read) > SCRIPT_BYTES_MAX:
-            raise UsageError(f"{path} is larger than 1 MiB, the maximum size of a script")
-        return read.decode()
-    except OSError as error:
-        raise UsageError(f"cannot read the script {path}: {error.strerror}: check the name") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not UTF-8 (byte {error.start})") from None
+    return utf8_text(path, read_bytes(path, "script"))
 
 
 @dataclass(frozen=True)

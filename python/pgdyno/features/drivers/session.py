@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from functools import partial
 
 from pgdyno.caveats import Caveat
 from pgdyno.errors import FleetError, in_one_line
 from pgdyno.features.drivers.nodes import DriverNodes, open_nodes
 from pgdyno.measure.progress import Warned
-from pgdyno.measure.trial import MeasuredCase, Session
+from pgdyno.measure.trial import MeasuredCase, Session, start_again
 from pgdyno.results.records import DriverFacts
 from pgdyno.study.plan import Study
 from pgdyno.units import counted, given_percent, percent_text
@@ -107,20 +106,11 @@ def repeat_void_block(
     )
     drivers.n = drivers.n_left
     for one in cases:
-        _start_again(one, drivers.n)
+        start_again(one, partial(_with_drivers, drivers=drivers.n))
+        one.decided = False
         caveat = Caveat.of("driver-node-lost", nodes=", ".join(drivers.lost), left=drivers.n)
         one.lab.writer.add_caveat(caveat, one.lab.case)
     return True
-
-
-def _start_again(case: MeasuredCase, drivers: int) -> None:
-    lab = case.lab
-    aa = {arm: replace(of, study=_with_drivers(of.study, drivers)) for arm, of in lab.aa.items()}
-    # Warm-up rates of another number of load generators have other values.
-    case.lab = replace(lab, study=_with_drivers(lab.study, drivers), aa=aa, rates={})
-    for of in (case.lab, *aa.values()):
-        of.writer.repeat_with(of.study, of.case)
-    case.next_block, case.decided = 0, False
 
 
 def _with_drivers(study: Study, drivers: int) -> Study:

@@ -16,11 +16,12 @@ from starlette.responses import Response
 
 from pgdyno.features.crash_disk.records import read_crash_test
 from pgdyno.features.explore import latency, series, views
-from pgdyno.features.serve.index import Entry, Index, State, state_of
+from pgdyno.features.serve.index import Entry, Index, State
 from pgdyno.features.serve.pages import MOVED, FurtherPages, NotFoundError, rendered
 from pgdyno.report.visible_text import visible_json
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import TrialStatus
+from pgdyno.results.results_file import state_of
 
 POINTS_MAX = 4000
 """Maximum number of parts of a window: the pixels of a wide screen."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +11,7 @@ from typing import Any, Self
 from pgdyno.features.python_api.outcome import CrashResult, Result, ended, finished_blocks
 from pgdyno.features.python_api.process import Command, document_of
 from pgdyno.features.python_api.requests import Arm, Workload, option_words
+from pgdyno.results.results_file import state_of
 
 POLL_S = 1.0
 """Minimum time between two reads of the results file of a running study, on the machine under test."""
@@ -36,7 +36,7 @@ class Study:
         try:
             while is_running:
                 is_running = self._command.is_running(POLL_S)
-                now = _times_and_sizes(self.path)
+                now = state_of(self.path)
                 if now != before and (n := finished_blocks(self.path)) > seen:
                     seen = n
                     yield Result(self.path)
@@ -58,16 +58,6 @@ class Study:
     def result(self) -> Result:
         """Wait for the end. Raises PgdynoError, UsageError; KeyboardInterrupt stops the study."""
         return ended(self._command, self.path)
-
-
-def _times_and_sizes(path: Path) -> list[tuple[int, int]]:
-    """Return the times of change and the sizes of a results file and of its WAL, of those that exist."""
-    found = []
-    for one in (path, path.with_name(f"{path.name}-wal")):
-        with suppress(OSError):
-            stat = one.stat()
-            found.append((stat.st_mtime_ns, stat.st_size))
-    return found
 
 
 def start(

@@ -28,7 +28,7 @@ from pgdyno.cli.report import REPORTS, read_report
 from pgdyno.errors import EvidenceError
 from pgdyno.features.python_api.outcome import finished_blocks, read_run
 from pgdyno.report.document import FileReport
-from pgdyno.results import results_file
+from pgdyno.results.results_file import open_for_reading, state_of
 
 # ----------------------------------------------------------------------
 # Entries: what is known of a file at once, and its analysis, which takes from 0.1 s to seconds.
@@ -72,17 +72,6 @@ class Entry:
 
 State = tuple[tuple[int, int], ...]
 """Time of change and size of a file and of its WAL."""
-
-
-def state_of(path: Path) -> State:
-    """Return the state of a file; empty if it does not exist."""
-    found = []
-    for one in (path, path.with_name(f"{path.name}-wal")):
-        with suppress(OSError):
-            stat = one.stat()
-            found.append((stat.st_mtime_ns, stat.st_size))
-    return tuple(found)
-
 
 CLOCK_STEP_S = 1.0
 """Resolution of the times of processes and files, with a margin."""
@@ -236,7 +225,7 @@ class Index:
         with suppress(EvidenceError, OSError):
             run = read_run(path)
             if run is None:  # a crash test, unless it is a file of another program
-                results_file.open_for_reading(path, verify=False).close()
+                open_for_reading(path, verify=False).close()
                 changed = datetime.fromtimestamp(path.stat().st_mtime, UTC)
                 return Entry(of, path, name, path.stem, changed, "", "finished")
             state = "finished" if run.is_finished else "unfinished"

@@ -23,7 +23,7 @@ from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, percent_of, summarize
 from pgdyno.errors import EvidenceError
-from pgdyno.features.serve.index import is_being_written, state_of
+from pgdyno.features.serve.index import is_being_written
 from pgdyno.features.serve.stop import request_of
 from pgdyno.features.serve.studies import end_of_log
 from pgdyno.report.document import ShownCaveat, by_rank
@@ -31,7 +31,7 @@ from pgdyno.report.result_tables import change_with_ci
 from pgdyno.report.visible_text import visible
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import StudyEnd, StudyRecord
-from pgdyno.results.results_file import open_for_reading, translated
+from pgdyno.results.results_file import open_for_reading, state_of, translated
 from pgdyno.study.cases import UNLIMITED_S
 from pgdyno.units import NS_PER_MS
 

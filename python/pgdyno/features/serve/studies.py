@@ -19,7 +19,8 @@ from typer.exceptions import TyperException
 from pgdyno.cli.main import DEFAULTS, SETTINGS, Loading
 from pgdyno.errors import PgdynoError, UsageError, plain_message
 from pgdyno.features.serve import stop
-from pgdyno.features.serve.index import Index, State, state_of, writer_of
+from pgdyno.features.serve.index import Index, State, writer_of
+from pgdyno.results.results_file import state_of
 
 PROGRAM = (sys.executable, "-P", "-c", "from pgdyno.cli.main import main; main()")
 
