@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.analysis.comparison import effects_by_arm, metric_values, ok_by_block
+from pgdyno.analysis.comparison import ok_by_block
+from pgdyno.analysis.queries import effects_on
 from pgdyno.analysis.statistics.intervals import level_of, method_of
 from pgdyno.analysis.telemetry.metrics import Metric, paced
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
@@ -92,16 +93,7 @@ def cost_table(findings: Findings, phase: Phase) -> Table:
     ]
     by_block, method = ok_by_block(findings.trials), method_of(plan, findings.trials)
     arms = [of.arm for of in findings.arms]
-    values = {
-        metric.key: [metric_values(by_block, arm.arm, metric, plan.schedule) for arm in arms[1:]]
-        for metric in metrics
-    }
-    # A change of the other blocks alone would be biased.
-    positive = {
-        key: [one if all(min(of) > 0 for of in one.values()) else {} for one in every]
-        for key, every in values.items()
-    }
-    effects = effects_by_arm(len(arms) - 1, positive, metrics, plan.confidence, method)
+    effects = effects_on(arms, findings.trials, metrics, plan.schedule, plan.confidence, method)
     rows = []
     for metric in metrics:
         levels = [
@@ -122,7 +114,8 @@ def cost_table(findings: Findings, phase: Phase) -> Table:
         if any(levels):
             shown = [level_text(of) if of else ABSENT for of in levels]
             changes = [
-                change_with_ci(of[metric.key].percent) if metric.key in of else ABSENT for of in effects
+                change_with_ci(of[metric.key].percent) if metric.key in of else ABSENT
+                for of in effects.values()
             ]
             rows.append([metric.key, metric.name, *shown, *changes])
     names = [arm.name for arm in arms]
