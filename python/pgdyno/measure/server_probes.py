@@ -89,17 +89,17 @@ def prepare_probe_session(connection: Connection) -> None:
     set_limit(connection, STATEMENT_TIMEOUT_S + NETWORK_S)
     if connection.info.parameter_status("is_superuser") == "on":
         # Without the library this setting has no effect.
-        _set(connection, {"pg_stat_statements.track": "none"})
-    _set(connection, {name: value for name, value in SESSION.items() if _is_known(connection, name)})
+        set_settings(connection, {"pg_stat_statements.track": "none"})
+    set_settings(connection, {name: value for name, value in SESSION.items() if _is_known(connection, name)})
 
 
 def set_statement_timeout(connection: Connection, timeout_s: int) -> None:
     """Set another timeout, for probes that read more than counters."""
     set_limit(connection, timeout_s + NETWORK_S)
-    _set(connection, {"statement_timeout": f"{timeout_s}s"})
+    set_settings(connection, {"statement_timeout": f"{timeout_s}s"})
 
 
-def _set(connection: Connection, settings: Mapping[str, str]) -> None:
+def set_settings(connection: Connection, settings: Mapping[str, str]) -> None:
     """Change settings with a query, which can contain the comment in all versions."""
     calls = [sql.SQL("set_config({}, {}, false)").format(*setting) for setting in settings.items()]
     connection.execute(sql.SQL("SELECT /* pgdyno probe */ {}").format(sql.SQL(", ").join(calls)))

@@ -248,16 +248,14 @@ class RealCrashes:
         )
 
     def forget(self) -> None:
-        """Remove the files and the database of a crash that is in the results file."""
+        """Remove the files and the database of an earlier crash."""
         self._pending.unlink(missing_ok=True)
         self._ledger.unlink(missing_ok=True)
         self.remote.drop(self._database)
 
     def _prepare(self) -> str:
         """Create the tables. Return the start time of the server."""
-        self._pending.unlink(missing_ok=True)
-        self._ledger.unlink(missing_ok=True)
-        self.remote.drop(self._database)
+        self.forget()
         conninfo = self.remote.dsn.with_database(self._database).conninfo
         with self.remote.making(self._database, "a crash test"):
             connect = partial(self.remote.connect, self._database)

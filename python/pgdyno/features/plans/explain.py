@@ -24,6 +24,7 @@ from pgdyno.measure.server_probes import (
     Row,
     fetch,
     installed_extension,
+    set_settings,
     statement,
     statements_major,
 )
@@ -222,8 +223,7 @@ def _prepare_session(connection: Connection, budget_s: float) -> None:
             "requires a superuser, or from 15 on GRANT SET ON PARAMETER log_min_messages: a statement that "
             "cannot be explained leaves an error in the log of the server"
         )
-    calls = [sql.SQL("set_config({}, {}, false)").format(*one) for one in settings.items()]
-    connection.execute(sql.SQL("SELECT /* pgdyno probe */ {}").format(sql.SQL(", ").join(calls)))
+    set_settings(connection, settings)
 
 
 def _may_change_log(connection: Connection) -> bool:
