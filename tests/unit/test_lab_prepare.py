@@ -96,11 +96,15 @@ def test_too_many_clients_for_the_servers_are_rejected_for_all_arms_at_once() ->
         require_connections(study(arms, 90), wanted_of(None, "60", "20"))
 
 
-@pytest.mark.parametrize(("shared_buffers", "fits"), [("128MB", True), ("4GB", False)])
+@pytest.mark.parametrize(
+    ("shared_buffers", "fits"), [("128MB", True), ("0x4000", True), ("4GB", False), ("524288", False)]
+)
 def test_a_schedule_that_had_to_be_changed_is_a_caveat(shared_buffers: str, fits: bool) -> None:
+    definition = replace(MAX_CONNECTIONS, name="shared_buffers", unit="8kB", max_val="1073741823")
     arm = SimpleNamespace(
+        build=SimpleNamespace(version=Version(18, 4)),
         requested=SimpleNamespace(settings={"shared_buffers": shared_buffers}),
-        catalogue=SimpleNamespace(initial={"shared_buffers": shared_buffers}),
+        catalogue=SimpleNamespace(definitions={"shared_buffers": definition}),
     )
     caveats: list[Any] = []
     wanted = cast(Any, {0: arm, 1: arm})

@@ -34,7 +34,7 @@ from pgdyno.server.build_store import resolve_all
 from pgdyno.server.builds import PRELOAD_SETTING, Build, create_extensions, parse_version_spec
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.processes import Cluster, InitOptions, LiveDirectory
-from pgdyno.server.settings import MachineResources, ProfileInput, Requested, request
+from pgdyno.server.settings import MachineResources, ProfileInput, Requested, request, unit_factor
 from pgdyno.server.settings_catalogue import (
     Catalogue,
     catalogue,
@@ -48,7 +48,7 @@ from pgdyno.study.defaults import SHARED_MEMORY_SHARE_MAX, Schedule
 from pgdyno.study.plan import Driving, Study
 from pgdyno.study.schedule import PlannedSlice, Role
 from pgdyno.study.workload_parameters import WorkloadParameters
-from pgdyno.units import format_size, parse_size_bytes
+from pgdyno.units import format_size
 
 # ----------------------------------------------------------------------
 # Preflight checks before anything is loaded: builds, settings, connections, one start of each server.
@@ -109,9 +109,11 @@ class ArmRequest:
 
 
 def number_of(arm: ArmRequest, setting: str) -> int:
-    """Return the number that a setting of an arm has, in the unit of the setting."""
-    text = arm.requested.settings.get(setting, arm.catalogue.initial[setting])
-    return int(arm.catalogue.definitions[setting].parse(text, arm.build.version))
+    """Return the number that a setting of an arm has: a size in bytes, others in the unit of the setting."""
+    text, definition = arm.requested.settings.get(setting), arm.catalogue.definitions[setting]
+    found = definition.parse(text or arm.catalogue.initial[setting], arm.build.version)
+    kind, factor = unit_factor(definition.unit) or ("", 1.0)
+    return round(float(found) * factor) if kind == "size" else int(found)
 
 
 ARM_REQUESTS = Hooks[Callable[[Study, dict[int, ArmRequest]], dict[int, ArmRequest]]]("arm_requests")
@@ -213,12 +215,7 @@ def fit_schedule(
 
     Slices and duets run all servers at the same time.
     """
-    shared = sum(
-        parse_size_bytes(
-            arm.requested.settings.get("shared_buffers", arm.catalogue.initial["shared_buffers"])
-        )
-        for arm in wanted.values()
-    )
+    shared = sum(number_of(arm, "shared_buffers") for arm in wanted.values())
     if study.is_together and shared > SHARED_MEMORY_SHARE_MAX * machine.memory_bytes:
         watch(
             Warned(

@@ -125,8 +125,6 @@ def release(path: Path) -> Sequence[str]:
 # ----------------------------------------------------------------------
 
 SETTING = "shared_buffers"
-BLOCK_BYTES = 8192
-"""Unit of shared_buffers."""
 
 
 @dataclass
@@ -169,7 +167,7 @@ def require_limits(study: Study, _: Cache, __: Watch, ___: Interruption) -> Stud
 def require_room(study: Study, wanted: dict[int, ArmRequest]) -> dict[int, ArmRequest]:
     """Return the requests. Raises UsageError for shared_buffers that do not fit into the memory limit."""
     for request in wanted.values() if study.memory_limit_bytes else ():
-        size_bytes = number_of(request, SETTING) * BLOCK_BYTES
+        size_bytes = number_of(request, SETTING)
         if size_bytes >= (limit_bytes := study.memory_limit_bytes or 0):
             raise UsageError(
                 f"run.memory_limit ({format_size(limit_bytes)}) must be greater than {SETTING} of "

@@ -60,7 +60,7 @@ def require_usable(study: Study, wanted: dict[int, ArmRequest]) -> dict[int, Arm
     for request in wanted.values():
         if directory := directory_of(request.spec):
             _require_directory(directory, account)
-            most = number_of(request, SETTING) << 20
+            most = number_of(request, SETTING)
             on_device[directory.stat().st_dev].append((directory, most))
     for needs in on_device.values():
         directory, most = max(needs, key=lambda need: need[1])
