@@ -313,8 +313,7 @@ def write_trial(
         )
         p50 = int(2e6 * 3000 / rate_per_s)
         writer.add_interval(
-            trial,
-            Interval(position, role, opened, opened + 1.0, kinds, p50, 3 * p50, 5 * p50, 20 * p50),
+            trial, Interval(position, role, opened, opened + 1.0, kinds, p50, 3 * p50, 5 * p50, 20 * p50)
         )
     end_s = float(wanted.slices * arms)
     for sampled in series(arm, end_s) if wanted.probed else ():

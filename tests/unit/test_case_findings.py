@@ -61,11 +61,7 @@ def test_a_failed_trial_excludes_its_block_from_the_comparison(status: TrialStat
     (comparison,) = findings.comparisons
     assert (comparison.blocks, comparison.dropped) == ([0, 1, 2, 4, 5, 6], [3])
     assert [of.trials_by_status[TrialStatus.OK] for of in findings.arms] == [7, 6]
-    assert codes(findings) & {
-        "checks-failed-trials-excluded",
-        "trials-failed",
-        "interrupted",
-    }
+    assert codes(findings) & {"checks-failed-trials-excluded", "trials-failed", "interrupted"}
 
 
 def test_the_reason_of_an_exclusion_contains_the_server_log() -> None:

@@ -19,12 +19,7 @@ from pgdyno.cli.compare import command_of
 from pgdyno.errors import UsageError
 from pgdyno.server.connections import Dsn
 from pgdyno.study import workload_parameters
-from pgdyno.study.arm_spec import (
-    NAME_MAX,
-    ArmSpec,
-    parse_arm,
-    parse_arms,
-)
+from pgdyno.study.arm_spec import NAME_MAX, ArmSpec, parse_arm, parse_arms
 from pgdyno.study.defaults import (
     MachineSize,
     default_clients,
@@ -339,10 +334,7 @@ def test_the_package_names_one_version() -> None:
         (["18", "18,synchronous_commit=off"], ["18", "synchronous_commit=off"]),
         (["18,@starter", "18,@starter,jit=off"], ["18", "jit=off"]),
         (["host=db", "18,jit=off"], ["db", "18,jit=off"]),
-        (
-            ["/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/15/bin,jit=off"],
-            ["…/15/bin", "jit=off"],
-        ),
+        (["/usr/lib/postgresql/15/bin", "/usr/lib/postgresql/15/bin,jit=off"], ["…/15/bin", "jit=off"]),
         (["/src/old/pg/bin", "/src/new/pg/bin"], ["…/old/pg/bin", "…/new/pg/bin"]),
         (["/usr/pg/15/bin", "/usr/pg/15/bin/"], ["…/15/bin", "…/15/bin (2)"]),
         (["git:/src/pg@master~1", "git:/src/pg@master"], ["git:master~1", "git:master"]),

@@ -46,8 +46,7 @@ def study_file(**changes: Any) -> StudyFile:
 
 
 EXCLUSION = st.fixed_dictionaries(
-    {},
-    optional={name: st.lists(st.sampled_from(levels), min_size=1) for name, levels in FACTORS.items()},
+    {}, optional={name: st.lists(st.sampled_from(levels), min_size=1) for name, levels in FACTORS.items()}
 ).filter(bool)
 
 

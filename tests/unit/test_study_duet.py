@@ -179,11 +179,7 @@ def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
     ],
 )
 def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
-    arms: list[str],
-    cores: int,
-    options: dict[str, Any],
-    schedule: str,
-    monkeypatch: pytest.MonkeyPatch,
+    arms: list[str], cores: int, options: dict[str, Any], schedule: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cli_options, "machine_size", lambda: MachineSize(cores, 2**34))
     workload = WorkloadOptions(Which(), *(of() for of in WorkloadOptions.types()[1:]))

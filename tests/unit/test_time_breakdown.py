@@ -257,12 +257,7 @@ def test_for_a_fixed_load_the_total_is_the_latency_and_the_lag_is_a_part() -> No
     )
     trials = [trial(0, 0, 1000.0), trial(0, 1, 1000.0)]
     found = break_down_time(
-        ARMS,
-        trials,
-        {0: a, 1: a},
-        {0: (4000.0, 500.0), 1: (5000.0, 1500.0)},
-        CONFIDENCES,
-        Method.STUDENT,
+        ARMS, trials, {0: a, 1: a}, {0: (4000.0, 500.0), 1: (5000.0, 1500.0)}, CONFIDENCES, Method.STUDENT
     )[1]
     assert found.latency
     assert us(found.by_resource) == {

@@ -421,10 +421,7 @@ def test_in_a_duet_only_processes_of_a_server_belong_to_an_arm() -> None:
         Slice(n, Role.MEASURE, at, at, at + 1, at + 1, 0.1, 0.1, {}) for n, at in ((0, 10.0), (1, 11.0))
     ]
     playing = replace(trial(1), slices=pieces)
-    series = {
-        "host": sampled("host", **CPU),
-        "waits": sampled("waits", samples=10, running=15),
-    }
+    series = {"host": sampled("host", **CPU), "waits": sampled("waits", samples=10, running=15)}
     found = telemetry_of_trial(playing, [], series, is_duet=True).values
     assert {key for key in found if key.startswith("host.")} == {"host.server_share"}
     assert found["host.server_share"] == pytest.approx(30)

@@ -21,27 +21,14 @@ from pgdyno.units import (
 
 @pytest.mark.parametrize(
     ("text", "size_bytes"),
-    [
-        ("0", 0),
-        ("1kB", 1024),
-        ("1.5 GB", 1610612736),
-        ("20971kB", 21474304),
-        ("2TB", 2**41),
-    ],
+    [("0", 0), ("1kB", 1024), ("1.5 GB", 1610612736), ("20971kB", 21474304), ("2TB", 2**41)],
 )
 def test_sizes_are_read(text: str, size_bytes: int) -> None:
     assert parse_size_bytes(text) == size_bytes
 
 
 @pytest.mark.parametrize(
-    ("text", "duration_s"),
-    [
-        ("90", 90.0),
-        ("1.5min", 90.0),
-        ("200ms", 0.2),
-        ("1d", 86400.0),
-        ("5us", 5e-6),
-    ],
+    ("text", "duration_s"), [("90", 90.0), ("1.5min", 90.0), ("200ms", 0.2), ("1d", 86400.0), ("5us", 5e-6)]
 )
 def test_durations_are_read(text: str, duration_s: float) -> None:
     assert parse_duration_s(text) == pytest.approx(duration_s)
@@ -58,13 +45,7 @@ def test_an_invalid_size_is_rejected_with_the_units(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("size_bytes", "text"),
-    [
-        (0, "0 B"),
-        (2**31, "2 GB"),
-        (1_127_428_915, "1.05 GB"),
-        (-2048, "-2 kB"),
-        (10**14, "90.9 TB"),
-    ],
+    [(0, "0 B"), (2**31, "2 GB"), (1_127_428_915, "1.05 GB"), (-2048, "-2 kB"), (10**14, "90.9 TB")],
 )
 def test_sizes_are_written_for_people(size_bytes: int, text: str) -> None:
     assert format_size(size_bytes) == text
