@@ -8,7 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from report_forms import report_of, summarized
-from synthetic_study import SKIPPED_AFTER_NS, Synthetic, arms_of, study_of, write_block, write_study
+from synthetic_study import (
+    SKIPPED_AFTER_NS,
+    Synthetic,
+    arms_of,
+    study_of,
+    write_block,
+    write_study,
+    written_study,
+)
 
 from pgdyno.analysis import comparison_caveats
 from pgdyno.analysis.case_findings import Findings
@@ -18,6 +26,7 @@ from pgdyno.analysis.study_findings import find_study
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, NOPM, TPM, latency_key
 from pgdyno.analysis.telemetry.percentiles import Latencies
 from pgdyno.caveats import Caveat
+from pgdyno.cli.report import read_findings
 from pgdyno.report.result_tables import checks, latency_changes
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Check, Counts, Slice, TrialStatus
@@ -28,7 +37,7 @@ from pgdyno.study.schedule import Role
 
 
 def findings_of(wanted: Synthetic) -> Findings:
-    return report_of(wanted).findings.first
+    return read_findings(written_study(wanted)).first
 
 
 def codes(findings: Findings) -> set[str]:
@@ -54,14 +63,13 @@ def test_drift_between_blocks_cancels_in_the_effect() -> None:
     assert effect_width < 0.2 * (level.high - level.low) / level.value
 
 
-@pytest.mark.parametrize("status", [TrialStatus.EXCLUDED, TrialStatus.FAILED, TrialStatus.INTERRUPTED])
-def test_a_failed_trial_excludes_its_block_from_the_comparison(status: TrialStatus) -> None:
-    wanted = Synthetic(blocks=7, statuses={(3, 1): status})
-    findings = findings_of(wanted)
+def test_a_failed_trial_excludes_its_block_from_the_comparison() -> None:
+    statuses = {(1, 1): TrialStatus.EXCLUDED, (2, 1): TrialStatus.FAILED, (3, 1): TrialStatus.INTERRUPTED}
+    findings = findings_of(Synthetic(blocks=6, statuses=statuses))
     (comparison,) = findings.comparisons
-    assert (comparison.blocks, comparison.dropped) == ([0, 1, 2, 4, 5, 6], [3])
-    assert [of.trials_by_status[TrialStatus.OK] for of in findings.arms] == [7, 6]
-    assert codes(findings) & {"checks-failed-trials-excluded", "trials-failed", "interrupted"}
+    assert (comparison.blocks, comparison.dropped) == ([0, 4, 5], [1, 2, 3])
+    assert [of.trials_by_status[TrialStatus.OK] for of in findings.arms] == [6, 3]
+    assert {"checks-failed-trials-excluded", "trials-failed", "interrupted"} <= codes(findings)
 
 
 def test_the_reason_of_an_exclusion_contains_the_server_log() -> None:
@@ -100,19 +108,17 @@ def test_a_study_without_a_finished_block_is_undecided() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "code"),
+    ("wanted", "raised"),
     [
-        (Synthetic(blocks=4), "few-blocks"),
-        (Synthetic(blocks=5, failed_per_slice=100), "failures-over-share"),
-        (Synthetic(blocks=5, unsafe_arms=(1,)), "unsafe-settings"),
-        (Synthetic(blocks=5, schedule=Schedule.SEQUENTIAL), "sequential"),
-        (Synthetic(blocks=5, schedule=Schedule.DUET), "duet"),
-        (Synthetic(blocks=5), "no-keying-and-thinking"),
-        (Synthetic(blocks=5, rate_per_s=100.0), "slices-too-short"),
+        (Synthetic(blocks=4, unsafe_arms=(1,)), {"few-blocks", "unsafe-settings"}),
+        (Synthetic(blocks=4, failed_per_slice=100), {"failures-over-share"}),
+        (Synthetic(blocks=4, schedule=Schedule.SEQUENTIAL), {"sequential"}),
+        (Synthetic(blocks=4, schedule=Schedule.DUET), {"duet"}),
+        (Synthetic(blocks=4, rate_per_s=100.0), {"slices-too-short"}),
     ],
 )
-def test_the_caveats_that_follow_from_the_evidence_are_raised(wanted: Synthetic, code: str) -> None:
-    assert code in codes(findings_of(wanted))
+def test_the_caveats_that_follow_from_the_evidence_are_raised(wanted: Synthetic, raised: set[str]) -> None:
+    assert raised <= codes(findings_of(wanted))
 
 
 def test_a_valid_study_raises_no_caveat_except_that_of_its_load() -> None:
@@ -243,9 +249,9 @@ def test_a_median_with_only_a_known_bound_gives_no_verdict() -> None:
 
 
 def test_the_mean_latency_of_an_overloaded_arm_is_not_divided_into_parts() -> None:
-    few = replace(overloaded(0.001), probed=True)
+    few = replace(overloaded(0.001), probed=True, blocks=2)
     assert findings_of(few).time_breakdowns
-    assert not findings_of(replace(overloaded(0.2), probed=True)).time_breakdowns
+    assert not findings_of(replace(overloaded(0.2), probed=True, blocks=2)).time_breakdowns
 
 
 @pytest.mark.parametrize(("share", "is_caveat"), [(0.009, False), (0.011, True)])
@@ -263,20 +269,17 @@ def test_only_autocorrelated_blocks_raise_a_caveat() -> None:
     assert "autocorrelated-blocks" not in codes(findings_of(Synthetic(blocks=20, slices=2, slowed=mixed)))
 
 
-@pytest.mark.parametrize(("effect", "verdict"), [(1.2, Verdict.FASTER), (0.8, Verdict.SLOWER)])
-def test_under_a_fixed_load_the_verdict_is_about_latency_and_less_is_faster(
-    effect: float, verdict: Verdict
-) -> None:
-    findings = findings_of(Synthetic(effects=(1.0, effect), blocks=6, fixed_rate_per_s=500.0))
+def test_under_a_fixed_load_the_verdict_is_about_latency_and_less_is_faster() -> None:
+    findings = findings_of(Synthetic(effects=(1.0, 1.2), blocks=6, fixed_rate_per_s=500.0))
     (comparison,) = findings.comparisons
-    assert comparison.verdict is verdict
+    assert comparison.verdict is Verdict.FASTER
     assert findings.primary.key == "median_latency"
-    assert (comparison.primary.percent.value < 0) == (verdict is Verdict.FASTER)
+    assert comparison.primary.percent.value < 0
     assert "throughput-fixed" in codes(findings)
 
 
 def test_checks_are_in_the_order_of_their_numbers() -> None:
-    findings = report_of(Synthetic(blocks=2)).findings.first
+    findings = findings_of(Synthetic(blocks=2))
     told = [Check(f"condition {number}", True) for number in (1, 10, 11, 2, 9)] + [Check("mix", True)]
     trials = [replace(trial, checks=told) for trial in findings.trials]
     names = [row[0] for row in checks(replace(findings, trials=trials)).rows if row[0]]
