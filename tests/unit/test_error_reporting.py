@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from synthetic_study import Synthetic, write_study
 
-from pgdyno.cli import error_reporting, report
+from pgdyno.cli import error_reporting, report, streams
 from pgdyno.cli.main import run_command
 from pgdyno.cli.streams import sane_size
 from pgdyno.errors import in_one_line
@@ -99,44 +99,44 @@ def test_each_kind_of_error_has_its_status(
     assert words in capsys.readouterr().err
 
 
-def closed(descriptor: int) -> Callable[[], None]:
-    return lambda: os.close(descriptor)
+@pytest.fixture
+def results(tmp_path: Path) -> str:
+    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
+    return str(tmp_path / "e")
 
 
-@pytest.mark.parametrize(("output", "form"), [("closed", ()), ("full", ("--json",))])
-def test_output_that_cannot_be_written_is_reported_in_one_line(
-    tmp_path: Path, form: tuple[str, ...], output: str
+def test_a_closed_output_is_reported_in_one_line(results: str) -> None:
+    words = [*PROGRAM, "report", results]
+    done = subprocess.run(
+        words, stderr=subprocess.PIPE, text=True, preexec_fn=lambda: os.close(1), timeout=LIMIT_S, check=False
+    )
+    message = "pgdyno: cannot write to standard output: Bad file descriptor\n"
+    assert (done.returncode, done.stderr) == (1, message)
+
+
+def test_a_full_output_is_reported_in_one_line(
+    results: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
-    with Path("/dev/full" if output == "full" else os.devnull).open("w") as stdout:
-        done = subprocess.run(
-            [*PROGRAM, "report", tmp_path / "e", *form],
-            stdout=stdout,
-            stderr=subprocess.PIPE,
-            text=True,
-            preexec_fn=closed(1) if output == "closed" else None,
-            timeout=LIMIT_S,
-            check=False,
-        )
-    reason = "Bad file descriptor" if output == "closed" else "No space left on device"
-    assert (done.returncode, done.stderr) == (1, f"pgdyno: cannot write to standard output: {reason}\n")
+    with Path("/dev/full").open("w") as full, monkeypatch.context() as patch:
+        patch.setattr(sys, "stdout", full)
+        assert run_command(["report", results, "--json"]) == 1
+    message = "pgdyno: cannot write to standard output: No space left on device\n"
+    assert capsys.readouterr().err == message
 
 
-def test_a_page_is_complete_with_every_stream_closed(tmp_path: Path) -> None:
+def test_a_page_is_complete_with_every_stream_closed(tmp_path: Path, results: str) -> None:
     """No opened file gets the descriptor of a closed stream, so nothing is printed into it."""
-    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
     pages = [tmp_path / "closed.html", tmp_path / "open.html"]
-    words = ["report", tmp_path / "e", "--html"]
+    words = ["report", results, "--html"]
     subprocess.run(
         [*PROGRAM, *words, pages[0]], preexec_fn=lambda: os.closerange(0, 3), timeout=LIMIT_S, check=True
     )
-    assert run_command([*map(str, words), str(pages[1])]) == 0
+    assert run_command([*words, str(pages[1])]) == 0
     assert pages[0].read_bytes() == pages[1].read_bytes()
 
 
-def test_a_reader_that_goes_leaves_no_complaint(tmp_path: Path) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
-    words = [*PROGRAM, "report", tmp_path / "e", "--csv"]
+def test_a_reader_that_goes_leaves_no_complaint(results: str) -> None:
+    words = [*PROGRAM, "report", results, "--csv"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -144,16 +144,17 @@ def test_a_reader_that_goes_leaves_no_complaint(tmp_path: Path) -> None:
 
 
 def test_a_terminal_without_width_has_80_columns(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    results: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_study(tmp_path / "e", Synthetic(blocks=2, slices=2))
-    words = ["report", str(tmp_path / "e")]
-    environ = {**os.environ, "COLUMNS": "0"}
-    done = subprocess.run([*PROGRAM, *words], env=environ, capture_output=True, timeout=LIMIT_S, check=True)
-    assert done.stderr == b""
-    monkeypatch.setenv("COLUMNS", "80")
-    assert run_command(words) == 0
-    assert done.stdout.decode() == capsys.readouterr().out
+    monkeypatch.setenv("COLUMNS", "0")
+    importlib.reload(streams)  # as every start of the program
+    shown = []
+    for columns in (None, "80"):
+        if columns:
+            monkeypatch.setenv("COLUMNS", columns)
+        assert run_command(["report", results]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]
 
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "²", "99999999", "", "x", "132"])
