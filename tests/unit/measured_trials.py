@@ -30,11 +30,12 @@ def explained(
     rates: Sequence[tuple[float, float]],
     times: Sequence[tuple[ClientTime, ClientTime]],
     confidence: float = 0.95,
+    method: Method = Method.STUDENT,
 ) -> TimeBreakdown:
     """Return the breakdown of blocks with these rates and times of both arms."""
     trials = [trial(block, arm, per_s) for block, of in enumerate(rates) for arm, per_s in enumerate(of)]
     by_trial = {10 * block + arm: time for block, of in enumerate(times) for arm, time in enumerate(of)}
-    return break_down_time(ARMS, trials, by_trial, None, {1: confidence}, Method.STUDENT)[1]
+    return break_down_time(ARMS, trials, by_trial, None, {1: confidence}, method)[1]
 
 
 def noisy(rng: np.random.Generator, update_us: float, n: int = 12, confidence: float = 0.95) -> TimeBreakdown:

@@ -192,7 +192,7 @@ def test_equal_blocks_leave_no_uncertainty() -> None:
 
 
 histograms = st.lists(
-    st.dictionaries(st.integers(0, 10**9), st.integers(1, 1000), max_size=20).map(
+    st.dictionaries(st.integers(0, 10**9), st.integers(1, 1000), max_size=8).map(
         lambda values: pairs_from(sorted(values.items()))
     ),
     max_size=5,

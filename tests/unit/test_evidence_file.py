@@ -166,7 +166,7 @@ BLOCK = st.builds(
 POINTS = st.lists(st.tuples(real(), real(), st.floats()), min_size=1, max_size=3).map(np.array)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(BLOCK, st.lists(st.tuples(PIECE, BETWEEN, POINTS, OUTCOME), min_size=1, max_size=8))
 def test_the_extremes_of_every_number_are_written_and_read(
     block: Block, trials: list[tuple[Slice, Interval, Points, TrialOutcome]]

@@ -74,16 +74,14 @@ def ends(
         yield (bounds[1] if at is None else at), at is not None
 
 
-@pytest.mark.parametrize(("noise", "memory"), [(0.1, 0.0), (0.2, 0.3), (0.3, 0.5), (0.2, 0.7)])
+@pytest.mark.parametrize(("noise", "memory"), [(0.1, 0.0), (0.2, 0.7)])
 def test_a_steady_series_rarely_has_a_long_warm_up(noise: float, memory: float) -> None:
     found = list(ends((5, 30), 0.0, 1.0, noise, memory))
     assert sum(not by_evidence for _, by_evidence in found) <= 0.02 * len(found)
     assert np.median([at for at, _ in found]) <= 9
 
 
-@pytest.mark.parametrize(
-    ("tau", "noise", "left_max"), [(2.0, 0.1, 0.03), (2.0, 0.2, 0.05), (5.0, 0.1, 0.09), (5.0, 0.2, 0.15)]
-)
+@pytest.mark.parametrize(("tau", "noise", "left_max"), [(2.0, 0.1, 0.03), (5.0, 0.2, 0.15)])
 def test_little_remains_of_a_rise_from_half_the_rate(tau: float, noise: float, left_max: float) -> None:
     left = [0.5 * np.exp(-at / tau) for at, _ in ends((5, 60), 0.5, tau, noise, 0.3)]
     assert np.mean(left) <= left_max

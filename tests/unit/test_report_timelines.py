@@ -11,7 +11,7 @@ from itertools import groupby, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_forms import report_of
 from synthetic_study import Synthetic, written_study
@@ -191,6 +191,7 @@ def require_legible(drawn: str) -> list[tuple[float, float, float, float]]:
     return boxes
 
 
+@settings(max_examples=50)  # each draws up to 12 long names
 @given(
     st.lists(st.floats(1e-3, 1e7), min_size=2, max_size=9, unique=True),
     st.sampled_from((linear, logarithmic)),
@@ -214,6 +215,7 @@ def test_labels_neither_overlap_nor_leave_the_picture(
     assert drawn.count('class="curve arm1"') == 2 * len(names)
 
 
+@settings(max_examples=50)
 @given(NAMES)
 def test_the_label_of_a_row_is_beside_its_mark(names: list[str]) -> None:
     rows = [Row(name, float(n), "", "arm1") for n, name in enumerate(names)]

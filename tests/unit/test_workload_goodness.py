@@ -95,8 +95,9 @@ def failed(tally: Tally, *, warehouses: int = 4, clients: int = 8, mix: Any = "d
     return {check.name for check in checks if not check.passed}
 
 
-@pytest.mark.parametrize("clients", [1, 8, 1000])
-@pytest.mark.parametrize("transactions", [200, 5_000, 400_000])
+@pytest.mark.parametrize(
+    ("transactions", "clients"), [(200, 1), (200, 1000), (5_000, 8), (5_000, 1000), (400_000, 8)]
+)
 def test_a_correct_driver_passes(transactions: int, clients: int) -> None:
     tally = simulate(transactions, transactions=transactions, clients=clients)
     assert failed(tally, clients=clients) == set()
