@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,7 +29,6 @@ from pgdyno.errors import (
     WorkloadError,
 )
 from pgdyno.measure import block, drive
-from pgdyno.measure import block as lab_block
 from pgdyno.measure.block import rate_of_trial, require_working_kinds, run_block
 from pgdyno.measure.engine_runs import EngineRun
 from pgdyno.measure.progress import Warned
@@ -76,6 +76,23 @@ class Arm:
         return f"the log of {self.name}"
 
 
+def run_failing(
+    path: Path, arms: Sequence[Arm], schedule: str = "slices", order: tuple[int, int] = (0, 1)
+) -> list[str]:
+    """Run a block, which must fail, and return its warnings."""
+    told: list[str] = []
+    with Writer.create(path, study_of(Synthetic()), arms_of(Synthetic())) as writer:
+        lab = Lab(
+            make_study(schedule=schedule),
+            cast(Any, arms),
+            writer,
+            lambda event: told.append(event.text) if isinstance(event, Warned) else None,
+            cast(Any, SimpleNamespace(requested=False)),
+        )
+        assert run_block(lab, PlannedBlock(0, 1, order, ())) is BlockStatus.FAILED
+    return told
+
+
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 @pytest.mark.parametrize("schedule", ["slices", "blocks"])
 def test_a_server_that_does_not_start_is_attributed_to_its_arm(
@@ -87,19 +104,9 @@ def test_a_server_that_does_not_start_is_attributed_to_its_arm(
         if schedule == "blocks":
             raise StartError("of its own")
 
-    monkeypatch.setattr(lab_block, "start_server", start_server)
-    told: list[str] = []
-    arms = cast(Any, [Arm(0), Arm(1)])
+    monkeypatch.setattr(block, "start_server", start_server)
     path = tmp_path / "e"
-    with Writer.create(path, study_of(Synthetic()), arms_of(Synthetic())) as writer:
-        lab = Lab(
-            make_study(schedule=schedule),
-            arms,
-            writer,
-            lambda event: told.append(event.text) if isinstance(event, Warned) else None,
-            cast(Any, SimpleNamespace(requested=False)),
-        )
-        assert run_block(lab, PlannedBlock(0, 1, order, ())) is BlockStatus.FAILED
+    told = run_failing(path, [Arm(0), Arm(1)], schedule, order)
     with Evidence(path) as evidence:
         found = {NAMES[trial.arm]: trial for trial in evidence.trials()}
         assert (found["18"].reason, found["18"].driver) == (WHY, DriverFacts())
@@ -131,10 +138,7 @@ def test_arms_start_at_the_same_time_after_the_restores_of_all(tmp_path: Path) -
             starting.wait(60.0)  # broken after this time, unless the other arm starts as well
             raise StartError(WHY)
 
-    with Writer.create(tmp_path / "e", study_of(Synthetic()), arms_of(Synthetic())) as writer:
-        arms = cast(Any, [Starting(0), Starting(1)])
-        lab = Lab(make_study(), arms, writer, lambda _: None, cast(Any, SimpleNamespace(requested=False)))
-        assert run_block(lab, PlannedBlock(0, 1, (0, 1), ())) is BlockStatus.FAILED
+    run_failing(tmp_path / "e", [Starting(0), Starting(1)])
     with Evidence(tmp_path / "e") as evidence:
         assert evidence.trials()[0].reason == WHY
 
@@ -159,11 +163,8 @@ def test_a_failure_of_our_engine_is_charged_to_no_arm(
     def carry_out(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(lab_block, "_carry_out", carry_out)
-    with Writer.create(tmp_path / "e", study_of(Synthetic()), arms_of(Synthetic())) as writer:
-        arms, never = cast(Any, [Arm(0), Arm(1)]), cast(Any, SimpleNamespace(requested=False))
-        lab = Lab(make_study(), arms, writer, lambda _: None, never)
-        assert run_block(lab, PlannedBlock(0, 1, (0, 1), ())) is BlockStatus.FAILED
+    monkeypatch.setattr(block, "_carry_out", carry_out)
+    run_failing(tmp_path / "e", [Arm(0), Arm(1)])
     with Evidence(tmp_path / "e") as evidence:
         trials = evidence.trials()
         caveats = comparison_caveats(evidence.study(), evidence.arms(), trials, [], {})
@@ -306,16 +307,10 @@ def test_a_kind_that_never_succeeds_is_an_error_with_its_message() -> None:
         require_working_kinds("18", {"read": 5}, [MISSING])
 
 
-@pytest.mark.parametrize("sqlstate", ["40001", "40P01", "57P01", "53300", "connection", "abandoned"])
-def test_conflicts_and_lost_connections_may_end(sqlstate: str) -> None:
-    require_working_kinds("18", {}, [Failure("pay", sqlstate, 70)])
-
-
-def test_a_kind_with_a_success_works() -> None:
+def test_conflicts_lost_connections_and_a_few_failures_may_end() -> None:
+    for sqlstate in ("40001", "40P01", "57P01", "53300", "connection", "abandoned"):
+        require_working_kinds("18", {}, [Failure("pay", sqlstate, 70)])
     require_working_kinds("18", {"pay": 1}, [MISSING])
-
-
-def test_a_few_failures_prove_nothing() -> None:
     require_working_kinds("18", {}, [Failure("pay", "42P01", 3)])
 
 
@@ -348,14 +343,12 @@ def test_the_budget_is_kept_within_half_a_block(budget_s: float, blocks: list[fl
 
 
 def test_time_spent_before_a_resume_counts() -> None:
-    budget = Budget(budget_s=100, spent_s=90)
-    budget.spend(30)
-    assert not budget.allows_another()
-
-
-def test_a_study_that_has_spent_its_time_runs_nothing_more() -> None:
     assert not Budget(budget_s=100, spent_s=105).allows_another()
-    assert Budget(budget_s=100, spent_s=0).allows_another()
+    budget = Budget(budget_s=100, spent_s=90)
+    assert budget.allows_another()
+    budget.spend(12)
+    assert not budget.allows_another()
+    assert budget.passes_expected(7) == 8  # the running block is included
 
 
 def test_the_number_of_blocks_is_guessed_from_the_last() -> None:
@@ -363,9 +356,3 @@ def test_the_number_of_blocks_is_guessed_from_the_last() -> None:
     assert budget.passes_expected(0) is None
     budget.spend(20)
     assert budget.passes_expected(1) == 5
-
-
-def test_the_running_block_is_included_in_the_expected_ones() -> None:
-    budget = Budget(100.0, spent_s=90.0)
-    budget.spend(12.0)
-    assert budget.passes_expected(7) == 8
