@@ -80,10 +80,6 @@ def checked_json(built: FileReport) -> str:
     return matching(to_json(built))
 
 
-def csv_of(built: FileReport) -> str:
-    return built.csv()
-
-
 def tables_of(built: FileReport) -> list[Table]:
     return [table for section in built.sections for table in section.tables]
 
@@ -157,7 +153,7 @@ FORMS = {
     "summary": summarized,
     "md": to_markdown,
     "json": checked_json,
-    "csv": csv_of,
+    "csv": lambda built: built.csv(),
     "html": to_html,
 }
 

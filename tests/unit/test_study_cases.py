@@ -213,38 +213,23 @@ def test_arms_with_different_data_cannot_share_a_warm_up() -> None:
         cases_of(file)
 
 
-def test_an_extension_belongs_to_the_server_of_an_arm() -> None:
-    servers = {"server": {"without": "18", "with": "18,extension=/src/demo"}}
-    others = {"scale": [1], "clients": [1], "variant": ["default"]}
-    cases = cases_of(study_file(factors=servers | others))
-    assert [arm.build for arm in cases[0].study.arms] == list(servers["server"].values())
-    with pytest.raises(StudyFileError, match="extension is no setting: give it with the server"):
-        cases_of(study_file(factors=servers | others | {"settings": ["jit=off", "extension=/src/demo"]}))
-
-
-def test_a_wal_directory_belongs_to_the_server_of_an_arm() -> None:
-    factors = {"server": {"a": "18", "b": "18,wal_dir=/mnt/wal"}, "scale": [1], "clients": [1]}
+@pytest.mark.parametrize(("key", "value"), [("extension", "/src/demo"), ("wal_dir", "/mnt/wal")])
+def test_an_extension_and_a_wal_directory_belong_to_the_server_of_an_arm(key: str, value: str) -> None:
+    factors = {"server": {"a": "18", "b": f"18,{key}={value}"}, "scale": [1], "clients": [1]}
     (case,) = cases_of(study_file(factors=factors | {"variant": ["default"]}))
-    assert [arm.wal_dir for arm in case.study.arms] == ["", "/mnt/wal"]
-    with pytest.raises(StudyFileError, match="wal_dir is no setting: give it with the server"):
-        cases_of(study_file(factors=factors | {"settings": ["jit=off", "wal_dir=/mnt/wal"]}))
+    assert [getattr(arm, key) for arm in case.study.arms] == ["", value]
+    with pytest.raises(StudyFileError, match=f"{key} is no setting: give it with the server"):
+        cases_of(study_file(factors=factors | {"settings": ["jit=off", f"{key}={value}"]}))
 
 
 def test_a_password_has_no_place_in_a_file() -> None:
-    text = 'title = "t"\ncompare = ["clients"]\nserver = "host=x password=y"\nfactors.clients = [1, 2]\n'
-    _, problems = examine_text(
-        text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
-    )
-    assert problems == ["x: server: must not contain a password: put it in ~/.pgpass"]
+    text = 'title = "t"\ncompare = ["clients"]\nfactors.clients = [1, 2]\nrun = {budget = "5min"}\n'
+    text += 'workload = {kind = "tpcc", warehouses = 1}\n'
     # Also in an excluded level, or written with escapes.
-    text = (
-        'title = "t"\ncompare = ["clients"]\nfactors.clients = [1, 2]\n'
-        'factors.server = {a = "18", b = "host=x pass\\u0077ord=y"}\nexclude = [{server = "b"}]\n'
-    )
-    _, problems = examine_text(
-        text + 'workload = {kind = "tpcc", warehouses = 1}\nrun = {budget = "5min"}', "x"
-    )
-    assert problems == ["x: factors.server.b: must not contain a password: put it in ~/.pgpass"]
+    excluded = 'factors.server = {a = "18", b = "host=x pass\\u0077ord=y"}\nexclude = [{server = "b"}]\n'
+    for server, key in (('server = "host=x password=y"', "server"), (excluded, "factors.server.b")):
+        _, problems = examine_text(text + server, "x")
+        assert problems == [f"x: {key}: must not contain a password: put it in ~/.pgpass"]
 
 
 def test_a_file_goes_through_json_and_back() -> None:

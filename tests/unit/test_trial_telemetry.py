@@ -504,50 +504,15 @@ def test_every_counter_is_one_that_its_probe_reads(probe: str) -> None:
     assert set(RESETS) >= set(re.findall(r"\bAS (\w*stats_(?:reset|since))\b", text))
 
 
-OF_19: Mapping[str, tuple[dict, dict]] = {
-    "wal": (
-        {
-            "wal_records": 10,
-            "wal_fpi": 2,
-            "wal_bytes": 20_000,
-            "wal_fpi_bytes": 16_000,
-            "wal_buffers_full": 0,
-        },
-        {
-            "wal_records": 90,
-            "wal_fpi": 9,
-            "wal_bytes": 79_000,
-            "wal_fpi_bytes": 71_000,
-            "wal_buffers_full": 1,
-        },
-    ),
-    "statements": (
-        {
-            "kind": "statement",
-            "query": "SELECT $1",
-            "calls": 10,
-            "generic_plan_calls": 5,
-            "custom_plan_calls": 5,
-        },
-        {
-            "kind": "statement",
-            "query": "SELECT $1",
-            "calls": 99,
-            "generic_plan_calls": 94,
-            "custom_plan_calls": 5,
-        },
-    ),
-}
-"""Rows with the columns of PostgreSQL 19, which no test runs."""
-
-
 def test_the_counters_of_19_are_read_as_differences() -> None:
-    readings = [
-        StoredReading(probe, moment, at_s, 0.001, [row])
-        for probe, rows in OF_19.items()
-        for moment, at_s, row in zip((Moment.BEGIN, Moment.END), (0.0, 1.0), rows, strict=True)
-    ]
-    w = window(readings, 10, 1.0)
+    """No test runs this version."""
+    begin, end = (
+        {"kind": "statement", "query": "SELECT $1", "calls": n + 5}
+        | {"generic_plan_calls": n, "custom_plan_calls": 5}
+        for n in (5, 94)
+    )
+    wal = both("wal", [{"wal_fpi_bytes": 16_000}], [{"wal_fpi_bytes": 71_000}])
+    w = window([*wal, *both("statements", [begin], [end])], 10, 1.0)
     assert w.delta("wal", "wal_fpi_bytes") == 55_000
     assert w.delta("statements", "generic_plan_calls") == 89
     assert w.delta("statements", "custom_plan_calls") == 0
