@@ -244,13 +244,12 @@ def test_quiet_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_long_window_shows_its_progress_and_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
     written = on_a_terminal(monkeypatch, 100)
-    now_s = 1000.0
-    monkeypatch.setattr("time.monotonic", lambda: now_s)
+    clock = Clock(monkeypatch)
     with LiveView(["10", "15"]) as view:
         view(BlockStarted(0, None, 0.0, None, "tx/s"))
-        for at_s, share in ((1000.0, 0.1), (1060.0, 0.3)):
-            now_s = at_s
-            view(Running(1, "measure", 1234.0, 0.0125, share))
+        view(Running(1, "measure", 1234.0, 0.0125, 0.1))
+        clock.now_s += 60.0
+        view(Running(1, "measure", 1234.0, 0.0125, 0.3))
     # One fifth took a minute, and seven tenths remain.
     assert "measuring 15: 30%, 3 min 30 s left" in written.getvalue()
 

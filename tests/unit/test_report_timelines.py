@@ -97,12 +97,7 @@ def test_intervals_are_counted_over_all_kinds() -> None:
     with Evidence(written_study(Synthetic(blocks=1, slices=3))) as evidence:
         trial = evidence.trials()[0].trial
         expected = [
-            (
-                of.role is Role.MEASURE,
-                of.from_s,
-                of.to_s,
-                sum(counts.executed for counts in of.kinds.values()),
-            )
+            (of.role is Role.MEASURE, of.from_s, of.to_s, sum(n.executed for n in of.kinds.values()))
             for of in evidence.intervals(trial)
         ]
         executed = evidence.executed(trial)
