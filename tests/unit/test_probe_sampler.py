@@ -77,11 +77,16 @@ def counting() -> Callable[[Connection], Mapping[str, float]]:
     return lambda _: {"commits": float(next(numbers))}
 
 
-def run(time: Time, *targets: Target, step_s: float = 1.0, zero_s: float | None = None) -> list[Chunk]:
-    """Return all chunks of a run, which executes in this thread."""
+def sampler_of(
+    time: Time, *targets: Target, host: Any = dict, zero_s: float | None = None, **others: Any
+) -> Sampler:
     zero_s = time.begun_s if zero_s is None else zero_s
-    host = lambda: {"cpu_busy_s": time.now_s}  # noqa: E731
-    sampler = Sampler(targets, host, zero_s, step_s=step_s, clock=time.clock, wait=time.wait)
+    return Sampler(targets, host, zero_s, clock=time.clock, wait=time.wait, **others)
+
+
+def run(time: Time, *targets: Target, **others: Any) -> list[Chunk]:
+    """Return all chunks of a run, which executes in this thread."""
+    sampler = sampler_of(time, *targets, **{"host": lambda: {"cpu_busy_s": time.now_s}, **others})
     sampler.run()
     return sampler.drain()
 
@@ -320,10 +325,7 @@ def test_a_failure_of_the_sampler_ends_all_series_with_a_reason() -> None:
     def wrong() -> Mapping[str, float]:
         raise KeyError("ctxt")
 
-    time = Time(2.5)
-    sampler = Sampler([Target(0, connect, counting())], wrong, 100.0, clock=time.clock, wait=time.wait)
-    sampler.run()
-    chunks = sampler.drain()
+    chunks = run(Time(2.5), Target(0, connect, counting()), host=wrong)
     assert {(chunk.ending, chunk.reason) for chunk in chunks} == {
         (SeriesEnd.SAMPLER_FAILED, "the sampler failed: KeyError: 'ctxt'")
     }
@@ -390,9 +392,7 @@ def test_waits_are_sampled_of_the_driven_server_only() -> None:
     time = Time(3.05)
     targets = [Target(number, connect, counting(), counting(), each_look=True) for number in range(2)]
     driven = lambda: int(time.now_s - time.begun_s >= 1.5)  # noqa: E731
-    sampler = Sampler(targets, dict, time.begun_s, driven=driven, clock=time.clock, wait=time.wait)
-    sampler.run()
-    chunks = sampler.drain()
+    chunks = run(time, *targets, driven=driven)
     looks = [column(chunk, "at_s") for number in range(2) for chunk in of(chunks, "waits", number)]
     every = [round(n / WAITS_PER_TICK, 9) for n in range(3 * WAITS_PER_TICK + 1)]
     assert looks == [[at for at in every if at < 1.5], [at for at in every if at >= 1.5]]
@@ -412,8 +412,7 @@ def test_the_cost_of_connecting_before_the_measured_part_is_not_counted(
         asked.append(time.now_s - time.begun_s)
         return {"commits": 1.0}
 
-    target = Target(0, connect, sampled, postmaster_pid=lambda: 7)
-    sampler = Sampler([target], dict, time.begun_s, clock=time.clock, wait=time.wait)
+    sampler = sampler_of(time, Target(0, connect, sampled, postmaster_pid=lambda: 7))
     sampler.prepare()
     assert asked == [0.0]
     used_s.append(5.25)
@@ -423,13 +422,10 @@ def test_the_cost_of_connecting_before_the_measured_part_is_not_counted(
 
 
 def test_a_server_that_cannot_be_prepared_has_the_reason_once() -> None:
-    time = Time(1.05)
-
     def refused() -> Connection:
         raise ConnectError("no connection")
 
-    targets = [Target(0, refused, counting()), Target(1, connect, counting())]
-    sampler = Sampler(targets, dict, time.begun_s, clock=time.clock, wait=time.wait)
+    sampler = sampler_of(Time(1.05), Target(0, refused, counting()), Target(1, connect, counting()))
     sampler.prepare()
     sampler.run()
     chunks = sampler.drain()
@@ -440,6 +436,7 @@ def test_a_server_that_cannot_be_prepared_has_the_reason_once() -> None:
 
 
 IPC, WORKING = "IPC/BgWorkerShutdown", {"wait": "running", "leader": "7", "backends": 1.0}
+LEADER = {**WORKING, "wait": IPC}
 
 
 @pytest.mark.parametrize(
@@ -447,21 +444,11 @@ IPC, WORKING = "IPC/BgWorkerShutdown", {"wait": "running", "leader": "7", "backe
     [
         ([{"wait": "running", "backends": 3.0}], {"running": 3.0}),
         ([{"background": "background wal", "backends": 0.0}], {"background wal": 0.0}),
-        (
-            [{"wait": IPC, "leader": "7", "backends": 1.0}, {**WORKING, "pid": 8.0}, {**WORKING, "pid": 9.0}],
-            {"worker running": 1.0},
-        ),
-        ([{"wait": IPC, "leader": "7", "backends": 1.0}], {IPC: 1.0}),  # it waits for something else
-        (
-            [{**WORKING, "pid": 8.0}, {"wait": "running", "backends": 1.0}],
-            {"running": 1.0},
-        ),  # it does not wait
+        ([LEADER, {**WORKING, "pid": 8.0}, {**WORKING, "pid": 9.0}], {"worker running": 1.0}),
+        ([LEADER], {IPC: 1.0}),  # it waits for something else
+        ([{**WORKING, "pid": 8.0}, {"wait": "running", "backends": 1.0}], {"running": 1.0}),  # does not wait
         (  # the client of another backend has workers
-            [
-                {"wait": IPC, "leader": "6", "backends": 1.0},
-                {"wait": IPC, "leader": "7", "backends": 1.0},
-                {**WORKING, "pid": 8.0, "background": "background wal"},
-            ],
+            [{**LEADER, "leader": "6"}, LEADER, {**WORKING, "pid": 8.0, "background": "background wal"}],
             {IPC: 1.0, "worker running": 1.0, "background wal": 1.0},
         ),
         ([{"wait": "running", "pid": 8.0, "backends": 1.0}, {"wait": IPC, "backends": 1.0}], {IPC: 1.0}),
