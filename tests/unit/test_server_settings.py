@@ -579,7 +579,6 @@ def test_names_of_arms_have_as_much_of_a_path_as_distinguishes_it(tmp_path: Path
         ("15,jit=off,../tuned.sql", "write 15,@../tuned.sql"),
         ("15,config_file=tuned.conf", "write 15,@tuned.conf"),
         ("15,config_file='tuned'", "write 15,@./tuned"),
-        ("15,jit=off,@./tuned.conf", "profiles come first"),
         ("host=db dbname=x,@./tuned.conf", "running already"),
     ],
 )

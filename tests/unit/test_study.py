@@ -403,7 +403,6 @@ def test_a_prefix_of_an_arm_only_sets_its_name() -> None:
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        (["a=18", "a=17"], "two arms are named 'a'"),
         (["a=b=postgresql://u:secret@h/d"], "two names, a and b"),
         ([f"{'x' * 33}=18"], "longer than 32"),
         (["2nd=postgresql://u:secret@h/d"], "NAME of letters"),

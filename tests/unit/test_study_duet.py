@@ -169,13 +169,9 @@ def test_a_duet_has_more_rounds_in_its_time_than_turns_have() -> None:
         (["17", "18"], 4, {}, "duet"),
         (["17", "18,work_mem=8MB"], 96, {"window_s": 20.0}, "duet"),
         (["17", "18"], 3, {}, "slices"),
-        (["17", "18", "18,work_mem=8MB"], 8, {}, "slices"),
         (["17", "host=h"], 8, {}, "slices"),
         (["18", "18,@starter"], 8, {}, "slices"),
         (["18", "18,max_parallel_workers=2"], 8, {}, "slices"),
-        (["17", "18"], 8, {"capacity": "p99<20ms"}, "slices"),
-        (["17", "18"], 8, {"schedule": "slices"}, "slices"),
-        (["17", "18"], 8, {"transactions": 100}, "blocks"),
     ],
 )
 def test_two_servers_on_four_cores_are_a_duet_by_default_if_valid(
