@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from synthetic_study import Synthetic, arms_of, study_of, write_block
+from synthetic_study import QuickWriter, Synthetic, arms_of, study_of, write_block
 
 from example_studies import make_study
 from pgdyno.analysis.measurement_noise import read_noise
@@ -16,7 +16,6 @@ from pgdyno.measure.aa_blocks import with_aa
 from pgdyno.measure.arms import Prepared
 from pgdyno.measure.trial import Lab
 from pgdyno.results.reader import Evidence
-from pgdyno.results.writer import Writer
 from pgdyno.study.schedule import aa_study
 from pgdyno.workloads.tpcc.parameters import TpccParameters
 
@@ -57,7 +56,7 @@ def test_only_cases_with_the_same_load_have_their_aa_blocks_in_common(
         (replace(one, case=f"A/A {case}", aa_of=case), arms_of(first)) for case, (one, _) in enumerate(cases)
     ]
     path = tmp_path / "e.sqlite"
-    with Writer.create(path, *cases[0], cases[1], *hidden) as writer:
+    with QuickWriter.create(path, *cases[0], cases[1], *hidden) as writer, writer._transaction():
         for case in (2, 3):
             write_block(writer, replace(first, case=case), 0, np.random.default_rng(case))
     with Evidence(path) as evidence:

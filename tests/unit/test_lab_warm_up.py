@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_study import Synthetic, arms_of, study_of
+from synthetic_study import QuickWriter, Synthetic, arms_of, study_of
 
 from example_studies import make_study
 from pgdyno.analysis.statistics.series import VALUES_MIN
@@ -16,7 +16,6 @@ from pgdyno.measure.engine_runs import interval_from
 from pgdyno.measure.warm_up import RESUMED_BLOCKS_MAX, Rates, WarmUp, rates_so_far
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Block, BlockStatus, TrialOutcome, TrialStatus, WarmUpEnd
-from pgdyno.results.writer import Writer
 from pgdyno.server.engine import Event
 from pgdyno.study.plan import Study
 
@@ -155,7 +154,8 @@ def test_later_blocks_learn_from_warm_up_and_window() -> None:
 def test_a_resumed_study_uses_its_earlier_warm_ups(tmp_path: Path, fields: dict[str, Any]) -> None:
     wanted, of_study = Synthetic(blocks=0), study(schedule="blocks", **fields)
     shown: dict[int, list[Rates]] = {}
-    with Writer.create(tmp_path / "e", study_of(wanted), arms_of(wanted)) as writer:
+    quick = QuickWriter.create(tmp_path / "e", study_of(wanted), arms_of(wanted))
+    with quick as writer, writer._transaction():
         for block in range(RESUMED_BLOCKS_MAX + 2):
             writer.begin_block(Block(block, block, (0, 1), 40.0 * block))
             for arm in (0, 1):
