@@ -170,6 +170,16 @@ def test_no_cut_of_a_long_log_divides_a_password(shift: int) -> None:
     assert "bytes omitted here" in text and "secret" not in text
 
 
+PORTS = (
+    'new = "postgresql://localhost:5418"\n\n[workload]\nscripts = ["select-only@9"]\n',
+    'scripts = ["postgresql://localhost:5418", "select-only@9"]',
+    "scripts = ['postgresql://localhost:5418','select-only@9']",
+    'new = "postgresql://localhost:$PORT"\nscripts = ["select-only@9"]\n',
+    'scripts = ["postgresql://[::1]:5418", "select-only@9"]',
+    "pgdyno compare postgresql://localhost:5418 18 -b select-only@9",
+)
+
+
 @pytest.mark.parametrize(
     ("text", "masked"),
     [
@@ -195,26 +205,12 @@ def test_no_cut_of_a_long_log_divides_a_password(shift: int) -> None:
         ("/tmp/postgresql:/u:secret@host/db", "/tmp/postgresql:/u:***@host/db"),
         ("postgresql://u:12345@host/db", "postgresql://u:***@host/db"),
         ('"postgresql://u:s3\'c"ret@h" a@9', '"postgresql://u:***@h" a@9'),
+        *((text, text) for text in PORTS),
     ],
 )
-def test_passwords_are_masked(text: str, masked: str) -> None:
+def test_passwords_are_masked_and_ports_are_not(text: str, masked: str) -> None:
     assert mask_passwords(text) == masked
     assert mask_passwords(masked) == masked
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        'new = "postgresql://localhost:5418"\n\n[workload]\nscripts = ["select-only@9"]\n',
-        'scripts = ["postgresql://localhost:5418", "select-only@9"]',
-        "scripts = ['postgresql://localhost:5418','select-only@9']",
-        'new = "postgresql://localhost:$PORT"\nscripts = ["select-only@9"]\n',
-        'scripts = ["postgresql://[::1]:5418", "select-only@9"]',
-        "pgdyno compare postgresql://localhost:5418 18 -b select-only@9",
-    ],
-)
-def test_a_port_is_no_password(text: str) -> None:
-    assert mask_passwords(text) == text
 
 
 def test_passwords_in_json_are_masked_by_key_and_in_texts() -> None:

@@ -80,9 +80,6 @@ def test_gssencmode_and_client_encoding_of_a_service_are_kept(
         values = resolved("service=shop")
         assert values.get("gssencmode", (default or b"").decode()) == mode
         assert values["client_encoding"] == "LATIN1"
-
-
-def test_an_invalid_gssencmode_of_a_service_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "services").write_text(f"{SERVICE}gssencmode=strict\n")
     with pytest.raises(UsageError, match="gssencmode"):
         resolved("service=shop")
