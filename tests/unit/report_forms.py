@@ -62,17 +62,16 @@ def analyze_once(patch: pytest.MonkeyPatch, *modules: ModuleType) -> None:
 
 
 def on_terminal(built: FileReport, width: int = 140) -> str:
-    console = Console(width=width, file=io.StringIO(), color_system=None)
-    print_terminal(built, console)
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    file = io.StringIO()
+    print_terminal(built, Console(width=width, file=file, color_system=None))
+    return file.getvalue()
 
 
 def summarized(built: FileReport, width: int = 140) -> str:
-    console = Console(width=width, file=io.StringIO(), color_system=None)
+    file = io.StringIO()
+    console = Console(width=width, file=file, color_system=None)
     print_summary(built, console, "pgdyno report results.sqlite --full")
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue()
+    return file.getvalue()
 
 
 def checked_json(built: FileReport) -> str:

@@ -119,6 +119,10 @@ class Synthetic:
 
 
 def study_of(wanted: Synthetic) -> StudyRecord:
+    of_dialects = [
+        TpccParameters.model_validate({"warehouses": wanted.warehouses, "dialect": dialect})
+        for dialect in wanted.dialects
+    ]
     return StudyRecord(
         title=wanted.title,
         created_unix_s=wanted.created_unix_s,
@@ -129,7 +133,7 @@ def study_of(wanted: Synthetic) -> StudyRecord:
             title=wanted.title,
             arms=tuple(ArmSpec(name=name, server=name) for name in wanted.names),
             workload=TpccParameters(warehouses=wanted.warehouses, mix=wanted.mix),
-            drivings=drivings_of(wanted),
+            drivings=tuple(Driving(workload=one, clients=8) for one in of_dialects) or None,
             clients=8,
             schedule=wanted.schedule,
             margin=wanted.margin,
@@ -150,14 +154,6 @@ def study_of(wanted: Synthetic) -> StudyRecord:
         changes=wanted.changes,
         published=wanted.published,
     )
-
-
-def drivings_of(wanted: Synthetic) -> tuple[Driving, ...] | None:
-    workloads = [
-        TpccParameters.model_validate({"warehouses": wanted.warehouses, "dialect": dialect})
-        for dialect in wanted.dialects
-    ]
-    return tuple(Driving(workload=one, clients=8) for one in workloads) or None
 
 
 def arms_of(wanted: Synthetic) -> list[Arm]:
@@ -320,6 +316,7 @@ def write_trial(
         writer.add_series(trial, sampled)
     status = wanted.statuses.get((block, arm), TrialStatus.OK)
     slower = wanted.latencies[arm] if wanted.latencies else 1.0
+    failed = wanted.failed_per_slice * wanted.slices
     writer.finish_trial(
         trial,
         TrialOutcome(
@@ -343,7 +340,7 @@ def write_trial(
                 else WarmUpEnd(3.0, "time", 6, 1, 1, times=wanted.warm_up_times.get(block, 1)),
             ),
             settings={"effective_io_concurrency": "1" if arm == 0 else "16", "fsync": "on"},
-            failures=_failures(wanted),
+            failures=[Failure("payment", "40001", failed, "could not serialize access")] if failed else [],
             histograms=_histograms(rate_per_s / slower, executed, unsent, rng),
             checks=[
                 Check("condition 1", status is not TrialStatus.EXCLUDED, detail="W_YTD = sum of D_YTD"),
@@ -377,11 +374,6 @@ def _sought(wanted: Synthetic, rate_per_s: float) -> CapacitySearch | None:
         SearchStep(rate_per_s * 3, math.inf),
     ]
     return CapacitySearch(wanted.capacity, 2 * rate_per_s, steps)
-
-
-def _failures(wanted: Synthetic) -> list[Failure]:
-    n = wanted.failed_per_slice * wanted.slices
-    return [Failure("payment", "40001", n, "could not serialize access")] if n else []
 
 
 def _kinds(executed: float, failed: int, unsent: float) -> dict[str, Counts]:
