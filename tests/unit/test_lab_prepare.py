@@ -12,6 +12,7 @@ from typing import Any, NoReturn, cast
 from unittest.mock import patch
 
 import pytest
+from report_forms import plain
 from synthetic_study import Synthetic, arms_of, study_of, write_study
 
 from edited_evidence import edited
@@ -28,8 +29,8 @@ from pgdyno.measure.machine import describe_host
 from pgdyno.measure.preflight import fit_schedule, require_connections, settings_request
 from pgdyno.measure.study_runner import require_comparable
 from pgdyno.measure.trial import Lab
+from pgdyno.report.background import certainty_paragraphs
 from pgdyno.report.markdown_format import to_markdown
-from pgdyno.report.study_report import build_study
 from pgdyno.results.reader import Evidence
 from pgdyno.results.records import Arm, StudyEnd, TrialStatus
 from pgdyno.results.writer import Writer
@@ -156,8 +157,7 @@ def test_a_study_whose_slice_a_calibration_chose_resumes_with_that_slice(
     with pytest.raises(Interrupted), Interruption() as stop:
         study_runner.resume_study(tmp_path / "e", 5.0, lambda _: nullcontext(lambda _: None), stop)
     assert [of.slice_s for of in continued] == [0.25] and not continued[0].has_grown_slices
-    text = to_markdown(build_study(read_report(tmp_path / "e").findings))
-    assert source in text
+    assert source in to_markdown(read_report(tmp_path / "e"))
 
 
 @pytest.mark.parametrize(
@@ -251,23 +251,16 @@ def resumed_without_running(
     ],
 )
 def test_an_extended_study_has_anytime_valid_intervals(
-    tmp_path: Path,
-    minutes: float | None,
-    changes: dict[str, object],
-    method: Method,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, minutes: float | None, changes: Any, method: Method, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "e.sqlite"
     resumed_without_running(path, minutes, monkeypatch, **changes)
     with Evidence(path) as evidence:
-        found = find_study(evidence)
-    primary = found.first.comparisons[0].primary
+        found = find_study(evidence).first
+    primary = found.comparisons[0].primary
     assert primary is not None and primary.summary.method is method
-    text = " ".join(to_markdown(build_study(found)).split())
-    assert ("The study was resumed: its length (12 blocks in total) was not fixed in advance" in text) == (
-        method is Method.ANYTIME
-    )
-    assert ("looked after" in text) is False
+    told = "The study was resumed: its length (12 blocks in total) was not fixed in advance"
+    assert (told in plain(certainty_paragraphs(found)[0])) == (method is Method.ANYTIME)
 
 
 def test_an_interrupted_extension_is_continued_with_the_rest_of_its_time(
