@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -200,47 +202,53 @@ COMMITS = {True: 19, False: 17}
 """Commits of 50 rows in a slice of 0.94 s, if 1000 rows/s are kept and if not."""
 
 
-def recorded(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, keeps: tuple[bool, bool], phase: str = "qr1000"
-) -> Path:
-    """Write a study of a phase, in which some arms keep the insert rate."""
+Recorded = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    """Return a function that writes a study of a phase, in which some arms keep the insert rate."""
     described, written = synthetic_study.study_of, synthetic_study.write_trial
     arm = 0
 
-    def study_of(wanted: Synthetic) -> StudyRecord:
-        study = described(wanted)
-        plan = study.plan.model_copy(update={"workload": parameters(phase=phase), "clients": 3})
-        return synthetic_study.replace(study, plan=plan)
+    @functools.cache
+    def write(keeps: tuple[bool, bool], phase: str = "qr1000") -> Path:
+        def study_of(wanted: Synthetic) -> StudyRecord:
+            study = described(wanted)
+            plan = study.plan.model_copy(update={"workload": parameters(phase=phase), "clients": 3})
+            return synthetic_study.replace(study, plan=plan)
 
-    def kinds(executed: float, _: int, __: float) -> dict[str, Counts]:
-        statements = Counts(ok=COMMITS[keeps[arm]])
-        if phase == "l.x":
-            return {"index": statements}
-        query = {} if phase[0] == "l" else {"range": Counts(ok=int(executed))}
-        return {**query, "insert": statements, "delete": statements}
+        def kinds(executed: float, _: int, __: float) -> dict[str, Counts]:
+            statements = Counts(ok=COMMITS[keeps[arm]])
+            if phase == "l.x":
+                return {"index": statements}
+            query = {} if phase[0] == "l" else {"range": Counts(ok=int(executed))}
+            return {**query, "insert": statements, "delete": statements}
 
-    def write_trial(writer: Any, wanted: Any, place: tuple[int, int], rate: float, rng: Any) -> None:
-        nonlocal arm
-        arm = place[1]
-        written(writer, wanted, place, rate, rng)
+        def write_trial(writer: Any, wanted: Any, place: tuple[int, int], rate: float, rng: Any) -> None:
+            nonlocal arm
+            arm = place[1]
+            written(writer, wanted, place, rate, rng)
 
-    monkeypatch.setattr(synthetic_study, "study_of", study_of)
-    monkeypatch.setattr(synthetic_study, "write_trial", write_trial)
-    monkeypatch.setattr(synthetic_study, "_kinds", kinds)
-    path = folder / "study.sqlite"
-    synthetic_study.write_anew(path, Synthetic(effects=(1.0, 1.1), blocks=8, probed=True))
-    return path
+        path = tmp_path_factory.mktemp("recorded") / "study.sqlite"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(synthetic_study, "study_of", study_of)
+            patch.setattr(synthetic_study, "write_trial", write_trial)
+            patch.setattr(synthetic_study, "_kinds", kinds)
+            synthetic_study.write_anew(path, Synthetic(effects=(1.0, 1.1), blocks=8, probed=True))
+        return path
+
+    return write
 
 
+@functools.cache
 def report_of(path: Path) -> StudyReport:
     with Evidence(path) as evidence:
         return build_study(find_study(evidence))
 
 
-def test_queries_of_arms_that_keep_the_insert_rate_are_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    findings = report_of(recorded(tmp_path, monkeypatch, (True, True))).findings.first
+def test_queries_of_arms_that_keep_the_insert_rate_are_compared(recorded: Recorded) -> None:
+    findings = report_of(recorded((True, True))).findings.first
     assert (findings.primary.key, findings.primary.unit) == ("queries", "queries/s")
     (comparison,) = findings.comparisons
     assert (comparison.verdict, comparison.missed_rates) == (Verdict.FASTER, [])
@@ -251,9 +259,9 @@ def test_queries_of_arms_that_keep_the_insert_rate_are_compared(
 
 @pytest.mark.parametrize(("keeps", "names"), [((True, False), ["18"]), ((False, False), ["17", "18"])])
 def test_an_arm_that_misses_the_insert_rate_gets_no_verdict_and_the_miss_is_the_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keeps: tuple[bool, bool], names: list[str]
+    recorded: Recorded, keeps: tuple[bool, bool], names: list[str]
 ) -> None:
-    path = recorded(tmp_path, monkeypatch, keeps)
+    path = recorded(keeps)
     report = report_of(path)
     findings = report.findings.first
     (comparison,) = findings.comparisons
@@ -282,17 +290,13 @@ def test_a_window_with_less_than_twenty_index_creations_is_a_caveat() -> None:
 
 
 @pytest.mark.parametrize("phase", ["qr1000", "l.x"])
-def test_times_of_clients_that_pause_are_not_attributed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str
-) -> None:
-    findings = report_of(recorded(tmp_path, monkeypatch, (True, True), phase)).findings.first
+def test_times_of_clients_that_pause_are_not_attributed(recorded: Recorded, phase: str) -> None:
+    findings = report_of(recorded((True, True), phase)).findings.first
     assert findings.time_breakdowns == {}
 
 
-def test_inserts_without_queries_need_no_rate_and_rows_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    findings = report_of(recorded(tmp_path, monkeypatch, (True, False), "l.i2")).findings.first
+def test_inserts_without_queries_need_no_rate_and_rows_are_counted(recorded: Recorded) -> None:
+    findings = report_of(recorded((True, False), "l.i2")).findings.first
     (comparison,) = findings.comparisons
     assert findings.primary.unit == "inserts/s"
     assert comparison.missed_rates == []
@@ -308,8 +312,8 @@ def per_query(trial: Trial) -> float:
     return sum(n for n, _ in counts) / sum(n for n, is_query in counts if is_query)
 
 
-def test_costs_are_per_query_and_per_inserted_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    findings = report_of(recorded(tmp_path, monkeypatch, (True, True))).findings.first
+def test_costs_are_per_query_and_per_inserted_row(recorded: Recorded) -> None:
+    findings = report_of(recorded((True, True))).findings.first
     rows = {row[0]: row for row in cost_table(findings, PHASES["qr1000"]).rows}
     trials = [trial for trial in findings.trials if trial.arm == 0]
     logs = []
@@ -331,9 +335,9 @@ def test_costs_are_per_query_and_per_inserted_row(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.parametrize(("phase", "has_bytes"), [("qr1000", True), ("l.x", False)])
 def test_bytes_that_index_creation_writes_are_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, phase: str, has_bytes: bool
+    recorded: Recorded, phase: str, has_bytes: bool
 ) -> None:
-    findings = report_of(recorded(tmp_path, monkeypatch, (True, True), phase)).findings.first
+    findings = report_of(recorded((True, True), phase)).findings.first
     telemetry = findings.telemetry
     by_trial = {
         trial: synthetic_study.replace(of, values={**of.values, "io.written_bytes_per_tx": 8192.0})
@@ -345,8 +349,8 @@ def test_bytes_that_index_creation_writes_are_unknown(
     assert ("Written bytes" in table.note) == has_bytes
 
 
-def test_costs_of_index_creation_are_per_indexed_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    findings = report_of(recorded(tmp_path, monkeypatch, (True, True), "l.x")).findings.first
+def test_costs_of_index_creation_are_per_indexed_row(recorded: Recorded) -> None:
+    findings = report_of(recorded((True, True), "l.x")).findings.first
     rows = {row[0]: row for row in cost_table(findings, PHASES["l.x"]).rows}
     assert rows["cpupq"][1] == "µs per indexed row"
     assert float(rows["cpupq"][2]) > 0
