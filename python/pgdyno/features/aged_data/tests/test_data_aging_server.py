@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,13 +29,13 @@ BUY = Script(name="buy.sql", text=(SHOP / "buy.sql").read_text())
 
 
 class Histories:
-    """Datasets in a directory of the test. ``phases``: those reported."""
+    """Datasets in a directory of these tests. ``phases``: those reported."""
 
     def __init__(self, folder: Path, account: Account) -> None:
-        self.account, self.interruption = account, Interruption()
+        self.account = account
         self.phases: list[str] = []
         init = InitOptions(sync=False)
-        self.maker = Maker(Cache.at(folder / "cache", account), 0, self.watch, self.interruption, init)
+        self.maker = Maker(Cache.at(folder / "cache", account), 0, self.watch, Interruption(), init)
 
     def watch(self, event: object) -> None:
         if isinstance(event, LoadProgress):
@@ -52,9 +53,9 @@ class Histories:
             return int(row[0])
 
 
-@pytest.fixture
-def histories(server_dir: Path, account: Account) -> Histories:
-    return Histories(server_dir, account)
+@pytest.fixture(scope="module")
+def histories(module_dir: Path, account: Account) -> Histories:
+    return Histories(module_dir, account)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,7 @@ def test_data_are_aged_by_the_given_number_of_transactions_and_cached(
     assert drawing != BUY.text
     script = Script(name="buy.sql", text=drawing)
     aged = shop.model_copy(update={"age": 80, "scripts": (script,)})
+    histories.phases.clear()
     with histories.maker.hold(build, aged) as dataset:
         assert dataset.details["aged"]["ok"] == 80
         # One more by the test of the script.
@@ -93,29 +95,26 @@ def test_transactions_that_failed_are_counted_among_those_that_ran(
 def test_a_wrong_script_or_an_interrupt_leaves_no_aged_data(
     histories: Histories, build: Build, shop: OwnDataParameters
 ) -> None:
+    cached, interruption = histories.maker.cache.cached_datasets(), Interruption()
+    with histories.maker.hold(build, shop):
+        names = cached.names()
     wrong = (Script(name="wrong.sql", text="SELECT nothing FROM purchase"),)
     with (
         pytest.raises(WorkloadError, match=r"wrong\.sql fails .*nothing"),
         histories.maker.hold(build, shop.model_copy(update={"age": 8, "scripts": wrong})),
     ):
         pass
-    names = histories.maker.cache.cached_datasets().names()
-    assert len(names) == 1
-    watch = histories.watch
+    assert cached.names() == names
 
-    def interrupting(event: object) -> None:
+    def watch(event: object) -> None:
         if isinstance(event, LoadProgress) and event.phase == "aging":
-            histories.interruption.requested = True
-        watch(event)
+            interruption.requested = True
 
-    object.__setattr__(histories.maker, "watch", interrupting)
-    with (
-        pytest.raises(Interrupted),
-        histories.maker.hold(build, shop.model_copy(update={"age": 10**9})),
-    ):
+    maker = replace(histories.maker, watch=watch, interruption=interruption)
+    with pytest.raises(Interrupted), maker.hold(build, shop.model_copy(update={"age": 10**9})):
         pass
-    assert histories.maker.cache.cached_datasets().names() == names
-    assert not histories.maker.cache.cached_datasets().incomplete()
+    assert cached.names() == names
+    assert not cached.incomplete()
 
 
 @pytest.mark.parametrize("analyze", [pytest.param(True, marks=pytest.mark.long), False])
