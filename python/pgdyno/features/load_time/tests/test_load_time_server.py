@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -22,20 +22,35 @@ from pgdyno.server.processes import Cluster, Server
 
 pytestmark = pytest.mark.server
 
-TPCC = {"kind": "tpcc", "warehouses": 2}
-SBTEST = {"kind": "sysbench", "script": {"name": "oltp_read_only"}, "tables": 4, "table_size": 40_000}
+TPCC = {"kind": "tpcc", "warehouses": 1}
+SBTEST = {"kind": "sysbench", "script": {"name": "oltp_read_only"}, "tables": 4, "table_size": 10_000}
 
-NewCluster = Callable[[Build], AbstractContextManager[Cluster]]
+SMALL_LOAD = {
+    "workload": LoadParameters.model_validate({"dataset": {"kind": "pgbench", "scale": 1}}),
+    **{"schedule": "blocks", "transactions": 1, "warmup_s": 0.0, "aa": False},
+}
+
+LOGGED = {"log_statement": "all", "log_temp_files": "0"}
+SMALL_MEMORY = {"maintenance_work_mem": "1MB", "max_parallel_maintenance_workers": "0"}
 
 
-@contextmanager
-def logging_server(new_cluster: NewCluster, build: Build, **settings: str) -> Iterator[Server]:
-    """Start a server with an empty database, whose log has statements and temporary files."""
-    logged = {"log_statement": "all", "log_temp_files": "0"}
-    with new_cluster(build) as cluster, cluster.start({**logged, **settings}) as server:
-        with server.connect() as connection:
-            connection.execute("CREATE DATABASE load")
+@pytest.fixture(scope="module")
+def logging_server(
+    build: Build, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Iterator[Server]:
+    """A server with little memory, whose log has statements and temporary files."""
+    with new_cluster(build) as cluster, cluster.start({**LOGGED, **SMALL_MEMORY}) as server:
         yield server
+
+
+@pytest.fixture
+def server(logging_server: Server) -> Iterator[Server]:
+    """The server with an empty database."""
+    with logging_server.connect() as connection:
+        connection.execute("CREATE DATABASE load")
+    yield logging_server
+    with logging_server.connect() as connection:
+        connection.execute("DROP DATABASE load")
 
 
 def drive_of(server: Server, clients: int, **given: Any) -> LoadDrive:
@@ -49,75 +64,64 @@ def sessions_of(log: str, statement: str) -> set[str]:
     return set(re.findall(rf"\[(\d+)\] LOG:  statement: {statement}", log))
 
 
-def test_the_memory_and_the_commits_of_the_server_apply(build: Build, new_cluster: NewCluster) -> None:
-    own = {"maintenance_work_mem": "1MB", "max_parallel_maintenance_workers": "0"}
-    with logging_server(new_cluster, build, **own) as server:
-        events = list(drive_of(server, 2, dataset=TPCC).events())
-        names = [event["event"] for event in events]
-        assert names == ["started", "barrier", "step", "slice", "barrier", "result"]
-        (target,) = events[-1]["targets"]
-        with server.connect("load") as connection:
-            (lines,) = connection.execute("SELECT count(*) FROM order_line").fetchone() or (0,)
-        assert target["counters"]["rows"] > lines > 500_000
-        slice_ms = (events[3]["closed_ns"] - events[3]["opened_ns"]) / 1e6
-        phases_ms = {name: n for name, n in target["counters"].items() if name.endswith("_ms")}
-        assert {"copy_ms", "index_ms", "vacuum_ms", "analyze_ms", "checkpoint_ms"} <= set(phases_ms)
-        assert sum(phases_ms.values()) - phases_ms["checkpoint_ms"] <= slice_ms + len(phases_ms)
-        # With the 256 MB of other loads, the sorts of indexes would fit into memory.
-        assert "temporary file" in server.log()
+def test_the_memory_and_the_commits_of_the_server_apply(server: Server) -> None:
+    start = len(server.log())
+    events = list(drive_of(server, 2, dataset=TPCC).events())
+    names = [event["event"] for event in events]
+    assert names == ["started", "barrier", "step", "slice", "barrier", "result"]
+    (target,) = events[-1]["targets"]
+    with server.connect("load") as connection:
+        (lines,) = connection.execute("SELECT count(*) FROM order_line").fetchone() or (0,)
+    assert target["counters"]["rows"] > lines > 250_000
+    slice_ms = (events[3]["closed_ns"] - events[3]["opened_ns"]) / 1e6
+    phases_ms = {name: n for name, n in target["counters"].items() if name.endswith("_ms")}
+    assert {"copy_ms", "index_ms", "vacuum_ms", "analyze_ms", "checkpoint_ms"} <= set(phases_ms)
+    assert sum(phases_ms.values()) - phases_ms["checkpoint_ms"] <= slice_ms + len(phases_ms)
+    # With the 256 MB of other loads, the sorts of indexes would fit into memory.
+    assert "temporary file" in server.log()[start:]
 
 
 @pytest.mark.parametrize(("jobs", "sessions"), [(1, 1), (3, 3), (64, 4)])
 def test_as_many_connections_as_vacuum_jobs_vacuum_at_most_one_per_table(
-    build: Build, new_cluster: NewCluster, jobs: int, sessions: int
+    server: Server, jobs: int, sessions: int
 ) -> None:
-    with logging_server(new_cluster, build) as server:
-        events = list(drive_of(server, 2, dataset=SBTEST, vacuum_jobs=jobs).events())
-        assert events[-1]["event"] == "result"
-        log = server.log()
-        assert len(sessions_of(log, "COPY")) == 2
-        vacuum = sessions_of(log, "VACUUM")
-        # And the control session.
-        assert len(sessions_of(log, "SELECT pg_catalog.set_config")) - 1 == max(2, sessions)
-        assert 1 <= len(vacuum) <= sessions
+    start = len(server.log())
+    events = list(drive_of(server, 2, dataset=SBTEST, vacuum_jobs=jobs).events())
+    assert events[-1]["event"] == "result"
+    log = server.log()[start:]
+    assert len(sessions_of(log, "COPY")) == 2
+    # And the control session.
+    assert len(sessions_of(log, "SELECT pg_catalog.set_config")) - 1 == max(2, sessions)
+    assert 1 <= len(sessions_of(log, "VACUUM")) <= sessions
 
 
-def test_the_prepare_of_a_script_is_a_load_without_counted_rows(
-    build: Build, new_cluster: NewCluster
-) -> None:
-    with logging_server(new_cluster, build) as server:
-        own = {"kind": "sysbench", "script": {"name": "bulk_insert"}}
-        last = list(drive_of(server, 2, dataset=own).events())[-1]
-        (target,) = last["targets"]
-        assert (target["counters"]["rows"], target["kinds"]["load"]["counts"]["ok"]) == (0, 1)
-        assert {"prepare_ms", "vacuum_ms", "checkpoint_ms"} <= target["counters"].keys()
-        with server.connect("load") as connection:
-            connection.execute("SELECT count(*) FROM sbtest1")
+def test_the_prepare_of_a_script_is_a_load_without_counted_rows(server: Server) -> None:
+    own = {"kind": "sysbench", "script": {"name": "bulk_insert"}}
+    last = list(drive_of(server, 2, dataset=own).events())[-1]
+    (target,) = last["targets"]
+    assert (target["counters"]["rows"], target["kinds"]["load"]["counts"]["ok"]) == (0, 1)
+    assert {"prepare_ms", "vacuum_ms", "checkpoint_ms"} <= target["counters"].keys()
+    with server.connect("load") as connection:
+        connection.execute("SELECT count(*) FROM sbtest1")
 
 
-def test_a_stopped_load_has_no_result(build: Build, new_cluster: NewCluster) -> None:
-    with logging_server(new_cluster, build) as server:
-        drive = drive_of(server, 2, dataset=TPCC)
-        drive.stop()
-        assert [event["event"] for event in drive.events()] == ["started", "barrier", "step"]
+def test_a_stopped_load_has_no_result(server: Server) -> None:
+    drive = drive_of(server, 2, dataset=TPCC)
+    drive.stop()
+    assert [event["event"] for event in drive.events()] == ["started", "barrier", "step"]
 
 
-def test_a_failed_load_names_its_server(build: Build, new_cluster: NewCluster) -> None:
-    with logging_server(new_cluster, build) as server:
-        with server.connect("load") as connection:
-            connection.execute("CREATE TABLE warehouse (a int)")
-        last = list(drive_of(server, 2, dataset=TPCC).events())[-1]
-        assert (last["event"], last["target"]) == ("failed", "A")
-        assert "warehouse" in last["message"]
+def test_a_failed_load_names_its_server(server: Server) -> None:
+    with server.connect("load") as connection:
+        connection.execute("CREATE TABLE warehouse (a int)")
+    last = list(drive_of(server, 2, dataset=TPCC).events())[-1]
+    assert (last["event"], last["target"]) == ("failed", "A")
+    assert "warehouse" in last["message"]
 
 
 def test_a_recovery_replays_the_load_without_a_checkpoint_before(build: Build, tmp_path: Path) -> None:
-    study = small_study(
-        [f"A={build.bin_dir}", f"B={build.bin_dir}"],
-        workload=LoadParameters.model_validate({"dataset": {"kind": "pgbench", "scale": 1}}),
-        **{"schedule": "blocks", "transactions": 1, "warmup_s": 0.0, "blocks_max": 1, "aa": False},
-        recovery=True,
-    )
+    arms = [f"A={build.bin_dir}", f"B={build.bin_dir}"]
+    study = small_study(arms, **SMALL_LOAD, blocks_max=1, recovery=True)
     path = tmp_path / "e.sqlite"
     run_small(path, study)
     with Evidence(path) as evidence:
@@ -127,12 +131,8 @@ def test_a_recovery_replays_the_load_without_a_checkpoint_before(build: Build, t
 
 
 def test_a_study_compares_the_load_times_of_its_arms(build: Build, tmp_path: Path) -> None:
-    study = small_study(
-        [f"A={build.bin_dir}", f"B={build.bin_dir},maintenance_work_mem=1MB"],
-        workload=LoadParameters.model_validate({"dataset": {"kind": "pgbench", "scale": 1}}),
-        **{"schedule": "blocks", "transactions": 1, "warmup_s": 0.0, "blocks_max": 2, "aa": False},
-        probes=("wal", "host"),
-    )
+    arms = [f"A={build.bin_dir}", f"B={build.bin_dir},maintenance_work_mem=1MB"]
+    study = small_study(arms, **SMALL_LOAD, blocks_max=2, probes=("wal", "host"))
     path = tmp_path / "e.sqlite"
     assert run_small(path, study) is StudyEnd.BLOCKS
     report = read_report(path)
