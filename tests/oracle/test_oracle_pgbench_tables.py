@@ -46,9 +46,11 @@ ROWS = (
 )
 
 CASES = [
-    pytest.param({"scale": 1}, "-s1", id="as it comes"),
-    pytest.param({"scale": 2, "fillfactor": 70}, "-s2 -F70", id="fillfactor"),
-    pytest.param({"scale": 2, "partitions": 3}, "-s2 --partitions=3", id="partitions"),
+    pytest.param(
+        {"scale": 2, "fillfactor": 70, "tablespace": "pg_default", "index_tablespace": "pg_default"},
+        "-s2 -F70 --tablespace=pg_default --index-tablespace=pg_default",
+        id="fillfactor, tablespaces",
+    ),
     pytest.param(
         {"scale": 1, "partitions": 4, "partition_method": "hash", "foreign_keys": True},
         "-s1 --partitions=4 --partition-method=hash --foreign-keys",
@@ -60,11 +62,6 @@ CASES = [
     pytest.param({"scale": 1, "steps": "dtpfgv"}, "-s1 -Idtpfgv", id="keys before rows"),
     pytest.param(
         {"scale": 1, "partitions": 2, "steps": "dtp fgg"}, "-s1 --partitions=2 -Idtpfg", id="filled twice"
-    ),
-    pytest.param(
-        {"scale": 1, "tablespace": "pg_default", "index_tablespace": "pg_default"},
-        "-s1 --tablespace=pg_default --index-tablespace=pg_default",
-        id="tablespaces",
     ),
 ]
 
