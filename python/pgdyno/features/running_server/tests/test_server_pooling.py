@@ -13,8 +13,7 @@ from pooler import Pooler
 pytestmark = pytest.mark.server
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
-@pytest.mark.parametrize("is_round_robin", [False, True])
+@pytest.mark.parametrize(("size", "is_round_robin"), [(1, False), (2, False), (2, True), (5, True)])
 def test_transaction_pooling_is_rejected_before_anything_is_locked(
     running_server: Server, size: int, is_round_robin: bool
 ) -> None:
@@ -36,9 +35,3 @@ def test_session_pooling_is_a_session_like_any_other(running_server: Server) -> 
             take_lock(connection, 4711)
             assert held_locks(observer) == {4711}
         assert remote.check().is_local
-
-
-def test_a_direct_connection_is_identified_by_its_process_id(running_server: Server) -> None:
-    with Remote(Dsn(running_server.conninfo())).connect() as connection:
-        found = connection.execute("select pg_backend_pid()").fetchone()
-        assert found == (connection.info.backend_pid,)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 
 import psycopg
 import pytest
@@ -34,13 +33,6 @@ from pgdyno.study.arm_spec import parse_arms
 from pooler import Pooler
 
 pytestmark = pytest.mark.server
-
-
-@pytest.fixture(scope="module")
-def running_server(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
-    """A server for these tests only: they compare its whole state, and other tests leave objects."""
-    with new_server() as server:
-        yield server
 
 
 @pytest.fixture
