@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from bench import tails
 from bench.tails import KINDS, coverage, row
 
 from pgdyno.analysis.statistics.intervals import Method, binomial_interval
@@ -63,11 +64,20 @@ def test_all_blocks_miss_an_event_of_the_named_share_with_a_probability_of_5_per
     assert (1 - missed_share(blocks)) ** blocks == pytest.approx(0.05)
 
 
+@pytest.fixture
+def truth_of_few_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the true change have less precision than on the page."""
+    monkeypatch.setattr(tails, "MERGED", 6000)
+    monkeypatch.setattr(tails, "truth", tails.truth.__wrapped__)
+
+
+@pytest.mark.usefixtures("truth_of_few_blocks")
 def test_few_blocks_have_no_interval() -> None:
     of = coverage(KINDS["none"], BLOCKS_MIN - 1, 3)
     assert of.shown == 0 and math.isnan(of.covers)
 
 
+@pytest.mark.usefixtures("truth_of_few_blocks")
 @pytest.mark.parametrize(
     "name", ["none", "0 and 0.1", pytest.param("0 and 0.1, 2 s", marks=pytest.mark.long)]
 )
