@@ -6,14 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from synthetic_study import Synthetic, write_study
+from report_forms import report_of
+from synthetic_study import Synthetic
 
-from pgdyno.analysis.study_findings import find_study
 from pgdyno.features.wal_records import reading
 from pgdyno.features.wal_records.reading import first_readable, lsn, types_of
 from pgdyno.features.wal_records.section import parts_of_trial, sections, wal_of
 from pgdyno.measure.telemetry_collection import ProbeError
-from pgdyno.results.reader import Evidence
 from pgdyno.server import build_store
 from pgdyno.server.builds import Build, read_build
 from pgdyno.study.defaults import Schedule
@@ -106,11 +105,8 @@ def test_parts_are_per_transaction_and_stand_for_all_wal() -> None:
 
 
 @pytest.mark.parametrize("read", [1000, 2000])
-def test_the_table_has_the_difference_of_each_part_with_its_interval(tmp_path: Path, read: int) -> None:
-    path = tmp_path / "e.sqlite"
-    write_study(path, Synthetic(blocks=6, schedule=Schedule.SLICES))
-    with Evidence(path) as evidence:
-        findings = find_study(evidence).first
+def test_the_table_has_the_difference_of_each_part_with_its_interval(read: int) -> None:
+    findings = report_of(Synthetic(blocks=6, schedule=Schedule.SLICES)).findings.first
     assert not wal_of(findings)
     by_trial = {
         trial.trial: replace(
