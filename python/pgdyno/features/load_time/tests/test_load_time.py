@@ -89,10 +89,7 @@ def test_loads_take_turns() -> None:
 
 @pytest.mark.parametrize(
     ("arms", "dataset", "words"),
-    [
-        (["17", "host=h dbname=d"], TPCC, "running server"),
-        (["17", "18"], OWN, "cannot load"),
-    ],
+    [(["17", "host=h dbname=d"], TPCC, "running server"), (["17", "18"], OWN, "cannot load")],
 )
 def test_running_servers_and_data_of_the_user_are_refused(
     arms: list[str], dataset: dict[str, Any], words: str

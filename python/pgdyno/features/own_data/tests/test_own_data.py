@@ -200,9 +200,7 @@ def test_an_option_that_a_form_does_not_have_is_refused(tmp_path: Path) -> None:
         examined(OwnData(source=str(backup), locale="C"))
 
 
-def test_only_a_stopped_data_directory_without_tablespaces_or_a_base_backup_is_copied(
-    tmp_path: Path,
-) -> None:
+def test_only_a_stopped_data_directory_without_tablespaces_or_a_base_backup_is_copied(tmp_path: Path) -> None:
     for name in ("global", "pg_tblspc"):
         (tmp_path / name).mkdir()
     for state in (ClusterState.SHUT_DOWN, ClusterState.IN_PRODUCTION):

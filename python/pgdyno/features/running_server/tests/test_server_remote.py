@@ -18,13 +18,7 @@ from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
 from pgdyno.features.cache import command as cache
 from pgdyno.features.running_server import remote as remote_module
 from pgdyno.features.running_server.arms import require_room
-from pgdyno.features.running_server.remote import (
-    Remote,
-    TrialCopy,
-    connections_max,
-    free_for_data,
-    take_lock,
-)
+from pgdyno.features.running_server.remote import Remote, TrialCopy, connections_max, free_for_data, take_lock
 from pgdyno.measure.preflight import OWN_CONNECTIONS, require_connections
 from pgdyno.server import connections
 from pgdyno.server.connections import READ_ROWS_MAX, Dsn, ReadLimitExceeded

@@ -13,12 +13,7 @@ import pytest
 from pgdyno.errors import UsageError
 from pgdyno.features.statement_parameters.draws import EqualPlaces, LoggedRange
 from pgdyno.features.statement_parameters.parse import fingerprint, parse_statement
-from pgdyno.features.statements.scripts import (
-    STATEMENTS_MAX,
-    Transaction,
-    TransactionLog,
-    read_transactions,
-)
+from pgdyno.features.statements.scripts import STATEMENTS_MAX, Transaction, TransactionLog, read_transactions
 
 READ, WRITE = "SELECT a FROM t WHERE b = 1", "UPDATE t SET a = 2 WHERE b = 3"
 PAIR = (fingerprint("SELECT a FROM t WHERE b = $1"), fingerprint("UPDATE t SET a = $1 WHERE b = $2"))

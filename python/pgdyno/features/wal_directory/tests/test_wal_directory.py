@@ -120,11 +120,7 @@ def test_a_directory_that_cannot_be_written_or_reached_is_refused(
 )
 @pytest.mark.usefixtures("everywhere")
 def test_a_disk_needs_room_for_the_largest_wal_of_the_servers_that_run_together(
-    sizes: list[str],
-    changes: dict[str, object],
-    needed_gb: int,
-    wal: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    sizes: list[str], changes: dict[str, object], needed_gb: int, wal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = asked("18", *(f"18,wal_dir={wal}{size}" for size in sizes), **changes)
     usage = namedtuple("usage", "free")
