@@ -1,4 +1,4 @@
-"""Loads and drives of one database of a running server, by the engine."""
+"""Loads, drives and queries of one database of a running server."""
 
 from __future__ import annotations
 

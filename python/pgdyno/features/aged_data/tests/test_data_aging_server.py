@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from driven_database import scalar
 
 from pgdyno.errors import FetchError, Interrupted, WorkloadError
 from pgdyno.features.aged_data.upgrade import UpgradeBuilds
@@ -48,9 +49,7 @@ class Histories:
             Cluster(build, folder, self.account).start() as server,
             closing(server.connect(dataset.details["database"])) as connection,
         ):
-            row = connection.execute(statement.encode()).fetchone()
-            assert row is not None
-            return int(row[0])
+            return int(scalar(connection, statement))
 
 
 @pytest.fixture(scope="module")

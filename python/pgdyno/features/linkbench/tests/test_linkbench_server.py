@@ -266,7 +266,7 @@ class Replay:
         if "FROM linktable" in text and "ORDER BY time DESC" in text:
             self.kinds["get_links_list"] += 1
             id1, link_type, _, _, limit, offset = values
-            count = scalar_of(execute(f"SELECT {VISIBLE}".encode(), (id1, link_type)))
+            ((count,),) = execute(f"SELECT {VISIBLE}".encode(), (id1, link_type)).fetchall()
             self.listed += min(count - int(offset), int(limit))
         elif "id2 IN (" in text:
             self.kinds["multiget_link"] += 1
@@ -289,12 +289,6 @@ class Replay:
         elif text.startswith("DELETE FROM nodetable"):
             self.kinds["delete_node"] += 1
             execute(b"DELETE FROM nodetable WHERE id = %s", (values[0],))
-
-
-def scalar_of(cursor: psycopg.Cursor[Any]) -> int:
-    row = cursor.fetchone()
-    assert row is not None
-    return int(row[0])
 
 
 @pytest.mark.parametrize("edition", ["2011", "fork"])

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from driven_database import scalar
 from psycopg.conninfo import make_conninfo
 from server_of_major import OLDEST_MIDDLE_NEWEST, build_of
 
@@ -60,28 +61,22 @@ def opened(build: Build, account: Account, data_dir: Path, database: str) -> Ite
         yield connection
 
 
-def value(connection: Connection, statement: str) -> Any:
-    row = connection.execute(statement.encode()).fetchone()
-    assert row is not None
-    return row[0]
-
-
 def require_the_shop(connection: Connection) -> None:
     """Rows, partitions, JSON, trigger and sequence must be as they were made."""
-    assert value(connection, "SELECT count(*) FROM purchase") == PURCHASES
-    assert value(connection, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'purchase'::regclass") == 2
-    assert value(connection, "SELECT profile ->> 'city' FROM customer WHERE id = 8") == "c1"
-    before = value(connection, "SELECT sum(amount) FROM sold")
-    number = value(
+    assert scalar(connection, "SELECT count(*) FROM purchase") == PURCHASES
+    assert scalar(connection, "SELECT count(*) FROM pg_inherits WHERE inhparent = 'purchase'::regclass") == 2
+    assert scalar(connection, "SELECT profile ->> 'city' FROM customer WHERE id = 8") == "c1"
+    before = scalar(connection, "SELECT sum(amount) FROM sold")
+    number = scalar(
         connection,
         "INSERT INTO purchase (customer_id, product_id, amount, bought_on) VALUES (1, 1, 5, '2026-01-01')"
         " RETURNING id",
     )
     assert number == 1001 + PURCHASES
-    assert value(connection, "SELECT sum(amount) FROM sold") == before + 5
-    assert value(connection, "SELECT count(*) FROM pg_constraint WHERE contype = 'f'") >= 3
-    assert value(connection, "SELECT tableowner FROM pg_tables WHERE tablename = 'customer'") == "shop_owner"
-    assert value(connection, "SELECT has_table_privilege('shop reader', 'sold', 'SELECT')")
+    assert scalar(connection, "SELECT sum(amount) FROM sold") == before + 5
+    assert scalar(connection, "SELECT count(*) FROM pg_constraint WHERE contype = 'f'") >= 3
+    assert scalar(connection, "SELECT tableowner FROM pg_tables WHERE tablename = 'customer'") == "shop_owner"
+    assert scalar(connection, "SELECT has_table_privilege('shop reader', 'sold', 'SELECT')")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +123,7 @@ def backup_of(server: Server, build: Build, path: Path) -> Path:
 def require_values(connection: Connection, expected: Mapping[str, object]) -> None:
     """Each query must return the value."""
     for query, result in expected.items():
-        assert value(connection, query) == result, query
+        assert scalar(connection, query) == result, query
 
 
 @pytest.mark.parametrize("major", OLDEST_MIDDLE_NEWEST)
@@ -144,7 +139,7 @@ def test_a_directory_with_a_load_script_is_loaded_on_a_version_as_the_user_of_th
     assert details == {"database": "pgdyno_data", "changes": [], "without_statistics": 0}
     assert not (server_dir / "import").exists()
     with opened(build, account, server_dir / "data", "pgdyno_data") as connection:
-        assert value(connection, "SELECT uid FROM w") == account.uid
+        assert scalar(connection, "SELECT uid FROM w") == account.uid
         require_the_shop(connection)
         require_facts_and_local_tables(connection)
     assert account.uid != 0 or os.geteuid() != 0
@@ -170,7 +165,7 @@ def require_facts_and_local_tables(connection: Connection) -> None:
     connection.execute(
         "INSERT INTO far SELECT 1, string_agg(n::text, ' ') FROM generate_series(1, 100000) AS n"
     )
-    assert value(connection, "SELECT count(*) FROM on_far") == 1
+    assert scalar(connection, "SELECT count(*) FROM on_far") == 1
 
 
 FORMS: Mapping[str, tuple[str, ...]] = {"custom": ("-Fc",), "created": ("-Fp", "--create")}
@@ -243,7 +238,7 @@ def test_a_copy_is_masked_as_the_manual_shows(origin: Server, build: Build, serv
     with origin.connect() as connection:
         connection.execute(f"CREATE DATABASE shop_masked TEMPLATE {DATABASE}")
     with origin.connect("shop_masked") as connection:
-        before = value(connection, "SELECT min(email) FROM customer")
+        before = scalar(connection, "SELECT min(email) FROM customer")
         connection.execute(mask.encode())
     try:
         store = NamedDataStore(server_dir, system_builds)
@@ -353,7 +348,7 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
     with odd_origin.connect() as connection:
         connection.execute("SELECT pg_stat_statements_reset()")
         data = store.add("odd", OwnData(source=odd_origin.conninfo("odd")), Selection()).data
-        assert value(connection, "SELECT count(*) FROM pg_stat_statements") < 10
+        assert scalar(connection, "SELECT count(*) FROM pg_stat_statements") < 10
     dump = gzip.decompress(Path(data.path).read_bytes()).decode()
     assert SECRET not in dump
     assert "CREATE SERVER stays" in dump
@@ -382,9 +377,9 @@ def test_a_copy_has_the_rows_and_privileges_of_its_origin_and_contacts_nobody(
             "SHOW search_path": "public, sales",
         }
         require_values(connection, expected)
-        before = value(connection, "SELECT count(*) FROM ddl_log")
+        before = scalar(connection, "SELECT count(*) FROM ddl_log")
         connection.execute("CREATE TABLE another ()")
-        assert value(connection, "SELECT count(*) FROM ddl_log") == before + 1
+        assert scalar(connection, "SELECT count(*) FROM ddl_log") == before + 1
 
 
 @needs_pg_dump
@@ -407,10 +402,10 @@ def test_a_role_that_cannot_switch_statistics_off_reads_what_it_may_and_is_warne
         "foreign keys to tables that were not read are left out: visit_who_fkey of sales.visit",
     ]
     with opened(build, account, server_dir / "data", details["database"]) as connection:
-        assert value(connection, "INSERT INTO sales.visit VALUES (7, '{bad}', 'B', 99) RETURNING id") == 8
-        assert value(connection, "SELECT has_schema_privilege('reader', 'sales', 'USAGE')")
-        assert value(connection, "SELECT count(*) FROM sales.lower") == 2
-        assert value(connection, "SELECT to_regclass('local') IS NULL")
+        assert scalar(connection, "INSERT INTO sales.visit VALUES (7, '{bad}', 'B', 99) RETURNING id") == 8
+        assert scalar(connection, "SELECT has_schema_privilege('reader', 'sales', 'USAGE')")
+        assert scalar(connection, "SELECT count(*) FROM sales.lower") == 2
+        assert scalar(connection, "SELECT to_regclass('local') IS NULL")
     with odd_origin.connect("odd") as connection:
         connection.execute("DROP OWNED BY reader; DROP ROLE reader")
 
@@ -569,8 +564,8 @@ def test_a_backup_has_local_tables_in_place_of_foreign_ones_and_no_dblink(
         connection.execute("INSERT INTO parted VALUES (11)")
         connection.execute("REFRESH MATERIALIZED VIEW linked")
         connection.execute("VACUUM FULL remote")
-        assert value(connection, "SELECT count(*) FROM above_remote") == 1
-        assert value(connection, "SELECT count(*) FROM linked") == 0
+        assert scalar(connection, "SELECT count(*) FROM above_remote") == 1
+        assert scalar(connection, "SELECT count(*) FROM linked") == 0
     files = [path for path in (data_dir / "global", data_dir / "base") for path in path.rglob("*")]
     assert not any(SECRET.encode() in path.read_bytes() for path in files if path.is_file())
 

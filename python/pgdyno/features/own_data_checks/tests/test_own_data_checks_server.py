@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -12,8 +10,7 @@ import pytest
 from pgdyno.errors import DatasetError, PgdynoError
 from pgdyno.features.own_data.plan import Invariant
 from pgdyno.features.own_data_checks.preflight import ColumnSample, check_invariants, read_sample
-from pgdyno.server.builds import Build
-from pgdyno.server.processes import Cluster, Server
+from pgdyno.server.processes import Server
 
 pytestmark = pytest.mark.server
 
@@ -21,13 +18,12 @@ SHOP = Path(__file__).parents[5] / "tests" / "data" / "shop"
 
 
 @pytest.fixture(scope="module")
-def origin(build: Build, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]) -> Iterator[Server]:
+def origin(running_server: Server) -> Server:
     """A server with the shop."""
-    with new_cluster(build) as cluster, cluster.start() as server:
-        with server.connect() as connection:
-            for name in ("schema.sql", "rows.sql"):
-                connection.execute((SHOP / "load" / name).read_bytes())
-        yield server
+    with running_server.connect() as connection:
+        for name in ("schema.sql", "rows.sql"):
+            connection.execute((SHOP / "load" / name).read_bytes())
+    return running_server
 
 
 def test_an_invariant_counts_rows_and_never_reads_their_values(origin: Server) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -17,7 +16,6 @@ from typer.testing import CliRunner
 from pgdyno.cli.main import app
 from pgdyno.errors import PgdynoError, ServerError, UsageError
 from pgdyno.features.statements.scripts import read_load, read_tables, reading_session
-from pgdyno.server.build_store import system_builds
 from pgdyno.server.builds import NEWEST_MAJOR, OLDEST_MAJOR, Build
 from pgdyno.server.cache_directory import Cache
 from pgdyno.server.connections import Dsn
@@ -70,18 +68,15 @@ def shop(
 ) -> Iterator[Server]:
     """A shop that records its statements, and has executed each of them twice, but ONCE."""
     build = build_of(Cache.open(), request.param)
-    psql = next((one.program("psql") for one in system_builds() if one.has("psql")), None)
-    if psql is None:
-        pytest.skip("NOT TESTED: psql is not installed")
     with (
         new_cluster(build) as cluster,
         cluster.start({"shared_preload_libraries": "pg_stat_statements"}) as server,
     ):
         with server.connect() as connection:
             connection.execute("CREATE DATABASE shop")
-        command = [str(psql), "-q", "-v", "ON_ERROR_STOP=1", "-d", server.conninfo("shop"), "-f", "load.sql"]
-        subprocess.run(command, cwd=SHOP, check=True, capture_output=True)
         with server.connect("shop") as connection:
+            for name in ("schema.sql", "rows.sql"):
+                connection.execute((SHOP / name).read_bytes())
             connection.execute("ANALYZE")
             connection.execute("CREATE EXTENSION pg_stat_statements")
             connection.execute("CREATE ROLE reader LOGIN")
