@@ -28,6 +28,7 @@ from pgdyno.analysis.statistics.intervals import (
     PRIOR,
     Method,
     critical_value,
+    ends,
     holm_confidences,
     log_bayes_factor,
     prior_of,
@@ -89,7 +90,7 @@ def test_the_bayes_factor_is_a_martingale(name: str) -> None:
     def after(x: float) -> float:
         return bayes_factor(t_of([*d, x * scale]), n + 1) * float(stats.t.pdf(x, n))
 
-    expected = sum(integrate.quad(after, *ends, limit=200)[0] for ends in ((-np.inf, 0), (0, np.inf)))
+    expected = sum(integrate.quad(after, *between, limit=200)[0] for between in ((-np.inf, 0), (0, np.inf)))
     assert expected == pytest.approx(bayes_factor(t_of(d), n), rel=1e-6)
 
 
@@ -107,7 +108,8 @@ def test_the_level_is_the_probability_of_crossing_from_the_first_analysis_on(con
         return min(1.0, bayes_factor(t, VERDICT_BLOCKS_MIN, prior) / bound) * density
 
     level = 2 * sum(
-        integrate.quad(capped, *ends, limit=500)[0] for ends in ((0, 3), (3, 30), (30, 300), (300, np.inf))
+        integrate.quad(capped, *between, limit=500)[0]
+        for between in ((0, 3), (3, 30), (30, 300), (300, np.inf))
     )
     assert level == pytest.approx(1 - confidence, rel=1e-4)
 
@@ -227,14 +229,12 @@ def test_identical_arms_are_rarely_called_different_when_all_are_decided() -> No
         baseline = rng.normal(0, 0.012, 30)
         arms = [list(rng.normal(0, 0.012, 30) - baseline) for _ in range(3)]
         for n in range(VERDICT_BLOCKS_MIN, 31):
-            levels = holm_confidences([summarize(d[:n], 0.95, Method.ANYTIME).p_value for d in arms], 0.95)
-            summaries = [
-                summarize(d[:n], level, Method.ANYTIME) for d, level in zip(arms, levels, strict=True)
-            ]
-            ends = [(s.low, s.high) for s in summaries if s.low is not None and s.high is not None]
-            different = [low > 0 or high < 0 for low, high in ends]
-            same = [max(-low, high) <= math.log1p(0.02) for low, high in ends]
-            if len(ends) == 3 and all(a or b for a, b in zip(different, same, strict=True)):
+            summaries = [summarize(d[:n], 0.95, Method.ANYTIME) for d in arms]
+            levels = holm_confidences([of.p_value for of in summaries], 0.95)
+            intervals = [ends(of, level) for of, level in zip(summaries, levels, strict=True)]
+            different = [low > 0 or high < 0 for low, high in intervals]
+            same = [max(-low, high) <= math.log1p(0.02) for low, high in intervals]
+            if all(a or b for a, b in zip(different, same, strict=True)):
                 break
         alarms += any(different)
     assert alarms <= binomial_high(studies, 0.05)
