@@ -28,17 +28,6 @@ from pgdyno.analysis.telemetry.percentiles import Latencies, merge
 from pgdyno.results.codec import pairs_from
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN
 
-SLEEP = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4]
-"""Extra hours of sleep of ten patients, second drug less first: Student, "The probable error of a mean",
-Biometrika 1908; R ships them as `sleep` and gives t = 4.0621, p = 0.002833, 0.7001142 … 2.4598858."""
-
-
-def test_the_interval_equals_students() -> None:
-    found = student(SLEEP, 0.95)
-    assert found.mean == pytest.approx(1.58)
-    assert (found.low, found.high) == pytest.approx((0.7001142, 2.4598858), abs=1e-7)
-    assert found.p_value == pytest.approx(0.002833, abs=5e-7)
-
 
 @pytest.mark.parametrize("n", [2, 5, 12, 40])
 @pytest.mark.parametrize("confidence", [0.90, 0.95, 0.99])
@@ -47,8 +36,8 @@ def test_the_interval_is_that_of_scipy(n: int, confidence: float) -> None:
     known = stats.ttest_1samp(d, 0.0)
     interval = known.confidence_interval(confidence)
     found = student(list(d), confidence)
-    assert (found.low, found.high, found.p_value) == pytest.approx(
-        (interval.low, interval.high, known.pvalue)
+    assert (found.mean, found.low, found.high, found.p_value) == pytest.approx(
+        (d.mean(), interval.low, interval.high, known.pvalue)
     )
 
 
@@ -154,15 +143,6 @@ def test_the_interval_covers_with_heavy_tailed_noise_from_stalls() -> None:
     assert covered >= binomial_low(STUDIES, 0.95)
 
 
-def test_two_identical_arms_are_rarely_called_faster_or_slower() -> None:
-    rng = np.random.default_rng(9)
-    summaries = [student(list(d), 0.95) for d in rng.normal(0, 0.05, (STUDIES, 8))]
-    verdicts = [judge(s, 0.02) for s in summaries]
-    alarms = sum(verdict in {Verdict.FASTER, Verdict.SLOWER} for verdict in verdicts)
-    assert alarms <= binomial_high(STUDIES, 0.05)
-    assert alarms > 0  # the noise is large enough for occasional errors; otherwise the test is trivial
-
-
 def test_of_three_identical_arms_one_is_rarely_called_faster_or_slower() -> None:
     rng, alarms, studies = np.random.default_rng(10), 0, 2000
     for _ in range(studies):
@@ -172,6 +152,7 @@ def test_of_three_identical_arms_one_is_rarely_called_faster_or_slower() -> None
         summaries = [student(d, level) for d, level in zip(arms, levels, strict=True)]
         found = {judge(s, 0.001) for s in summaries}
         alarms += bool(found & {Verdict.FASTER, Verdict.SLOWER})
+    # The noise is large enough for occasional errors: without alarms, the test would be trivial.
     assert 0 < alarms <= binomial_high(studies, 0.05)
 
 
