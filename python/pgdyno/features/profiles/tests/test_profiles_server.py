@@ -1,10 +1,11 @@
-"""Inherited events of a real server, with the kernel's CPU clock, which every machine has, instead of
-instructions.
+"""Profile of a real server, and its inherited events with the kernel's CPU clock, which every machine has,
+instead of instructions.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,11 +16,13 @@ from small_study import run_small, small_study
 from pgdyno.analysis.telemetry.metrics import SERVER_CPU
 from pgdyno.cli.report import read_report
 from pgdyno.features.profiles.hardware_counters import EVENTS, SOFTWARE, HardwareCounters
+from pgdyno.features.profiles.perf import Profiler
 from pgdyno.measure.host_counters import ServerCpu, server_cpu
 from pgdyno.measure.telemetry_collection import ProbeError
 from pgdyno.results.records import StudyEnd
 from pgdyno.server.builds import Build
-from pgdyno.server.processes import Server
+from pgdyno.server.directories import Account
+from pgdyno.server.processes import Runs, Server
 from pgdyno.study.schedule import Role
 from pgdyno.workloads.pgbench.parameters import PgbenchParameters, Script
 
@@ -30,6 +33,31 @@ CLOCKS = tuple(
     replace(event, type=SOFTWARE, config=TASK_CLOCK) for event in EVENTS if event.name == "instructions_user"
 )
 BUSY = "SELECT count(*) FROM generate_series(1, 1000000) AS i WHERE i % 7 = 3"
+
+
+@pytest.fixture
+def profiler(running_server: Server, tmp_path: Path, account: Account) -> Iterator[Profiler]:
+    try:
+        started = Profiler.start(running_server.postmaster_pid, 99, Runs(tmp_path, account))
+    except ProbeError as error:
+        pytest.skip(str(error))
+    yield started
+    assert started.process.poll() is not None
+    assert not started.folder.exists()
+
+
+def test_later_backends_are_sampled(running_server: Server, profiler: Profiler) -> None:
+    with running_server.connect() as connection:
+        for _ in range(2):
+            connection.execute(BUSY)
+    rows = profiler.stop()
+    samples = int(rows[0]["samples"] or 0)
+    assert samples > 0
+    assert sum(int(row["n"] or 0) for row in rows[1:]) == samples
+
+
+def test_an_abandoned_profile_leaves_nothing(profiler: Profiler) -> None:
+    profiler.give_up()
 
 
 @dataclass(frozen=True)
