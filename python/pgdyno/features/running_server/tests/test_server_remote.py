@@ -18,7 +18,14 @@ from pgdyno.errors import ConnectError, DatasetError, DiskFullError, UsageError
 from pgdyno.features.cache import command as cache
 from pgdyno.features.running_server import remote as remote_module
 from pgdyno.features.running_server.arms import require_room
-from pgdyno.features.running_server.remote import Remote, TrialCopy, connections_max, free_for_data, take_lock
+from pgdyno.features.running_server.remote import (
+    Remote,
+    TrialCopy,
+    connections_max,
+    free_for_data,
+    held_locks,
+    take_lock,
+)
 from pgdyno.measure.preflight import OWN_CONNECTIONS, require_connections
 from pgdyno.server import connections
 from pgdyno.server.connections import READ_ROWS_MAX, Dsn, ReadLimitExceeded
@@ -27,6 +34,33 @@ from pgdyno.study.arm_spec import parse_arms
 from pooler import Pooler
 
 pytestmark = pytest.mark.server
+
+
+# The tests of poolers come first: others leave locks of sessions that are just ending.
+
+
+@pytest.mark.parametrize(("size", "is_round_robin"), [(1, False), (2, False), (2, True), (5, True)])
+def test_transaction_pooling_is_rejected_before_anything_is_locked(
+    running_server: Server, size: int, is_round_robin: bool
+) -> None:
+    with Pooler(running_server, size, is_round_robin=is_round_robin) as between:
+        remote = Remote(Dsn(between.dsn("postgres")))
+        with pytest.raises(ConnectError, match=r"transaction pooling.*connect directly"):
+            remote.check()
+        with pytest.raises(ConnectError, match="transaction pooling"):
+            remote.create("pgdyno_pooled", "a test")
+        with running_server.connect() as connection:
+            assert held_locks(connection) == set()
+    assert not Remote(Dsn(running_server.conninfo())).has_database("pgdyno_pooled")
+
+
+def test_session_pooling_is_a_session_like_any_other(running_server: Server) -> None:
+    with Pooler(running_server, 3, "session") as between, running_server.connect() as observer:
+        remote = Remote(Dsn(between.dsn("postgres")))
+        with remote.connect() as connection:
+            take_lock(connection, 4711)
+            assert held_locks(observer) == {4711}
+        assert remote.check().is_local
 
 
 @pytest.fixture
