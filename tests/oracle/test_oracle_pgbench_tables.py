@@ -124,7 +124,6 @@ def counts(conninfo: str) -> list[int]:
 def test_the_tables_are_those_of_the_real_pgbench(
     database: str, other: str, workload: dict[str, Any], options: str
 ) -> None:
-    assert PGBENCH
     subprocess.run([PGBENCH, "-i", "-q", *options.split(), other], check=True, capture_output=True)
     result = loaded(database, **workload)
     for query in (*SCHEMA, *ROWS):

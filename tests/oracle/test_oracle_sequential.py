@@ -126,7 +126,6 @@ def test_a_smaller_level_never_rejects_less_evidence(n: int) -> None:
 def test_the_interval_excludes_zero_exactly_if_the_p_value_is_significant(n: int, confidence: float) -> None:
     reach = sequential_critical_value(n, confidence)
     just_within, just_beyond = sequential_p_value(0.9999 * reach, n), sequential_p_value(1.0001 * reach, n)
-    assert just_within is not None and just_beyond is not None
     assert just_beyond < 1 - confidence < just_within
     assert reach > float(stats.t.ppf((1 + confidence) / 2, n - 1))
 
@@ -259,7 +258,6 @@ def test_the_simulation_judges_as_the_analysis_does(drawn: dict[str, np.ndarray]
         ]
         assert decisions == [Verdict.UNDECIDED] * (n - 1) + [words[float(verdict)]]
         summary = summarize(list(truth + of[:n]), 0.95, Method.ANYTIME)
-        assert summary.low is not None and summary.high is not None
         assert (summary.low <= truth <= summary.high) == covered
 
 

@@ -21,7 +21,6 @@ def autocorrelated(rng: np.random.Generator, n: int, share: float) -> np.ndarray
 @pytest.mark.parametrize("of", [trend, growth])
 def test_a_straight_line_has_its_slope_and_no_caveat(of) -> None:
     found = of(HOUR, 500 + 0.25 * HOUR, 0.95)
-    assert found is not None
     assert found.per_hour == pytest.approx(900)
     assert (found.low, found.high) == pytest.approx((900, 900))
     percent = found.percent(Better.MORE)
@@ -33,7 +32,6 @@ def test_the_line_through_the_parts_is_that_of_scipy() -> None:
     means = values.reshape(PARTS, -1).mean(axis=1)
     known = stats.linregress(HOUR.reshape(PARTS, -1).mean(axis=1), means)
     found = trend(HOUR, values, 0.9)
-    assert found is not None
     reach = stats.t.ppf(0.95, PARTS - 2) * known.stderr
     assert found.per_hour == pytest.approx(3600 * known.slope)
     assert (found.low, found.high) == pytest.approx(
@@ -45,14 +43,12 @@ def test_growth_is_from_the_first_to_the_last_whatever_is_between() -> None:
     at = np.arange(0, 7201.0)
     values = np.cumsum(np.random.default_rng(3).exponential(1e6, 7201))
     found = growth(at, values, 0.95)
-    assert found is not None
     assert found.per_hour == pytest.approx((values[-1] - values[0]) / 2)
 
 
 def test_a_gap_in_the_samples_does_not_bend_growth() -> None:
     at = np.concatenate([HOUR[:700], HOUR[1900:]])
     found = growth(at, 3.0 * at, 0.95)
-    assert found is not None
     assert (found.low, found.high) == pytest.approx((10800, 10800))
 
 
@@ -60,7 +56,6 @@ def test_missing_parts_are_omitted() -> None:
     values = 500 + 0.25 * HOUR
     values[100:200] = np.nan
     found = trend(HOUR, values, 0.95)
-    assert found is not None
     assert found.per_hour == pytest.approx(900)
     values[:] = np.nan
     assert trend(HOUR, values, 0.95) is None and growth(HOUR, values, 0.95) is None
@@ -89,7 +84,6 @@ def test_the_trend_of_autocorrelated_noise_has_its_nominal_coverage(share: float
     covered = 0
     for _ in range(runs):
         found = trend(HOUR, 900 + truth * HOUR / 3600 + 100 * autocorrelated(rng, 3600, share), 0.95)
-        assert found is not None
         covered += found.low <= truth <= found.high
     # A correlation time of half a minute (0.97) leaves the six-minute parts slightly dependent: two points.
     assert covered >= stats.binom.ppf(1e-4, runs, 0.95 if share <= 0.9 else 0.93)
@@ -101,7 +95,6 @@ def test_the_growth_of_an_accumulating_value_has_coverage_that_a_line_has_not() 
     for _ in range(runs):
         values = np.cumsum(truth_per_s + 10 * autocorrelated(rng, 3600, 0.8))
         found, line = growth(HOUR, values, 0.95), trend(HOUR, values, 0.95)
-        assert found is not None and line is not None
         covered += found.low <= 3600 * truth_per_s <= found.high
         of_line += line.low <= 3600 * truth_per_s <= line.high
     assert covered >= stats.binom.ppf(1e-4, runs, 0.95)
@@ -112,7 +105,6 @@ def test_trials_together_are_students_sample() -> None:
     runs = [trend(HOUR, 500 + per_s * HOUR, 0.95) for per_s in (0.1, 0.2, 0.4)]
     found = mean_slope([run for run in runs if run], 0.95)
     known = stats.ttest_1samp([360, 720, 1440], 0).confidence_interval(0.95)
-    assert found is not None
     assert (found.low, found.high, found.n) == pytest.approx((known.low, known.high, 3))
     assert runs[0] is not None and mean_slope([runs[0]], 0.95) is runs[0]
     assert mean_slope([], 0.95) is None
@@ -120,7 +112,6 @@ def test_trials_together_are_students_sample() -> None:
 
 def test_a_slope_is_shown_with_its_unit_and_interval() -> None:
     found = growth(HOUR, 2.0 * HOUR + np.sin(HOUR / 50), 0.95)
-    assert found is not None
     shown = found.estimate("MB", Better.LESS)
     assert shown.unit == "MB per hour" and shown.n == PARTS
     assert shown.low is not None and shown.low <= shown.value <= (shown.high or 0)

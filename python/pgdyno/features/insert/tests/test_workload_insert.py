@@ -319,7 +319,6 @@ def test_costs_are_per_query_and_per_inserted_row(recorded: Recorded) -> None:
     logs = []
     for trial in trials:
         queries = sum(piece.kinds["range"].ok for piece in trial.measured)
-        assert trial.server_cpu_s is not None and trial.driver_cpu_s is not None
         logs.append(np.log(1e6 * (trial.server_cpu_s + trial.driver_cpu_s) / queries))
     assert rows["cpupq"][1] == "µs per query"
     assert float(rows["cpupq"][2]) == pytest.approx(np.exp(np.mean(logs)), rel=0.01)

@@ -177,7 +177,6 @@ ROWS = rows_of(Counter({("main", "a"): 30, ("main", "b"): 10, ("b",): 10}), 100)
 
 def test_time_is_per_transaction_and_own_time_excludes_callees() -> None:
     found = profile_of(ROWS, 1000)
-    assert found is not None
     # 30 samples at 100 per second are 300 ms, that is, 300 µs for each of 1000 transactions.
     assert found.us_per_tx == pytest.approx({("main", "a"): 300, ("main", "b"): 100, ("b",): 100})
     assert found.own == pytest.approx({"a": 300, "b": 200})

@@ -100,7 +100,6 @@ def copy(remote: Remote) -> Iterator[TrialCopy]:
 
 def lose(copy: TrialCopy) -> None:
     """Close the connection that holds a copy, as a killed pgdyno does."""
-    assert copy._holder is not None
     copy._holder.close()
     until_unlocked(copy.remote, copy.number)
 
@@ -143,7 +142,6 @@ def until_unlocked(remote: Remote, number: int) -> None:
 
 
 def test_a_copy_is_held_again_after_its_connection_was_lost(remote: Remote, copy: TrialCopy) -> None:
-    assert copy._holder is not None
     lost = copy._holder.info.backend_pid
     with remote.connect() as connection:
         connection.execute("select pg_terminate_backend(%s)", (lost,))
@@ -239,7 +237,6 @@ def test_a_local_servers_disk_is_checked_if_its_data_directory_is_visible(
         free = free_for_data(connection)
         connection.execute("create role passer_by login")
     total = shutil.disk_usage(running_server.data_dir).total
-    assert free is not None
     assert 0 < free <= total
     assert require_room(remote, "the data need", 1, "take less")
     with pytest.raises(DiskFullError, match=r"the data need about .* are free .*: take less, or"):

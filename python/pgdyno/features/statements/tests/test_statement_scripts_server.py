@@ -153,7 +153,6 @@ def with_drawn_values(connection: Connection, script: str) -> str:
             )
             query = f"SELECT {constant} FROM {table} WHERE {column} IS NOT NULL"
             row = connection.execute(f"{query} ORDER BY random() LIMIT 1".encode()).fetchone()
-            assert row is not None
             values[name] = str(row[0])
         else:
             found = re.fullmatch(r"set (\w+) random\((\d+), \d+\)", command)

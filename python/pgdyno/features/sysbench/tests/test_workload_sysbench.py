@@ -181,7 +181,6 @@ budget = "10min"
 def test_a_study_file_has_scripts_options_and_sizes_as_factors() -> None:
     file, errors = examine_text(STUDY, "x.toml")
     assert errors == []
-    assert file is not None
     workloads = [case.study.workload for case in cases_of(file)]
     assert [one.shape()["table_size"] for one in workloads] == [1000, 2000]
     assert isinstance(workloads[0], SysbenchParameters)
