@@ -21,19 +21,7 @@ def test_the_summary_of_a_command_is_the_first_line_of_its_help(name: str) -> No
     assert " ".join(command.help.split()).startswith(commands()[name][1])
 
 
-@pytest.mark.parametrize(("option", "unneeded"), [("--help", {"psycopg", "pydantic"}), ("--version", set())])
-def test_help_and_version_load_no_command_and_nothing_heavy(option: str, unneeded: set[str]) -> None:
-    program = (
-        "import sys\nfrom pgdyno.cli.main import run_command\n"
-        f"assert run_command(['{option}']) == 0\n"
-        f"heavy = {{'numpy', 'pgdyno.cli.compare', 'pgdyno.analysis', *{unneeded}}}\n"
-        "assert not heavy & sys.modules.keys(), heavy & sys.modules.keys()\n"
-        "of_features = [name for name in sys.modules if name.startswith('pgdyno.features')]\n"
-        "assert not [name for name in of_features if name.count('.') > 2]"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
-
-
+WITHOUT_A_COMMAND = {"numpy", "pgdyno.cli.compare", "pgdyno.analysis"}
 WITHOUT_A_STUDY = {
     "numpy",
     "scipy",
@@ -52,23 +40,32 @@ OPTIONAL = {
 }
 
 
-@pytest.mark.parametrize(
-    ("options", "status", "unneeded"),
-    [(["--plan"], 2, WITHOUT_A_STUDY | OPTIONAL), ([], 1, BEFORE_A_STUDY | OPTIONAL)],
-    ids=["an invalid option", "the first line of a study"],
-)
-def test_a_comparison_imports_the_lab_for_a_study_and_the_report_after_it(
-    options: list[str], status: int, unneeded: set[str], tmp_path: Path
-) -> None:
-    program = (
-        "import sys, types\nfrom pgdyno.cli.main import run_command\nfrom pgdyno.errors import PgdynoError\n"
-        "def stop(*_): raise PgdynoError('it measured')\n"
-        "runner = types.SimpleNamespace(start_study=stop, resume_study=stop)\n"
-        "sys.modules['pgdyno.measure.study_runner'] = runner\n"
-        f"assert run_command(['compare', '17', '18', *{options}]) == {status}\n"
-        f"assert not {unneeded} & sys.modules.keys(), {unneeded} & sys.modules.keys()"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path)
+IMPORTS = f"""
+import sys, types
+from pgdyno.cli.main import run_command
+from pgdyno.errors import PgdynoError
+
+def stop(*_):
+    raise PgdynoError("it measured")
+
+def run(words, status, unneeded):
+    assert run_command(words) == status
+    assert not unneeded & sys.modules.keys(), (words, unneeded & sys.modules.keys())
+
+run(["--help"], 0, {WITHOUT_A_COMMAND | {"psycopg", "pydantic"}})
+run(["--version"], 0, {WITHOUT_A_COMMAND})
+of_features = [name for name in sys.modules if name.startswith("pgdyno.features")]
+assert not [name for name in of_features if name.count(".") > 2]
+sys.modules["pgdyno.measure.study_runner"] = types.SimpleNamespace(start_study=stop, resume_study=stop)
+run(["compare", "17", "18", "--plan"], 2, {WITHOUT_A_STUDY | OPTIONAL})
+run(["compare", "17", "18"], 1, {BEFORE_A_STUDY | OPTIONAL})
+"""
+"""Help, an invalid option, and the first line of a study, in one process: each imports more than the last."""
+
+
+def test_a_command_imports_the_lab_for_a_study_and_the_report_after_it(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", IMPORTS]
+    subprocess.run(command, check=True, cwd=tmp_path, stdout=subprocess.DEVNULL)
 
 
 WITH_PASSWORD = (
