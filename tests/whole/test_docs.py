@@ -7,6 +7,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import csv
+import functools
 import importlib.util
 import io
 import json
@@ -83,7 +84,8 @@ def test_every_test_that_may_be_skipped_is_listed_with_its_reason() -> None:
     requirements = tomllib.loads((ROOT / "tests" / "whole" / "skipped_tests.toml").read_text("utf-8"))
     listed = [entry for entries in requirements.values() for entry in entries]
     files = [*(ROOT / "tests").rglob("*.py"), *(ROOT / "python").rglob("tests/*.py"), ROOT / "conftest.py"]
-    found = {entry for path in files for entry in skips(path)}
+    skipping = [path for path in files if "skip" in path.read_text("utf-8")]
+    found = {entry for path in skipping for entry in skips(path)}
     assert sorted(listed) == sorted(found)
 
 
@@ -95,9 +97,12 @@ def generator() -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("name", generator().PAGES)
+GENERATOR = generator()
+
+
+@pytest.mark.parametrize("name", GENERATOR.PAGES)
 def test_a_page_made_from_the_code_is_up_to_date(name: str) -> None:
-    assert (DOCS / name).read_text() == generator().PAGES[name](), (
+    assert (DOCS / name).read_text() == GENERATOR.PAGES[name](), (
         f"docs/{name} is out of date: renew it with `python docs/generate.py` and look at the difference"
     )
 
@@ -162,9 +167,10 @@ def test_the_study_in_the_page_is_one() -> None:
     assert len(cases_of(read_study(first, page.name))) == 4
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
-    slug = generator().slug
-    return {slug(heading) for heading in re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)}
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {GENERATOR.slug(heading) for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -180,13 +186,6 @@ def test_every_link_leads_somewhere(page: Path) -> None:
             assert anchor in anchors(there), f"{target} in {page.name}"
 
 
-@pytest.mark.parametrize("code", [code for code, wording in wordings().items() if wording.link])
-def test_the_link_of_a_caveat_leads_to_a_section(code: str) -> None:
-    path, _, anchor = wordings()[code].link.partition("#")
-    assert (ROOT / path).is_file(), f"{code}: no page {path}"
-    assert not anchor or anchor in anchors(ROOT / path), f"{code}: no section #{anchor} in {path}"
-
-
 def test_every_page_of_the_guide_is_reached_from_its_contents() -> None:
     contents = (DOCS / "README.md").read_text()
     links = [(DOCS / path).resolve() for path in re.findall(r"\]\(([^)\s]+(?:\.md|/))\)", contents)]
@@ -194,12 +193,12 @@ def test_every_page_of_the_guide_is_reached_from_its_contents() -> None:
     assert {*DOCS.rglob("*.md"), *OF_FEATURES} - {DOCS / "README.md"} <= named
 
 
-@pytest.mark.parametrize("page", sorted({*PAGES} - {ROOT / "README.md", ROOT / "CHANGELOG.md"}))
-def test_every_file_that_is_named_exists(page: Path) -> None:
+def test_every_file_that_is_named_exists() -> None:
     names = r"`((?:python|crates|tests|bench|docs)/[\w./-]+|[\w/]+/[\w/]+\.(?:py|rs|sql|j2|css))`"
     roots = (ROOT, ROOT / "python" / "pgdyno")
-    for name in re.findall(names, page.read_text()):
-        assert any((root / name).exists() for root in roots), f"{name} in {page.name}"
+    for page in {*PAGES} - {ROOT / "README.md", ROOT / "CHANGELOG.md"}:
+        for name in re.findall(names, page.read_text()):
+            assert any((root / name).exists() for root in roots), f"{name} in {page.name}"
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -262,14 +261,14 @@ def test_a_recipe_that_compiles_without_output_says_so_first() -> None:
 
 
 LINKS = sorted({of.link for of in wordings().values() if of.link})
-PROGRAM = [path for suffix in ("py", "toml", "md") for path in (ROOT / "python").rglob(f"*.{suffix}")]
+PROGRAM = [path for suffix in ("py", "toml") for path in (ROOT / "python").rglob(f"*.{suffix}")]
 
 
-@pytest.mark.parametrize("path", [path for path in PROGRAM if path.parent.name != "tests"] + PAGES)
-def test_every_page_that_a_text_names_is_printed(path: Path) -> None:
-    text = re.sub(r'"\n +f?"', "", path.read_text("utf-8"))  # a sentence of several lines
-    for page in re.findall(r"pgdyno docs ([a-z][\w/-]+(?:#[\w-]+)?)", text):
-        assert passage(page).startswith("#"), f"{page} in {path.name}"  # an unknown page is an error
+def test_every_page_that_a_text_names_is_printed() -> None:
+    for path in [*(path for path in PROGRAM if path.parent.name != "tests"), *PAGES]:
+        text = re.sub(r'"\n +f?"', "", path.read_text("utf-8"))  # a sentence of several lines
+        for page in re.findall(r"pgdyno docs ([a-z][\w/-]+(?:#[\w-]+)?)", text):
+            assert passage(page).startswith("#"), f"{page} in {path.name}"  # an unknown page is an error
 
 
 def test_every_link_of_a_caveat_is_printed_as_a_report_names_it(capsys: pytest.CaptureFixture[str]) -> None:
