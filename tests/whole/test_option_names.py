@@ -63,12 +63,8 @@ def test_an_example_with_an_unknown_option_is_found() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_the_examples_of_a_page_have_options_of_their_command(page: Path) -> None:
+def test_a_page_has_options_of_the_commands_beside_them(page: Path) -> None:
     assert not unknown_in_examples(page.read_text())
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_a_page_names_a_rare_option_only_beside_a_command_that_has_it(page: Path) -> None:
     having = {path.split()[1] for path, names in OPTIONS.items() if names & COMPARE.moved.keys()}
     of_bisect = page.parent.name in ("bisect", "sysbench", "fitting")
     for line in page.read_text().splitlines():
@@ -76,12 +72,12 @@ def test_a_page_names_a_rare_option_only_beside_a_command_that_has_it(page: Path
         assert not rare or of_bisect or any(re.search(rf"\b{command}\b", line) for command in having), line
 
 
-@pytest.mark.parametrize("code", wordings())
-def test_the_texts_of_a_caveat_name_options_of_compare_or_of_their_command(code: str) -> None:
-    text = str(wordings()[code])
-    given = set(OPTION.findall(text)) - OF_OTHER_PROGRAMS
-    named = set().union(*(OPTIONS[command_of(one)] for one in re.findall(r"pgdyno [a-z][^`.]*", text)))
-    assert given <= OPTIONS["pgdyno compare"] | named | {"--fleet"}
+def test_the_texts_of_a_caveat_name_options_of_compare_or_of_their_command() -> None:
+    for code, wording in wordings().items():
+        text = str(wording)
+        given = set(OPTION.findall(text)) - OF_OTHER_PROGRAMS
+        named = set().union(*(OPTIONS[command_of(one)] for one in re.findall(r"pgdyno [a-z][^`.]*", text)))
+        assert given <= OPTIONS["pgdyno compare"] | named | {"--fleet"}, code
 
 
 def test_compare_has_few_options_and_its_help_fits_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
