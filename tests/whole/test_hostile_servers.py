@@ -80,9 +80,10 @@ def test_every_command_ends_with_one_line_about_the_server(
     assert SAYS[mode] in complaints[0]
 
 
-@pytest.mark.parametrize("number", SIGNALS, ids=lambda number: number.name)
 @pytest.mark.parametrize("mode", [Mode.NEVER_ANSWERS, Mode.SILENT_AFTER_LOGIN], ids=lambda m: m.name.lower())
-@pytest.mark.parametrize("command", ["check", "drive", "load"])
+@pytest.mark.parametrize(
+    ("command", "number"), [*product(["check"], SIGNALS), ("drive", signal.SIGINT), ("load", signal.SIGINT)]
+)
 def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
     started: Started,
     mode: Mode,
@@ -107,9 +108,8 @@ def test_one_signal_ends_a_wait_for_a_silent_server_with_the_signals_status(
     monkeypatch.setenv("PGDYNO_CACHE", str(server_dir))
     # Its own limits are at least 15 s: the signal ends it.
     dsn = started(mode).replace("connect_timeout=2", "connect_timeout=1000")
-    assert (
-        run_command([word.format(dsn=dsn, folder=server_dir) for word in COMMANDS[command]]) == 128 + number
-    )
+    words = [word.format(dsn=dsn, folder=server_dir) for word in COMMANDS[command]]
+    assert run_command(words) == 128 + number
     said = capsys.readouterr().err
     assert [line for line in said.splitlines() if line.startswith("pgdyno: interrupted")], said
 
@@ -141,14 +141,8 @@ def test_an_incomplete_response_is_an_error_although_the_server_responds_elsewhe
 
 
 def test_a_dsn_may_set_the_limit_on_a_login_but_not_lift_it() -> None:
-    cases = {
-        "7": 7,
-        "1": 2,
-        "0": connections.CONNECT_TIMEOUT_S,
-        "-1": connections.CONNECT_TIMEOUT_S,
-        "x": 15,
-        None: 15,
-    }
+    limit_s = connections.CONNECT_TIMEOUT_S
+    cases = {"7": 7, "1": 2, "0": limit_s, "-1": limit_s, "x": 15, None: 15}
     assert {given: connections._connect_timeout_s(given) for given in cases} == cases
 
 
