@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from report_forms import checked_json
 from synthetic_study import Synthetic, write_with_aa
@@ -41,6 +41,7 @@ seeds = st.integers(0, 2**53 - 1)
 UPGRADE = Path(__file__).parents[2] / "studies" / "templates" / "upgrade.toml"
 
 
+@settings(max_examples=25)
 @given(seed=seeds, arms=st.integers(2, 5), groups=st.integers(1, 12))
 def test_after_ten_blocks_one_in_ten_is_followed_by_an_aa_block(seed: int, arms: int, groups: int) -> None:
     study = make_study(arms=parse_arms(["18"] * arms), seed=seed)
@@ -50,6 +51,7 @@ def test_after_ten_blocks_one_in_ten_is_followed_by_an_aa_block(seed: int, arms:
         assert len(doubled) == (group > 0)
 
 
+@settings(max_examples=25)
 @given(seed=seeds, arms=st.integers(2, 5))
 def test_the_arms_are_doubled_equally_often(seed: int, arms: int) -> None:
     study = make_study(arms=parse_arms(["18"] * arms), seed=seed)
@@ -58,6 +60,7 @@ def test_the_arms_are_doubled_equally_often(seed: int, arms: int) -> None:
     assert {found[arm] for arm in range(arms)} == {3}
 
 
+@settings(max_examples=25)
 @given(seed=seeds, block=st.integers(0, 500))
 def test_the_doubled_arm_is_determined_by_the_seed(seed: int, block: int) -> None:
     study = make_study(seed=seed)
@@ -168,7 +171,7 @@ def test_too_few_aa_blocks_have_no_floor() -> None:
 
 def test_equal_arms_exceed_the_floor_at_most_at_the_nominal_rate() -> None:
     """With 12 blocks, 6 A/A blocks and equal SDs, 5% of means exceed the floor."""
-    rng, studies = np.random.default_rng(20261122), 4000
+    rng, studies = np.random.default_rng(20261122), 2000
     over = 0
     for _ in range(studies):
         noise = noise_of(list(rng.normal(0, 0.02, 6)))
