@@ -196,7 +196,8 @@ def swap(text: str, chance: random.Random) -> str:
 def replace_a_value(text: str, chance: random.Random) -> str:
     lines = text.splitlines(keepends=True)
     n = chance.choice([n for n, line in enumerate(lines) if "=" in line] or [0])
-    values = """[] {} '' -1 1e308 nan [[1]] true 2020-01-01 "x" [{}] {a={b=1}}""".split()
+    values = ["[]", "{}", "''", "-1", "1e308", "nan", "[[1]]", "true", "2020-01-01", '"x"']
+    values += ["[{}]", "{a={b=1}}"]
     lines[n] = lines[n].partition("=")[0] + f"= {chance.choice(values)}\n"
     return "".join(lines)
 
