@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from html import unescape
 
 import pytest
@@ -108,24 +109,32 @@ def told_by(document: Document) -> Iterator[str]:
             yield from told_by(part)
 
 
-def text_of_page(document: Document) -> str:
-    return unescape(
-        re.sub(
-            r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>", "", to_html(document), flags=re.DOTALL
-        )
-    )
+@cache
+def page_of(name: str) -> str:
+    return to_html(built(name))
+
+
+@cache
+def markdown_of(name: str) -> str:
+    return to_markdown(built(name))
+
+
+@cache
+def text_of_page(name: str) -> str:
+    drawn = r"<svg.*?</svg>|<(style|script).*?</\1>|</?[a-z][^>]*>"
+    return unescape(re.sub(drawn, "", page_of(name), flags=re.DOTALL))
 
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_every_format_begins_with_the_same_answer(name: str) -> None:
     of = built(name)
     answer = json.loads(to_json(of))["answer"]
-    markdown = re.sub(r"\\(.)", r"\1", to_markdown(of)).partition("\n## ")[0]
-    page = text_of_page(of).partition("Contents")[0]
+    markdown = re.sub(r"\\(.)", r"\1", markdown_of(name)).partition("\n## ")[0]
+    page = text_of_page(name).partition("Contents")[0]
     told = [headline.claim for headline in of.headlines]
     told += [part.text for part in of.answer if isinstance(part, Line)]
     cells = [cell for row in answer["arms"] for cell in row.values()]
-    assert told and bool(cells) == (len(built(name).of("cases", "hosts")) == 0)
+    assert told and bool(cells) == (len(of.of("cases", "hosts")) == 0)
     for text in (markdown, page, " ".join([*answer["sentences"], *cells])):
         said = " ".join(plain(text).split())
         assert [one for one in map(plain, (*told, *cells)) if " ".join(one.split()) not in said] == []
@@ -138,8 +147,8 @@ def test_every_readable_format_contains_every_sentence_and_cell(name: str) -> No
     of = built(name)
     facts = {" ".join(plain(fact).split()) for fact in told_by(of)} - {of.title}
     assert len(facts) > 80
-    markdown = re.sub(r"\\(.)", r"\1", to_markdown(of))
-    for text in (on_terminal(of, 400), markdown, text_of_page(of)):
+    markdown = re.sub(r"\\(.)", r"\1", markdown_of(name))
+    for text in (on_terminal(of, 400), markdown, text_of_page(name)):
         said = " ".join(plain(text).split())
         missing = [fact for fact in facts if fact not in said]
         assert not missing, missing
@@ -172,13 +181,12 @@ def test_an_empty_heading_is_found() -> None:
 
 @pytest.mark.parametrize("name", STUDIES)
 def test_no_heading_of_a_report_is_empty(name: str) -> None:
-    of = built(name)
-    page, markdown = to_html(of), to_markdown(of)
+    page, markdown = page_of(name), markdown_of(name)
     assert re.search(HTML_HEADING, page) and re.search(MARKDOWN_HEADING, markdown, flags=re.MULTILINE)
     assert empty_headings(markdown, MARKDOWN_HEADING) == []
     assert empty_headings(page, HTML_HEADING) == []
 
 
 def test_a_number_in_a_table_is_not_broken_at_its_commas() -> None:
-    page = to_html(built("verdict"))
+    page = page_of("verdict")
     assert "103,052" in page and re.findall(r"\d,<wbr>\d{3}\b", page) == []

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 from dataclasses import replace
+from functools import cache
 from html import escape, unescape
 from html.parser import HTMLParser
 from importlib.resources import files
@@ -62,6 +63,11 @@ from pgdyno.report.study_report import build_study
 from pgdyno.report.terminal_format import _broken, print_terminal
 from pgdyno.results.records import TrialStatus
 from pgdyno.results.writer import Writer
+
+
+@cache
+def page_of_failures() -> str:
+    return to_html(report_of(FAILURES))
 
 
 @pytest.mark.parametrize(
@@ -200,7 +206,7 @@ def test_a_page_contains_the_documentation_to_which_it_links() -> None:
 
 
 def test_no_line_of_a_page_is_broken_between_a_number_and_its_unit() -> None:
-    plain, page = to_markdown(report_of(FAILURES)), to_html(report_of(FAILURES))
+    plain, page = to_markdown(report_of(FAILURES)), page_of_failures()
     assert re.search(r"\d (?:ms|s|min)\b", plain)  # which need no change
     main = re.sub(r"(?s)<(pre|code)\b.*?</\1>", "", page[page.index("<main>") : page.index("</main>")])
     assert not re.search(r"\d (?:ms|s|min)\b", main)
@@ -234,7 +240,7 @@ def test_addresses_depend_neither_on_results_nor_on_other_cases() -> None:
 
 
 def test_a_narrow_page_keeps_the_intervals_and_the_differing_settings_are_above_the_effect() -> None:
-    page = to_html(report_of(FAILURES))
+    page = page_of_failures()
     (head,) = re.findall(r"<th[^>]*>95% CI</th>", page)
     assert 'class="n"' in head
     # A name breaks between its words, and an interval between its ends.
@@ -262,13 +268,12 @@ def test_the_cards_of_the_answer_draw_the_interval_and_the_margin_of_each_arm() 
 
 
 def test_html_draws_every_block_and_every_arm() -> None:
-    built = report_of(FAILURES)
-    page = to_html(built)
+    page = page_of_failures()
     assert page.count("<svg viewBox") == 1 + 2 + 6 + 5  # answer, effects, blocks, kinds
     for block in (1, 2, 4, 5, 6):
         assert f"<title>block {block}: " in page
     assert all(f'class="curve arm{arm}"' in page for arm in range(3))
-    for of in only(built).findings.arms:
+    for of in only(report_of(FAILURES)).findings.arms:
         assert f"<title>{of.arm.name}, p99: " in page  # a value beside the pointer
 
 
@@ -364,7 +369,7 @@ document.body.textContent = JSON.stringify(said);
 
 @pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 def test_a_chart_over_time_shows_values_at_the_pointer_zooms_and_hides_arms(tmp_path: Path) -> None:
-    page = re.sub("<meta http-equiv[^>]*>", "", to_html(report_of(FAILURES)))  # it permits no other script
+    page = re.sub("<meta http-equiv[^>]*>", "", page_of_failures())  # it permits no other script
     found = json.loads(in_chromium(page, POINTED, tmp_path))
     readout, view, (at_s, first, is_dot), restored, before, after = found
     assert readout[:2] == [False, True] and readout[2] >= 2  # the arms of the block at this time
