@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -412,6 +413,18 @@ def _run(words: Sequence[str]) -> tuple[int, str, str]:
     return status, *written
 
 
+@cache
+def old_results() -> Mapping[Path, bytes]:
+    """Return the old results files by their paths below OLD_RESULTS."""
+    found = {}
+    for path in OLD_RESULTS.rglob("*.*"):
+        place, content = path.relative_to(OLD_RESULTS), path.read_bytes()
+        if path.suffix == ".xz":
+            place, content = place.with_suffix(""), lzma.decompress(content)
+        found[place] = content
+    return found
+
+
 def write_files(folder: Path) -> None:
     """Write FILES and the old results files below a directory."""
     for name in ("work", "home", "state"):
@@ -420,13 +433,10 @@ def write_files(folder: Path) -> None:
         path = folder / "work" / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    for path in OLD_RESULTS.rglob("*.*"):
-        target = folder / "work" / "old" / path.relative_to(OLD_RESULTS)
+    for path, old in old_results().items():
+        target = folder / "work" / "old" / path
         target.parent.mkdir(parents=True, exist_ok=True)
-        if path.suffix == ".xz":
-            target.with_suffix("").write_bytes(lzma.decompress(path.read_bytes()))
-        else:
-            target.write_bytes(path.read_bytes())
+        target.write_bytes(old)
 
 
 def commands_of(topic: str) -> list[str]:
