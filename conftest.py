@@ -41,8 +41,8 @@ gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 
-FUZZ = 25
-"""Number of damaged files that each fuzz test tries; the default takes seconds."""
+FUZZ = 15
+"""Number of damaged files that each fuzz test tries; ``make long-test`` tries 500."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
