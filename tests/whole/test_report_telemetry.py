@@ -291,8 +291,7 @@ def test_a_page_has_charts_of_evenly_spaced_blocks_of_a_long_study(
 
 def test_cases_share_the_charts_of_blocks_of_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pgdyno.report.why_section.PANELS_MAX", 10)
-    levels = [{"clients": "1"}, {"clients": "8"}, {"clients": "16"}]
-    cases = [Synthetic(blocks=7, probed=True, case=n, levels=of) for n, of in enumerate(levels)]
-    for of, shown in ((cases[:1], 7), (cases[:2], 5), (cases, PANELS_MIN)):
-        found = report_of(*of).findings.cases
-        assert [len(throughput_timelines(case)) for case in found] == [shown] * len(of)
+    alone = report_of(Synthetic(blocks=7, probed=True)).findings.first
+    two = report_of(*(Synthetic(blocks=7, probed=True, levels={"clients": n}) for n in "18")).findings.cases
+    assert [len(throughput_timelines(case)) for case in (alone, *two)] == [7, 5, 5]
+    assert len(throughput_timelines(replace(alone, cases=3))) == PANELS_MIN
