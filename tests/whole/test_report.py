@@ -93,10 +93,10 @@ def test_an_arm_that_lost_blocks_has_no_interval_of_a_single_analysis() -> None:
     assert lost.primary.summary.method is Method.ANYTIME and lost.primary.percent.low is None
 
 
-@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("blocks", [0, 1, 3])
-def test_every_form_bears_a_study_that_has_hardly_begun(form: str, blocks: int) -> None:
-    assert FORMS[form](report_of(Synthetic(blocks=blocks, ended=None)))
+def test_every_form_bears_a_study_that_has_hardly_begun(blocks: int) -> None:
+    built = report_of(Synthetic(blocks=blocks, ended=None))
+    assert all(text_of(built) for text_of in FORMS.values())
 
 
 def test_json_numbers_the_blocks_of_a_comparison_and_names_the_dropped_ones() -> None:
@@ -577,18 +577,6 @@ def test_the_first_screen_has_the_attempts_and_the_error_of_an_arm_that_never_su
     assert "17 succeeded in 70 attempts, SQLSTATE 40001: could not serialize" in line
 
 
-def test_the_first_screen_names_every_arm_with_the_most_frequent_error() -> None:
-    """It named only the first of three arms that failed alike."""
-    (line,) = answer.failures(only(report_of(FAILURES)).findings)
-    assert line.startswith("Most failed transactions of all arms: up to 1,440 payment, SQLSTATE 40001")
-
-
-def test_a_noise_floor_above_the_detectable_effect_is_the_reason_for_more_blocks() -> None:
-    """The report of an effect of 2.7%, which was undecided, had “smallest effect detectable so far 1.6%”."""
-    (headline,) = golden("noise").headlines
-    assert "identical arms differ by up to 6.6%" in headline.more and "detectable" not in headline.more
-
-
 @pytest.mark.parametrize(
     ("requested", "first"),
     [
@@ -667,7 +655,6 @@ def differs(*versions: str, requested: dict[str, str] | None = None, provider: s
             ],
         ),
         (("14", "15"), ["by default: hash_mem_multiplier 1 → 2, log_checkpoints off → on"]),
-        (("15", "16"), ["only in 16: vacuum_buffer_usage_limit 256kB"]),
         (
             ("16", "17"),
             ["by default: vacuum_buffer_usage_limit 256kB → 2MB", "only in 17: io_combine_limit 128kB"],
