@@ -1,6 +1,6 @@
 //! Interface between workloads and the driver.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use reactor::{Connection, Error, Nanos};
 
@@ -49,15 +49,17 @@ pub trait Workload: Sync {
 
     /// Creates the user of a client.
     fn user(&self, client_id: ClientId) -> Self::User;
-
-    /// The tally of all users of a target as JSON for the result.
-    fn tally(&self, tally: &Self::Tally) -> Value;
 }
 
 /// State shared by the users of one target and thread, mostly counters.
 pub trait Tally: Default + Send {
     /// Adds the counts of another thread.
     fn merge(&mut self, other: &Self);
+
+    /// The counts of all users of a target for the result, as `docs/reference/engine-protocol.md` has them.
+    fn value(&self) -> Value {
+        json!({})
+    }
 }
 
 /// For workloads without a tally.

@@ -16,7 +16,7 @@ use driver::{ClientId, Ending, User, Workload, WorkloadError, derive_seed};
 use pgwire::frontend;
 use reactor::{Connection, Error, Nanos, Seen, TransactionStatus, kernel_now};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 const WRITE: &str = include_str!("ledger.sql");
 const STATEMENT: &str = "ledger";
@@ -91,10 +91,6 @@ impl Workload for Ledger {
             slots: self.slots,
             sequence: 0,
         }
-    }
-
-    fn tally(&self, (): &()) -> Value {
-        json!({})
     }
 }
 
@@ -219,10 +215,6 @@ impl<W: Workload> Workload for WithLedger<W> {
     fn user(&self, client_id: ClientId) -> Self::User {
         WriterOf { user: self.workload.user(client_id), writer: self.ledger.user(client_id) }
     }
-
-    fn tally(&self, tally: &Self::Tally) -> Value {
-        self.workload.tally(tally)
-    }
 }
 
 /// A client of a workload with a ledger.
@@ -281,6 +273,7 @@ impl<U: User> User for WriterOf<U> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn ledger_in(path: &std::path::Path) -> Result<Ledger, WorkloadError> {
         Ledger::read(&json!({"path": path, "key": 7, "slots": 10}))

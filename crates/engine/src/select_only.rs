@@ -2,7 +2,7 @@
 //! than the server.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use driver::{ClientId, Ending, Stream, User, Workload, WorkloadError};
 use pgwire::frontend;
@@ -42,10 +42,6 @@ impl Workload for SelectOnly {
 
     fn user(&self, client_id: ClientId) -> Reader {
         Reader { accounts: self.accounts, stream: Stream::new(client_id.seed), aid: 0 }
-    }
-
-    fn tally(&self, (): &()) -> Value {
-        json!({})
     }
 }
 
@@ -93,6 +89,7 @@ impl User for Reader {
 mod tests {
     use super::*;
     use driver::derive_seed;
+    use serde_json::json;
 
     #[test]
     fn the_same_seed_gives_a_client_the_same_transactions() {

@@ -38,21 +38,18 @@ impl Bins {
     }
 }
 
-impl Tally {
-    /// As `docs/reference/engine-protocol.md` has it.
-    pub fn value(&self) -> Value {
+impl driver::Tally for Tally {
+    fn merge(&mut self, other: &Self) {
+        self.starts.iter_mut().zip(&other.starts).for_each(|(to, from)| to.merge(from));
+        self.keys.merge(&other.keys);
+    }
+
+    fn value(&self) -> Value {
         let [market, register, pdc] = &self.starts;
         json!({
             "starts": {"market": &market.0[..], "register": &register.0[..], "pdc": &pdc.0[..]},
             "keys": &self.keys.0[..],
         })
-    }
-}
-
-impl driver::Tally for Tally {
-    fn merge(&mut self, other: &Self) {
-        self.starts.iter_mut().zip(&other.starts).for_each(|(to, from)| to.merge(from));
-        self.keys.merge(&other.keys);
     }
 }
 

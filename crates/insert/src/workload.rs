@@ -111,10 +111,6 @@ impl Workload for InsertBenchmark {
             effects: Effects::default(),
         }
     }
-
-    fn tally(&self, tally: &Tally) -> Value {
-        tally.value()
-    }
 }
 
 /// What a client does.

@@ -46,19 +46,6 @@ impl Tally {
         self.ranks[chosen.choice as usize][bin.min(BINS - 1)] += 1;
         self.correlated_reads += u64::from(chosen.choice == Choice::LinkRead && chosen.is_correlated);
     }
-
-    /// As `docs/reference/engine-protocol.md` has it.
-    pub fn value(&self) -> Value {
-        let ranks = CHOICES.map(|(name, choice)| (name, json!(self.ranks[choice as usize])));
-        json!({
-            "drawn": NAMES.into_iter().zip(self.drawn).collect::<Value>(),
-            "ranks": ranks.into_iter().collect::<Value>(),
-            "correlated_reads": self.correlated_reads,
-            "link_types": self.link_types,
-            "multiget": &self.multiget[..],
-            "histories": self.histories,
-        })
-    }
 }
 
 impl driver::Tally for Tally {
@@ -70,5 +57,17 @@ impl driver::Tally for Tally {
         add(&mut self.multiget, &other.multiget);
         self.correlated_reads += other.correlated_reads;
         self.histories += other.histories;
+    }
+
+    fn value(&self) -> Value {
+        let ranks = CHOICES.map(|(name, choice)| (name, json!(self.ranks[choice as usize])));
+        json!({
+            "drawn": NAMES.into_iter().zip(self.drawn).collect::<Value>(),
+            "ranks": ranks.into_iter().collect::<Value>(),
+            "correlated_reads": self.correlated_reads,
+            "link_types": self.link_types,
+            "multiget": &self.multiget[..],
+            "histories": self.histories,
+        })
     }
 }

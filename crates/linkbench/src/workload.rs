@@ -99,10 +99,6 @@ impl Workload for LinkBench {
             sql: String::new(),
         }
     }
-
-    fn tally(&self, tally: &Tally) -> Value {
-        tally.value()
-    }
 }
 
 /// What an operation did, in the order of the counters.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use super::random::Prng;
 use super::run::{Protocol, Startup, split_definition};
@@ -165,10 +165,6 @@ impl Workload for Pgbench {
         let runner = ScriptRunner::new(Arc::clone(&self.program), client_id.client);
         ScriptUser { runner, thread: client_id.thread as usize, scale: self.scale }
     }
-
-    fn tally(&self, _: &ScriptChoice) -> Json {
-        json!({})
-    }
 }
 
 /// Generator for the choice of scripts, shared by the clients of a thread as in pgbench.
@@ -246,6 +242,7 @@ impl User for ScriptUser {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn sound() -> Json {
         json!({"protocol": "prepared", "scale": null, "define": {"x": "1"}, "random_seed": 5,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value as Json, json};
+use serde_json::Value as Json;
 
 use driver::{ClientId, Ending, User, Workload, WorkloadError};
 use reactor::{Connection, Error, tell};
@@ -173,10 +173,6 @@ impl Workload for Sysbench {
     fn user(&self, client_id: ClientId) -> ScriptUser {
         let client = ScriptClient::new(Arc::clone(&self.program), client_id.client);
         ScriptUser { client, is_prepared: false, restarts: false }
-    }
-
-    fn tally(&self, (): &()) -> Json {
-        json!({})
     }
 }
 

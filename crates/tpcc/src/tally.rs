@@ -81,24 +81,6 @@ impl Tally {
         }
         !matches!(customer, Customer::Id(_))
     }
-
-    /// As `docs/reference/engine-protocol.md` has it.
-    pub fn value(&self) -> Value {
-        let c = self.constants;
-        json!({
-            "drawn": KINDS.into_iter().zip(self.drawn).collect::<Value>(),
-            "order_lines": self.order_lines,
-            "order_lines_remote": self.order_lines_remote,
-            "rollbacks_drawn": self.rollbacks_drawn,
-            "payments_remote": self.payments_remote,
-            "by_name": {"payment": self.by_name_payment, "order_status": self.by_name_order_status},
-            "lines_per_order": self.lines_per_order,
-            "c_last": &self.c_last[..],
-            "c_id": &self.c_id[..],
-            "item": &self.item[..],
-            "nurand_c": c.map(|c| json!({"c_last": c.c_last, "c_id": c.c_id, "item": c.item})),
-        })
-    }
 }
 
 impl driver::Tally for Tally {
@@ -116,5 +98,22 @@ impl driver::Tally for Tally {
         self.by_name_payment += other.by_name_payment;
         self.by_name_order_status += other.by_name_order_status;
         self.constants = self.constants.or(other.constants);
+    }
+
+    fn value(&self) -> Value {
+        let c = self.constants;
+        json!({
+            "drawn": KINDS.into_iter().zip(self.drawn).collect::<Value>(),
+            "order_lines": self.order_lines,
+            "order_lines_remote": self.order_lines_remote,
+            "rollbacks_drawn": self.rollbacks_drawn,
+            "payments_remote": self.payments_remote,
+            "by_name": {"payment": self.by_name_payment, "order_status": self.by_name_order_status},
+            "lines_per_order": self.lines_per_order,
+            "c_last": &self.c_last[..],
+            "c_id": &self.c_id[..],
+            "item": &self.item[..],
+            "nurand_c": c.map(|c| json!({"c_last": c.c_last, "c_id": c.c_id, "item": c.item})),
+        })
     }
 }

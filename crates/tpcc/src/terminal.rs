@@ -221,6 +221,7 @@ impl User for Terminal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use driver::Tally as _;
     use serde_json::json;
 
     fn terminal(client: u32) -> Terminal {
@@ -306,7 +307,7 @@ mod tests {
             terminal.draw(&mut tally);
         }
         let mut twice = tally.clone();
-        driver::Tally::merge(&mut twice, &tally);
+        twice.merge(&tally);
         for (tally, times) in [(tally.value(), 1), (twice.value(), 2)] {
             assert_eq!(tally["drawn"]["new_order"], 1000 * times);
             let sum = |key: &str| {

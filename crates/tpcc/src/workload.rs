@@ -43,10 +43,6 @@ impl Workload for Tpcc {
     fn user(&self, client_id: ClientId) -> Terminal {
         Terminal::new(self.specification, self.seed, client_id)
     }
-
-    fn tally(&self, tally: &Tally) -> Value {
-        tally.value()
-    }
 }
 
 #[cfg(test)]

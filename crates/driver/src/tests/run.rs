@@ -21,10 +21,6 @@ impl Workload for Panicking {
     fn user(&self, _: ClientId) -> Counting {
         unreachable!("scripted")
     }
-
-    fn tally(&self, (): &()) -> Value {
-        json!({})
-    }
 }
 
 #[test]

@@ -5,7 +5,6 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
-use serde_json::{Value, json};
 
 use crate::client::{Client, ClientContext, ClientEvent, ClientRules};
 use crate::client_group::ClientGroup;
@@ -235,10 +234,6 @@ impl Workload for OneKind {
 
     fn user(&self, _: ClientId) -> Counting {
         Counting::default()
-    }
-
-    fn tally(&self, (): &()) -> Value {
-        json!({})
     }
 }
 
