@@ -276,16 +276,16 @@ impl<D: Dataset> Loading<'_, D> {
     /// failure.
     fn clean_up(&self, reactor: &Reactor, reached: Phase, error: LoadError) -> LoadError {
         let mut error = stopped_or(error, self.stop);
+        let failed = |error: Error| LoadError::from_io(Stage::Copy, "take back what was done", &error);
         let clean_up = async {
             let mut connection = self.options.connect::<D>(reactor).await?;
-            self.dataset
-                .clean_up(&mut connection, reached, &self.shared.progress.tables_filled())
-                .await
-                .map_err(|error| LoadError::from_io(Stage::Copy, "take back what was done", &error))
+            let filled = self.shared.progress.tables_filled();
+            self.dataset.clean_up(&mut connection, reached, &filled).await.map_err(failed)
         };
         // A stop, earlier or now, limits the time. Its statement is not canceled.
         let watch = Watch { reactor, conninfo: &self.options.conninfo, stops: &[self.stop] };
-        if let Err(problem) = watched(&watch, None, clean_up) {
+        let ended = reactor.block_on(watch.over(None, clean_up)).map_err(|error| stalled(&error));
+        if let Err(problem) = ended.and_then(|ended| ended.map_err(failed)?) {
             error.message = format!("{}; {}: {problem}", error.message, D::LEFT_BEHIND);
         }
         error
