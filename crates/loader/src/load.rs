@@ -13,7 +13,7 @@ use super::error::{LoadError, Stage};
 use super::phase::Phase;
 use super::progress::{Progress, forecast};
 use super::timing::Timing;
-use super::watch::Watch;
+use super::watch::{CONNECT_TIMEOUT, Watch};
 use super::worker::{self, Queue, Shared};
 use pgwire::conninfo::Conninfo;
 use reactor::{
@@ -59,10 +59,25 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
+    /// Connects and prepares the session.
     async fn connect<D: Dataset>(&self, reactor: &Reactor) -> Result<Connection, LoadError> {
         let further = if self.server_settings { SERVER_SETTINGS } else { "" };
         let session = [NO_TIMEOUTS, D::SESSION, further].join("; ");
-        worker::connect(reactor, &self.conninfo, &session, self.on_notice).await
+        // Errors of connecting are complete messages.
+        let failed = |error: Error| {
+            let sqlstate = error.sqlstate();
+            let failed = LoadError::new(Stage::Connect, error.to_string());
+            LoadError { sqlstate, unconnected: Some(Box::new(error)), ..failed }
+        };
+        let connected = async {
+            let mut connection = Connection::connect(reactor, &self.conninfo).await?;
+            connection.on_notice(self.on_notice);
+            connection.simple(&session).await?;
+            Ok(connection)
+        };
+        let connected = reactor.until(reactor.now() + CONNECT_TIMEOUT, connected).await;
+        let late = Error::Timeout { waited_for: "connecting", limit: CONNECT_TIMEOUT };
+        connected.unwrap_or(Err(late)).map_err(failed)
     }
 }
 

@@ -7,20 +7,6 @@ use reactor::{Connection, Error};
 /// The beginning of the comment of tables that pgdyno has made.
 pub const MARK: &str = "made by pgdyno";
 
-/// Returns the names of existing tables, and whether the comment of each begins with [`MARK`]. The statement
-/// returns names and comments.
-async fn marked(control: &mut Connection, statement: &str) -> Result<Vec<(String, bool)>, LoadError> {
-    let rows = control.simple(statement).await;
-    let rows = rows.map_err(|error| LoadError::from_io(Stage::Create, "look at the database", &error))?;
-    let found = rows.into_iter().filter_map(|row| match row.as_slice() {
-        [Some(name), comment] => {
-            Some((name.clone(), comment.as_deref().is_some_and(|text| text.starts_with(MARK))))
-        }
-        _ => None,
-    });
-    Ok(found.collect())
-}
-
 /// Returns the comment of a table in the schema public; empty without table or comment.
 pub async fn comment_of(connection: &mut Connection, table: &str) -> Result<String, Error> {
     let sql =
@@ -46,11 +32,15 @@ pub async fn replace(
     statement: &str,
     is_own: impl Fn(&str) -> bool,
 ) -> Result<(), LoadError> {
-    let mut found = marked(control, statement).await?;
-    found.retain(|(name, _)| is_own(name));
+    let rows = control.simple(statement).await;
+    let rows = rows.map_err(|error| LoadError::from_io(Stage::Create, "look at the database", &error))?;
     let names = |only_foreign: bool| {
-        let chosen = found.iter().filter(|(_, is_marked)| !(only_foreign && *is_marked));
-        chosen.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", ")
+        let chosen = rows.iter().filter_map(|row| match row.as_slice() {
+            [Some(_), Some(comment)] if only_foreign && comment.starts_with(MARK) => None,
+            [Some(name), _] if is_own(name) => Some(name.as_str()),
+            _ => None,
+        });
+        chosen.collect::<Vec<_>>().join(", ")
     };
     let (all, foreign) = (names(false), names(true));
     let problem = match existing {

@@ -5,13 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::vec::IntoIter;
 
 use super::dataset::{Job, Rows, Work};
-use super::error::{LoadError, Stage};
+use super::error::LoadError;
 use super::phase::Phase;
 use super::progress::Progress;
-use super::watch::CONNECT_TIMEOUT;
-use pgwire::conninfo::Conninfo;
 use pgwire::{copy, frontend};
-use reactor::{Connection, Error, OnNotice, Reactor};
+use reactor::{Connection, Error};
 
 /// State shared by all connections of a load.
 pub struct Shared {
@@ -33,30 +31,6 @@ impl Queue {
     fn take(&self) -> Option<Job> {
         self.jobs.lock().ok()?.next()
     }
-}
-
-/// Connects and prepares the session.
-pub async fn connect(
-    reactor: &Reactor,
-    conninfo: &Conninfo,
-    session: &str,
-    on_notice: Option<OnNotice>,
-) -> Result<Connection, LoadError> {
-    // Errors of connecting are complete messages.
-    let failed = |error: Error| {
-        let sqlstate = error.sqlstate();
-        let failed = LoadError::new(Stage::Connect, error.to_string());
-        LoadError { sqlstate, unconnected: Some(Box::new(error)), ..failed }
-    };
-    let connected = async {
-        let mut connection = Connection::connect(reactor, conninfo).await?;
-        connection.on_notice(on_notice);
-        connection.simple(session).await?;
-        Ok(connection)
-    };
-    let connected = reactor.until(reactor.now() + CONNECT_TIMEOUT, connected).await;
-    let late = Error::Timeout { waited_for: "connecting", limit: CONNECT_TIMEOUT };
-    connected.unwrap_or(Err(late)).map_err(failed)
 }
 
 /// Executes jobs until the queue is empty.
@@ -179,7 +153,7 @@ mod tests {
     use std::sync::atomic::AtomicU64;
 
     use super::*;
-    use reactor::{Clock, Socket};
+    use reactor::{Clock, Reactor, Socket};
 
     /// Rows of one byte per group, which count the groups that were appended.
     struct Counted {
