@@ -173,10 +173,7 @@ impl Run<'_> {
                     })
                 };
                 let handle = builder.spawn_scoped(scope, work);
-                handles.push(handle.map_err(|source| reactor::Error::System {
-                    action: "start a thread".to_owned(),
-                    source,
-                })?);
+                handles.push(handle.map_err(|source| reactor::Error::system("start a thread", source))?);
                 Ok(())
             });
             // If a thread cannot be started, the others wait for commands.

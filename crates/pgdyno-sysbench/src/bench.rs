@@ -259,7 +259,7 @@ pub fn spawn(bench: &Arc<Bench>, command: Option<&str>) -> Result<mpsc::Receiver
             let _ = sender.send(end);
         };
         let started = thread::Builder::new().name(format!("driver {thread}")).spawn(work);
-        started.map_err(|source| Error::System { action: "start a thread".to_owned(), source })?;
+        started.map_err(|source| Error::system("start a thread", source))?;
     }
     Ok(ends)
 }

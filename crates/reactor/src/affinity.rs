@@ -96,7 +96,7 @@ fn wrong(pid: u32, errno: Errno) -> Error {
         _ => "",
     };
     let source = io::Error::other(format!("{}{remedy}", io::Error::from(errno)));
-    Error::System { action: format!("choose the cores of process {pid} of the server"), source }
+    Error::system(format!("choose the cores of process {pid} of the server"), source)
 }
 
 /// Children of a single-threaded process such as a postmaster.

@@ -77,8 +77,9 @@ pub enum Error {
 
 impl Error {
     /// A failed system call.
-    pub(crate) fn system(action: impl Into<String>, errno: rustix::io::Errno) -> Self {
-        Self::System { action: action.into(), source: errno.into() }
+    #[must_use]
+    pub fn system(action: impl Into<String>, source: impl Into<io::Error>) -> Self {
+        Self::System { action: action.into(), source: source.into() }
     }
 
     /// Fails because the workload cannot continue.

@@ -29,12 +29,6 @@ pub fn mailbox<T>() -> Result<(Sender<T>, Mailbox<T>), Error> {
     Ok((Sender(Arc::clone(&shared)), Mailbox(shared)))
 }
 
-impl<T> Clone for Sender<T> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
 impl<T> Sender<T> {
     /// Sends and wakes the receiving loop.
     pub fn send(&self, letter: T) -> Result<(), Error> {
@@ -48,11 +42,7 @@ impl<T> Sender<T> {
 impl<T> Mailbox<T> {
     /// Calls `deliver` with each letter until it returns false.
     pub async fn serve(self, reactor: &Reactor, mut deliver: impl FnMut(T) -> bool) -> Result<(), Error> {
-        let bell = self
-            .0
-            .bell
-            .try_clone()
-            .map_err(|source| Error::System { action: "share an eventfd".to_owned(), source })?;
+        let bell = self.0.bell.try_clone().map_err(|source| Error::system("share an eventfd", source))?;
         let bell = Socket::new(reactor, bell)?;
         loop {
             while let Some(letter) = self.take() {

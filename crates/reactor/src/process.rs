@@ -116,5 +116,5 @@ pub fn catch_termination(act: impl Fn() + Send + 'static) -> Result<(), Error> {
         }
     };
     let started = thread::Builder::new().name("signals".to_owned()).stack_size(64 << 10).spawn(wait);
-    started.map(|_| ()).map_err(|source| Error::System { action: "start a thread".to_owned(), source })
+    started.map(|_| ()).map_err(|source| Error::system("start a thread", source))
 }

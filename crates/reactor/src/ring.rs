@@ -104,8 +104,7 @@ impl Ring {
 
     /// A ring that also reports events of `epoll`.
     pub(super) fn new(epoll: &OwnedFd) -> Result<Self, Error> {
-        let uring =
-            set_up().map_err(|source| Error::System { action: "set io_uring up".to_owned(), source })?;
+        let uring = set_up().map_err(|source| Error::system("set io_uring up", source))?;
         let mut enter_flags = EnterFlags::EXT_ARG | EnterFlags::GETEVENTS;
         if uring.params().is_feature_no_iowait() {
             // Otherwise the kernel counts waiting for the server as I/O wait.
@@ -268,7 +267,7 @@ impl Inner {
         match entered.map_err(|error| (Errno::from_io_error(&error), error)) {
             // Timeout, signal, or a full completion queue.
             Ok(_) | Err((Some(Errno::TIME | Errno::INTR | Errno::BUSY | Errno::AGAIN), _)) => Ok(()),
-            Err((_, source)) => Err(Error::System { action: "wait for events".to_owned(), source }),
+            Err((_, source)) => Err(Error::system("wait for events", source)),
         }
     }
 

@@ -58,7 +58,7 @@ pub async fn shell(
     if !shared.input {
         sh.process_group(0);
     }
-    let child = sh.spawn().map_err(|source| failed("start a shell", source))?;
+    let child = sh.spawn().map_err(|source| Error::system("start a shell", source))?;
     let mut running = Running { child, is_group: !shared.input };
     let line = match running.child.stdout.take() {
         Some(output) => first_line(reactor, output, line_bytes_max).await?,
@@ -75,11 +75,11 @@ struct Running {
 
 impl Running {
     async fn end(&mut self, reactor: &Reactor) -> Result<ExitStatus, Error> {
-        let watched = |errno| Error::system("watch a shell", errno);
+        let watched = |errno: Errno| Error::system("watch a shell", errno);
         let pid = Pid::from_child(&self.child);
         let end = Socket::new(reactor, pidfd_open(pid, PidfdFlags::NONBLOCK).map_err(watched)?)?;
         end.readable().await;
-        self.child.wait().map_err(|source| failed("wait for a shell", source))
+        self.child.wait().map_err(|source| Error::system("wait for a shell", source))
     }
 }
 
@@ -98,7 +98,7 @@ impl Drop for Running {
 async fn first_line(reactor: &Reactor, output: ChildStdout, bytes_max: usize) -> Result<Vec<u8>, Error> {
     let fd = OwnedFd::from(output);
     rustix::io::ioctl_fionbio(&fd, true).map_err(|errno| Error::system("read from a shell", errno))?;
-    let readiness = fd.try_clone().map_err(|source| failed("read from a shell", source))?;
+    let readiness = fd.try_clone().map_err(|source| Error::system("read from a shell", source))?;
     let readiness = Socket::new(reactor, readiness)?;
     let (mut output, mut line) = (ChildStdout::from(fd), Vec::new());
     let mut byte = [0];
@@ -111,12 +111,8 @@ async fn first_line(reactor: &Reactor, output: ChildStdout, bytes_max: usize) ->
                 readiness.readable().await;
             }
             Err(error) if error.raw_os_error() == Some(Errno::INTR.raw_os_error()) => {}
-            Err(source) => return Err(failed("read from a shell", source)),
+            Err(source) => return Err(Error::system("read from a shell", source)),
         }
     }
     Ok(line)
-}
-
-fn failed(action: &str, source: io::Error) -> Error {
-    Error::System { action: action.to_owned(), source }
 }

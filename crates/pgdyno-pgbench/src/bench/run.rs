@@ -27,7 +27,7 @@ pub fn run(bench: &Arc<Bench>) -> Result<Results, Unfinished> {
     let options = &bench.options;
     let from = bench.clock.now();
     let (sender, thread_results) = mpsc::channel();
-    let could_not = |source| say(&Error::System { action: "start a thread".to_owned(), source });
+    let could_not = |source| say(&Error::system("start a thread", source));
     let mut first = 0;
     for (thread, count) in
         clients_per_thread(options.clients as usize, options.jobs as usize).into_iter().enumerate()
