@@ -12,7 +12,7 @@ mod row;
 pub use authentication::{Authentication, Mechanisms};
 pub use body::{CommandTag, Fields, ProtocolError};
 pub use report::{ErrorFields, ServerError};
-pub use row::{Columns, Row};
+pub use row::Row;
 
 use body::split_cstring;
 

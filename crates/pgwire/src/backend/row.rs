@@ -13,12 +13,6 @@ pub struct Row<'a> {
     values: &'a [u8],
 }
 
-/// Iterator over the columns of a row; `None` is NULL.
-#[derive(Debug, Clone)]
-pub struct Columns<'a> {
-    rest: &'a [u8],
-}
-
 impl<'a> Row<'a> {
     /// Checks that the body contains exactly the number of values in its header.
     #[inline]
@@ -38,10 +32,15 @@ impl<'a> Row<'a> {
         usize::from(self.count)
     }
 
-    /// The columns from first to last.
-    #[must_use]
-    pub fn columns(&self) -> Columns<'a> {
-        Columns { rest: self.values }
+    /// The columns from first to last; `None` is NULL.
+    #[inline]
+    pub fn columns(&self) -> impl Iterator<Item = Option<&'a [u8]>> + use<'a> {
+        let mut rest = self.values;
+        std::iter::from_fn(move || {
+            let (value, next) = split_value(rest)?;
+            rest = next;
+            Some(value)
+        })
     }
 
     /// The bytes of a column, `None` for NULL. Takes time proportional to the index.
@@ -70,17 +69,6 @@ impl<'a> Row<'a> {
     pub fn cents(&self, column: usize) -> Result<i64, ProtocolError> {
         let value = self.get(column)?.and_then(|bytes| numeric::read(bytes, 2));
         value.ok_or(ProtocolError::ColumnType { column, expected: "numeric" })
-    }
-}
-
-impl<'a> Iterator for Columns<'a> {
-    type Item = Option<&'a [u8]>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Self::Item> {
-        let (value, rest) = split_value(self.rest)?;
-        self.rest = rest;
-        Some(value)
     }
 }
 

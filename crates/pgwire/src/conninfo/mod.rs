@@ -89,18 +89,12 @@ impl Settings {
     ) -> Result<T, ConninfoError> {
         let Some(setting) = self.find(keyword) else { return Ok(T::default()) };
         let name: StrDeserializer<'_, value::Error> = setting.value.as_str().into_deserializer();
-        T::deserialize(name).map_err(|_| setting.invalid(expected))
+        T::deserialize(name).map_err(|_| self.invalid(keyword, expected))
     }
 
     fn invalid(&self, keyword: &str, expected: &'static str) -> ConninfoError {
         let setting = self.find(keyword).map_or(keyword, |s| s.source).to_owned();
         ConninfoError::InvalidValue { setting, expected }
-    }
-}
-
-impl Setting {
-    fn invalid(&self, expected: &'static str) -> ConninfoError {
-        ConninfoError::InvalidValue { setting: self.source.to_owned(), expected }
     }
 }
 
@@ -342,8 +336,8 @@ fn connect_timeout(settings: &Settings) -> Result<Option<u32>, ConninfoError> {
     let Some(setting) = settings.find("connect_timeout").filter(|s| !s.value.is_empty()) else {
         return Ok(None);
     };
-    let seconds: i32 =
-        setting.value.trim().parse().map_err(|_| setting.invalid("a whole number of seconds"))?;
+    let invalid = |_| settings.invalid("connect_timeout", "a whole number of seconds");
+    let seconds = setting.value.trim().parse::<i32>().map_err(invalid)?;
     Ok(u32::try_from(seconds).ok().filter(|&s| s > 0))
 }
 
