@@ -19,15 +19,9 @@ impl Prng {
     /// Creates the state of a seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
+        // An all-zero state would stay zero, but SplitMix64 is a bijection, so that two steps are never both 0.
         let mut counter = seed;
-        let low = split_mix(&mut counter);
-        let high = split_mix(&mut counter);
-        if low == 0 && high == 0 {
-            // An all-zero state would stay zero. PostgreSQL replaces it with the parameters of Knuth's linear
-            // congruential generator.
-            return Self { low: 0x5851_F42D_4C95_7F2D, high: 0x1405_7B7E_F767_814F };
-        }
-        Self { low, high }
+        Self { low: split_mix(&mut counter), high: split_mix(&mut counter) }
     }
 
     /// Creates another generator, seeded from this one.
@@ -207,11 +201,5 @@ impl Streams {
 #[must_use]
 pub fn clients_per_thread(clients: usize, threads: usize) -> Vec<usize> {
     let threads = threads.min(clients);
-    let mut left = clients;
-    let mut deal = |thread: usize| {
-        let share = left.div_ceil(threads - thread);
-        left -= share;
-        share
-    };
-    (0..threads).map(&mut deal).collect()
+    (0..threads).map(|thread| clients / threads + usize::from(thread < clients % threads)).collect()
 }

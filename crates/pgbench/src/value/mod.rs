@@ -296,13 +296,7 @@ pub fn parse_int(text: &[u8]) -> Result<i64, IntError> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return Err(IntError::Syntax);
     }
-    let negative = text[..text.len() - digits.len()].last() == Some(&b'-');
-    let add = |sum: i64, digit: &u8| {
-        let digit = i64::from(digit - b'0');
-        let sum = sum.checked_mul(10)?;
-        if negative { sum.checked_sub(digit) } else { sum.checked_add(digit) }
-    };
-    digits.iter().try_fold(0, add).ok_or(IntError::Range)
+    std::str::from_utf8(text).unwrap_or_default().trim_start().parse().map_err(|_| IntError::Range)
 }
 
 fn unsigned_part(text: &[u8]) -> &[u8] {

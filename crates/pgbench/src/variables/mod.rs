@@ -33,11 +33,6 @@ enum Content {
 }
 
 impl Variables {
-    /// Creates one undefined variable per name.
-    pub fn new(names: &Names) -> Self {
-        Self { cells: vec![Cell::default(); names.names.len()] }
-    }
-
     /// Sets a variable to a value, as `\set` does.
     #[inline]
     pub fn set(&mut self, slot: Slot, value: Value) {
@@ -52,7 +47,7 @@ impl Variables {
         cell.content = Content::Text;
     }
 
-    /// The variable of a slot. Names may have been added after the variables were created.
+    /// The variable of a slot, which is made if it is new.
     fn cell(&mut self, slot: Slot) -> &mut Cell {
         if slot.index() >= self.cells.len() {
             self.cells.resize_with(slot.index() + 1, Cell::default);

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 fn value_of(text: &[u8]) -> Result<Value, String> {
     let mut names = Names::default();
     let slot = names.intern(b"foo").unwrap();
-    let mut variables = Variables::new(&names);
+    let mut variables = Variables::default();
     variables.set_text(slot, text);
     let value = variables.value(slot, &names);
     // The second read gives the same value.
@@ -68,9 +68,9 @@ fn invalid_texts_are_errors_when_the_value_is_read() {
 fn an_unset_variable_is_undefined() {
     let mut names = Names::default();
     let early = names.intern("größe".as_bytes()).unwrap();
-    let mut variables = Variables::new(&names);
+    let mut variables = Variables::default();
     let late = names.intern(b"late").unwrap();
-    for (slot, message) in [(early, "undefined variable \"größe\""), (late, "undefined variable \"late\"")]
+    for (slot, message) in [(late, "undefined variable \"late\""), (early, "undefined variable \"größe\"")]
     {
         assert!(!variables.is_defined(slot));
         assert!(!variables.write_text(slot, &mut Vec::new()));

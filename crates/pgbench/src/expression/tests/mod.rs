@@ -23,7 +23,7 @@ impl Client {
     pub fn new(defined: &[(&str, &str)]) -> Self {
         let random = Streams::new(5432, 1, 1, false).clients[0];
         let mut names = Names::default();
-        let mut variables = Variables::new(&names);
+        let mut variables = Variables::default();
         for (name, text) in defined {
             variables.set_text(names.intern(name.as_bytes()).unwrap(), text.as_bytes());
         }

@@ -18,7 +18,7 @@ fn first_sql(text: &str) -> (Sql, Scripts) {
 fn variables_are_replaced_in_place_or_by_parameters() {
     let text = "select /* :foo */ ':foo', :foo::int, a:::foo, :1a, :größe, :bar -- :foo\n, \\:foo:foo:";
     let (sql, scripts) = first_sql(text);
-    let mut variables = Variables::new(&scripts.names);
+    let mut variables = Variables::default();
     let slot = |name: &str| scripts.names.find(name.as_bytes()).unwrap();
     variables.set_text(slot("foo"), b"+7");
     variables.set(slot("größe"), Value::Double(0.5));
