@@ -16,11 +16,8 @@ use pgwire::conninfo::Conninfo;
 use reactor::catch_termination;
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sysbench::ScriptData;
-use sysbench::{OltpDataset, OltpTables};
-use tpcc::SYSBENCH_WAREHOUSES_MAX;
-use tpcc::TpccTables;
-use tpcc::{Deviation, Deviations};
+use sysbench::{OltpDataset, OltpTables, ScriptData};
+use tpcc::{Deviation, Deviations, SYSBENCH_WAREHOUSES_MAX, TpccTables};
 
 /// Maximum length of a command.
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -27,8 +27,7 @@ pub fn integer_between(value: &str, option: &str, low: i32, high: i32) -> Result
 /// The leading number of a text, as by C's `atof`; 0 without one.
 pub fn leading_double(value: &str) -> f64 {
     let text = value.trim_start();
-    let mut ends = (0..=text.len()).rev().filter(|&end| text.is_char_boundary(end));
-    ends.find_map(|end| text[..end].parse::<f64>().ok()).unwrap_or(0.0)
+    (1..=text.len()).rev().find_map(|end| text.get(..end)?.parse().ok()).unwrap_or(0.0)
 }
 
 /// A number greater than 0.

@@ -105,9 +105,8 @@ impl Arguments {
 
     /// The value of a general option.
     pub fn value(&self, name: &str) -> OptionValue {
-        let given = self.general.iter().rev().find(|(known, _)| known == name);
-        match (general::find(name), given) {
-            (Some(definition), Some((_, text))) => definition.option_type.read(text),
+        match (general::find(name), self.given(name)) {
+            (Some(definition), Some(text)) => definition.option_type.read(text),
             (Some(definition), None) => definition.default_value(),
             (None, _) => OptionValue::Text(String::new()),
         }

@@ -54,7 +54,7 @@ fn finish(bench: &Bench, ends: &mpsc::Receiver<ThreadEnd>) -> ExitCode {
 /// Runs events, and reports. `main` is the script's first state, which has its hooks.
 /// `links` are its connections.
 pub fn run(bench: &Arc<Bench>, mut main: ScriptClient, links: &mut Connections<'_>) -> ExitCode {
-    if !main.has("event") && !main.has("thread_run") {
+    if main.state().find("event").is_none() && main.state().find("thread_run").is_none() {
         let name = bench.program.name.rsplit('/').next().unwrap_or_default();
         return failure(format_args!("cannot find the event() function in {name}"));
     }

@@ -123,11 +123,6 @@ impl ScriptClient {
         &self.state
     }
 
-    /// Whether the script has a function of this name.
-    pub fn has(&self, name: &str) -> bool {
-        self.state.find(name).is_some()
-    }
-
     /// Runs a function of the script, with the client's number, to its end.
     pub async fn run(
         &mut self,
@@ -160,7 +155,8 @@ impl ScriptClient {
         }
         self.events = Some(coroutine);
         if matches!(end, Ok(EventEnd::Done)) {
-            self.draw_for_event();
+            // sysbench draws a number of the client at the end of each event, of which its statistics make use.
+            self.random.borrow_mut().bits.next_u64();
         }
         end
     }
@@ -169,11 +165,6 @@ impl ScriptClient {
     pub fn take_restart_error(&mut self) -> Error {
         let own = || Error::Workload("the script restarts the event by itself".to_owned());
         self.part.failure.take().unwrap_or_else(own)
-    }
-
-    /// sysbench draws a number of the client at the end of each event, of which its statistics make use.
-    fn draw_for_event(&self) {
-        self.random.borrow_mut().bits.next_u64();
     }
 
     async fn carry_on(

@@ -88,10 +88,9 @@ impl Random {
             Distribution::Special => self.options.special(&mut self.bits, from, to),
             Distribution::Pareto => self.options.pareto(&mut self.bits, from, to),
             Distribution::Zipfian => {
-                let (count, exponent) =
-                    (to.wrapping_sub(from).wrapping_add(1).max(1), self.options.zipfian_exponent);
+                let (count, exponent) = (width(from, to).max(1), self.options.zipfian_exponent);
                 let zipfian = match &self.zipfian {
-                    Some(zipfian) if zipfian.count() == count => zipfian,
+                    Some(zipfian) if zipfian.count == count => zipfian,
                     _ => self.zipfian.insert(Zipfian::new(count, exponent)),
                 };
                 from.wrapping_add(zipfian.rank(&mut self.bits) - 1)
@@ -329,11 +328,6 @@ impl Zipfian {
         zipfian.last = zipfian.integral(f64::from(count) + 0.5);
         zipfian.certain = 2.0 - zipfian.inverse(zipfian.integral(2.5) - zipfian.density(2.0));
         zipfian
-    }
-
-    /// The number of ranks.
-    fn count(&self) -> u32 {
-        self.count
     }
 
     /// A rank.

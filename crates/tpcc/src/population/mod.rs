@@ -66,13 +66,6 @@ pub const TABLES: [Table; 9] = [
     Table::Warehouse,
 ];
 
-/// How a table is cut: so many groups for each warehouse (for all of them: `item`), so many keys in each.
-/// A group is some 64 to 200 kB, which is what one flush hands to the socket.
-struct Cut {
-    groups: u64,
-    keys: u32,
-}
-
 /// The population of `warehouses` warehouses under one seed.
 #[derive(Clone, Copy, Debug)]
 pub struct Population {
@@ -163,13 +156,13 @@ impl Population {
 
     /// How many groups `table` is cut into.
     pub fn groups(&self, table: Table) -> u64 {
-        let per_warehouse = cut(table).groups;
+        let per_warehouse = cut(table).0;
         if table == Table::Item { per_warehouse } else { per_warehouse * u64::from(self.warehouses) }
     }
 
     /// Appends the rows of one group (0..[`Self::groups`]) to `out` as COPY BINARY tuples; returns how many.
     pub fn append_group(&self, table: Table, group: u64, out: &mut Vec<u8>) -> u64 {
-        let Cut { groups, keys } = cut(table);
+        let (groups, keys) = cut(table);
         let warehouse = (group / groups) as u32 + 1;
         let place = (group % groups) as u32;
         let first = place * keys + 1;
@@ -204,8 +197,10 @@ struct Keys {
     range: Range<u32>,
 }
 
-fn cut(table: Table) -> Cut {
-    let (groups, keys) = match table {
+/// How a table is cut: so many groups for each warehouse (for all of them: `item`), so many keys in each.
+/// A group is some 64 to 200 kB, which is what one flush hands to the socket.
+fn cut(table: Table) -> (u64, u32) {
+    match table {
         Table::Item => (100, 1000),
         Table::Stock => (400, 250),
         Table::Customer => (200, 150),
@@ -215,8 +210,7 @@ fn cut(table: Table) -> Cut {
         Table::NewOrder => (10, 900),
         Table::District => (1, 10),
         Table::Warehouse => (1, 1),
-    };
-    Cut { groups, keys }
+    }
 }
 
 /// Customers 1..=1000 of a district bear the thousand names in order, so that each exists.
