@@ -155,7 +155,7 @@ const EMPTY_LOOP: &str = "
 #[test]
 fn a_script_with_its_own_loop_keeps_the_rate() {
     let script = Script::new("rate", EMPTY_LOOP);
-    let (status, output) = script.run(&["--time=3", "--rate=20"]);
+    let (status, output) = script.run(&["--time=1", "--rate=20"]);
     assert_eq!(status, Some(0), "{output}");
     assert!(output.contains("few\ttrue\n"), "{output}");
 }
