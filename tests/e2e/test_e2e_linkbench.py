@@ -16,7 +16,7 @@ def test_a_comparison_passes_its_checks_and_reports_each_operation(
     workload = {
         "kind": "linkbench",
         "nodes": 2000,
-        "edition": "fork",
+        "edition": "2011",  # test_linkbench_server.py has the checks of the other one
         "distributions": "configured",  # without the first node's links, millions in a graph of any size
     }
     study = write_study(
@@ -30,7 +30,7 @@ def test_a_comparison_passes_its_checks_and_reports_each_operation(
     ended = program.succeed("run", study, "--evidence", evidence, "--json")
     assert ended.trials == [{"ok": 1}] * 2
     latencies = ended.case["arms"][0]["latency_ms"]
-    assert list(latencies) == [*MIXES["fork"], "all"]
+    assert list(latencies) == [*MIXES["2011"], "all"]
     assert "linkbench-as-configured" in {caveat["code"] for caveat in ended.json()["caveats"]}
     with Evidence(evidence) as opened:
         for trial in opened.trials():

@@ -43,8 +43,7 @@ SETTINGS = {
 }
 
 
-# pytest groups tests by the position of a version in its list, here and below, and a change of the version is
-# another start. So the first one is that of on_one_version, and the next one that of the last test.
+# pytest groups tests by the version, so each server starts once.
 @pytest.fixture(scope="module", params=[15, NEWEST_MAJOR, OLDEST_MAJOR])
 def server(
     request: pytest.FixtureRequest, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
