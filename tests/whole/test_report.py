@@ -491,7 +491,7 @@ def test_the_same_caveat_of_many_trials_is_shown_a_few_times_and_counted() -> No
     built = report_of(Synthetic(blocks=6, caveats=steals))
     shown = [caveat.sentence for caveat in only(built).caveats if caveat.code == "cpu-stolen"]
     assert len(shown) == CAVEATS_PER_KIND_MAX + 1
-    assert shown[0].startswith("Block 1: ") and "5" in shown[-1]
+    assert shown[0].startswith("Block 1: ") and shown[-1] == "The same in 5 more trials."
 
 
 def test_a_message_about_all_arms_of_a_block_is_reported_once() -> None:

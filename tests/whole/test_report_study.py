@@ -326,7 +326,9 @@ def test_many_alike_caveats_of_several_cases_are_one_with_an_example(built: Stud
         """``caveats``: number of different caveats by case."""
         cases = dict(zip(caveats, built.cases.values(), strict=True))
         for case, n in caveats.items():
-            raised = [ShownCaveat("autovacuum-in-slices", rank, f"Block {i}: ran.") for i in range(1, n + 1)]
+            raised = [
+                ShownCaveat("background-work-in-slices", rank, f"Block {i}: ran.") for i in range(1, n + 1)
+            ]
             cases[case] = replace(cases[case], sections=[caveats_section(raised)])
         return [one.sentence for one in _shown_caveats(cases)]
 

@@ -132,8 +132,10 @@ def machine(shared_machine: Machine) -> Machine:
 
 def test_commits_lost_by_a_crash_of_a_running_server_are_counted(machine: Machine) -> None:
     machine.settings = ASYNCHRONOUS  # from its next start on
-    kept = machine.crash()
-    machine.settings = {}
+    try:
+        kept = machine.crash()
+    finally:
+        machine.settings = {}
     lost = machine.crash(1)
     assert kept.acknowledged > 0
     assert kept.audit is not None and (kept.audit.lost, kept.audit.damaged, kept.corruption) == (0, 0, [])

@@ -23,7 +23,7 @@ from pgdyno.server.processes import Cluster, Server
 pytestmark = pytest.mark.server
 
 TPCC = {"kind": "tpcc", "warehouses": 1}
-SBTEST = {"kind": "sysbench", "script": {"name": "oltp_read_only"}, "tables": 4, "table_size": 10_000}
+SBTEST = {"kind": "sysbench", "script": {"name": "oltp_read_only"}, "tables": 4, "table_size": 40_000}
 
 SMALL_LOAD = {
     "workload": LoadParameters.model_validate({"dataset": {"kind": "pgbench", "scale": 1}}),
@@ -44,13 +44,12 @@ def logging_server(
 
 
 @pytest.fixture
-def server(logging_server: Server) -> Iterator[Server]:
+def server(logging_server: Server) -> Server:
     """The server with an empty database."""
     with logging_server.connect() as connection:
+        connection.execute("DROP DATABASE IF EXISTS load")
         connection.execute("CREATE DATABASE load")
-    yield logging_server
-    with logging_server.connect() as connection:
-        connection.execute("DROP DATABASE load")
+    return logging_server
 
 
 def drive_of(server: Server, clients: int, **given: Any) -> LoadDrive:

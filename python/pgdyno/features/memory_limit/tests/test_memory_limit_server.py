@@ -50,11 +50,12 @@ def test_all_processes_of_each_server_are_in_a_group_of_their_own(
                         seen.setdefault(where, set()).add(groups)
 
     arms = [str(build.bin_dir)] * 2
-    study = small_study(arms, blocks_max=1, schedule=schedule, memory_limit_bytes=LIMIT_BYTES)
+    blocks = 2 if schedule == "blocks" else 1
+    study = small_study(arms, blocks_max=blocks, schedule=schedule, memory_limit_bytes=LIMIT_BYTES)
     path = tmp_path / "e.sqlite"
     run_small(path, study, watch)
     with Evidence(path) as evidence:
-        assert [trial.status for trial in evidence.trials()] == [TrialStatus.OK] * 2
+        assert [trial.status for trial in evidence.trials()] == [TrialStatus.OK] * 2 * blocks
         facts = [arm.server for arm in evidence.arms()]
     assert len(seen) == 2 and all(len(groups) == 1 for groups in seen.values())
     (first,), (second,) = seen.values()

@@ -569,7 +569,7 @@ def test_a_backup_has_local_tables_in_place_of_foreign_ones_and_no_dblink(
 
 
 BROKEN: Mapping[str, tuple[str, str]] = {
-    "rows": ("CREATE TABLE t (n int);\nCOPY t FROM stdin;\nsecret\n\\.\n", r"a\.sql:4: ERROR: "),
+    "rows": ("CREATE TABLE t (n int);\nCOPY t FROM stdin;\nsecret\n\\.\n", r"a\.sql:4: ERROR:  .*integer"),
     "extension": ("CREATE EXTENSION IF NOT EXISTS of_mine;\n", "needs the extensions of_mine"),
     "locale": ("CREATE DATABASE x WITH ENCODING = 'UTF8' LOCALE = 'xx_XX';\n", "--locale C"),
     "empty": ("SELECT 1;\n", "contains no table"),

@@ -68,7 +68,11 @@ def remote(running_server: Server) -> Remote:
     return Remote(Dsn(running_server.conninfo()))
 
 
-def test_a_running_server_describes_itself(remote: Remote, running_server: Server) -> None:
+def test_a_running_server_describes_itself(
+    remote: Remote, running_server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A direct connection needs no second one to tell it from a pooler.
+    monkeypatch.setattr(remote_module, "_is_pooled_by_transaction", lambda *_: True)
     found = remote.check()
     assert found.version == running_server.build.version
     assert found.is_local and found.effective["fsync"] == "on"
