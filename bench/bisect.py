@@ -73,9 +73,7 @@ class SimulatedSearch:
             if commit in self.broken:
                 return Outcome.SKIPPED
             found = self._measure(
-                commit,
-                search.next_level,
-                lambda one: outcome_of(one, reference) is not Outcome.UNDECIDED,
+                commit, search.next_level, lambda one: outcome_of(one, reference) is not Outcome.UNDECIDED
             )
             return outcome_of(found, reference)
 

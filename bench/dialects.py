@@ -204,14 +204,7 @@ def report(measured: Sequence[Measured]) -> str:
         else:
             clause = DEVIATIONS[name].clause + (", allowed" if DEVIATIONS[name].allowed else "")
         rows.append(
-            [
-                title,
-                clause,
-                mine[0].calls,
-                effect.signed_text,
-                effect.signed_interval_text,
-                str(len(every)),
-            ]
+            [title, clause, mine[0].calls, effect.signed_text, effect.signed_interval_text, str(len(every))]
         )
     head = ("deviation", "clause of TPC-C", "calls", "NOPM vs. spec", "95% CI", "blocks")
     return table(head, rows) if rows else "Nothing has been recorded."

@@ -120,13 +120,7 @@ class _SimulatedLinks:
         host.number += 1
         self.messages += 1
         self.sent_bytes += len(part.data) if isinstance(part, Chunk) else 0
-        return HostMessage(
-            host.number,
-            STATUS,
-            [],
-            part,
-            HostEnd("budget") if is_over else None,
-        )
+        return HostMessage(host.number, STATUS, [], part, HostEnd("budget") if is_over else None)
 
     def _whole_digest(self, chunks: int) -> bytes:
         if chunks not in self._whole:

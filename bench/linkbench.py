@@ -34,13 +34,7 @@ def figures(environment: Environment, sizes: Sizes) -> Iterator[Figure]:
             begun_s = time.perf_counter()
             cost = run_engine(
                 "load",
-                {
-                    "conninfo": conninfo,
-                    "workload": data,
-                    "seed": 1,
-                    "connections": 2,
-                    "into_existing": False,
-                },
+                {"conninfo": conninfo, "workload": data, "seed": 1, "connections": 2, "into_existing": False},
             )
             loaded_s = time.perf_counter() - begun_s
             result: dict[str, Any] = json.loads(cost.output.splitlines()[-1])

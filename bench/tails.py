@@ -17,11 +17,7 @@ from scipy.special import ndtr
 from bench.noise import Floats
 from bench.stopping import SEED, table, titled
 from pgdyno.analysis.statistics.intervals import LogRatioSummary, Method, student
-from pgdyno.analysis.statistics.pooled_quantiles import (
-    BLOCKS_MIN,
-    BlockCounts,
-    quantile_change,
-)
+from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN, BlockCounts, quantile_change
 from pgdyno.analysis.telemetry.metrics import PERCENTILES
 from pgdyno.study.defaults import CONFIDENCE
 

@@ -28,14 +28,7 @@ from bench.environment import installed_build
 from bench.stopping import table
 from bench.verdict import TURNS, WORKS, no_progress
 from pgdyno.analysis.telemetry.trial_telemetry import CLIENT
-from pgdyno.analysis.time_breakdown import (
-    CPU,
-    OTHER_STATEMENTS,
-    OUTSIDE,
-    REMAINDER,
-    UNKNOWN,
-    consequences,
-)
+from pgdyno.analysis.time_breakdown import CPU, OTHER_STATEMENTS, OUTSIDE, REMAINDER, UNKNOWN, consequences
 from pgdyno.cli.options import machine_size
 from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
@@ -121,13 +114,7 @@ KINDS = (
     ),
     Kind("delayed network", (CLIENT,), (), scripts=("select-only",) * 2, delays_ms=(0.0, 1.0)),
     # A scan of the table has parallel workers, and reads blocks.
-    Kind(
-        "dropped index",
-        (CPU,),
-        ("ipc", "io", "lwlock"),
-        scripts=(OWED,) * 2,
-        indexes=((INDEX,), ()),
-    ),
+    Kind("dropped index", (CPU,), ("ipc", "io", "lwlock"), scripts=(OWED,) * 2, indexes=((INDEX,), ())),
 )
 
 

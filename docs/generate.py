@@ -50,14 +50,7 @@ from pgdyno.cli.features import features
 from pgdyno.cli.main import app
 from pgdyno.cli.options import GroupedCommand
 from pgdyno.features.crash_disk import records as crash_records
-from pgdyno.report.json_format import (
-    DOCUMENTS,
-    JUDGEMENTS,
-    RESULTS,
-    StudyDocument,
-    by_name,
-    with_judgements,
-)
+from pgdyno.report.json_format import DOCUMENTS, JUDGEMENTS, RESULTS, StudyDocument, by_name, with_judgements
 from pgdyno.results import records
 from pgdyno.results.codec import Record, Shape, Table, shape_of
 from pgdyno.units import Better

@@ -52,13 +52,7 @@ class FakeHost:
             self.damage -= 1
             part = Chunk(part.offset, part.data, b"damaged")
         self.number += 1
-        return HostMessage(
-            self.number,
-            self.status,
-            [],
-            part,
-            self.end if part is None else None,
-        )
+        return HostMessage(self.number, self.status, [], part, self.end if part is None else None)
 
 
 class FakeLinks:

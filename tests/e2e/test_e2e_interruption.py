@@ -19,17 +19,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from program import (
-    END_S,
-    PGBENCH,
-    SCRIPT,
-    SLICES,
-    Program,
-    Running,
-    command_line,
-    measuring,
-    without_slices,
-)
+from program import END_S, PGBENCH, SCRIPT, SLICES, Program, Running, command_line, measuring, without_slices
 
 from hostile_server import PORT, FreezingProxy
 from pgdyno.cli.main import run_command

@@ -18,12 +18,7 @@ from pgdyno.features.sysbench.parameters import SysbenchParameters
 from pgdyno.interruption import Interruption
 from pgdyno.measure import preflight
 from pgdyno.measure.dataset_loading import load_new_database
-from pgdyno.measure.preflight import (
-    EmptyClusters,
-    empty_clusters,
-    require_starts,
-    require_working_scripts,
-)
+from pgdyno.measure.preflight import EmptyClusters, empty_clusters, require_starts, require_working_scripts
 from pgdyno.measure.progress import PreparationStep
 from pgdyno.server.builds import Build
 from pgdyno.server.cache_directory import Cache

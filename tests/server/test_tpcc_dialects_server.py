@@ -82,11 +82,7 @@ HAMMERDB: dict[str, tuple[str, str, str]] = {
         "",
         "s_i_id, s_w_id",
     ),
-    "new_order": (
-        "no_w_id integer, no_o_id integer, no_d_id smallint",
-        "",
-        "no_w_id, no_d_id, no_o_id",
-    ),
+    "new_order": ("no_w_id integer, no_o_id integer, no_d_id smallint", "", "no_w_id, no_d_id, no_o_id"),
     "orders": (
         "o_entry_d timestamptz, o_id integer, o_w_id integer, o_c_id integer, o_d_id smallint, "
         "o_carrier_id smallint, o_ol_cnt smallint, o_all_local smallint",

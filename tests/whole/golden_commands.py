@@ -457,11 +457,7 @@ def commands_text(topic: str) -> str:
                 status, out, err = _run(shlex.split(command))
                 if command.startswith(("report", "history")) and "--json" in command and not status:
                     out = json_lines(outline(json.loads(out)))
-                lines = [
-                    f"{PROMPT}{command}",
-                    *out.splitlines(),
-                    *(f"! {line}" for line in err.splitlines()),
-                ]
+                lines = [f"{PROMPT}{command}", *out.splitlines(), *(f"! {line}" for line in err.splitlines())]
                 lines += [f"exit status {status}"] if status else []
                 parts.append("\n".join(line.rstrip() for line in lines) + "\n")
     text = "\n".join(parts).replace("\u00a0", " ")

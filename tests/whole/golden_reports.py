@@ -335,10 +335,7 @@ def explanations() -> str:
         profile = ProfileComparison(
             *arms, [0, 1], (6000, 5000), covered, 99, [], Frame("", 0.0, 0.0, False, [])
         )
-        lines += [
-            f"CPU profile, {name}:",
-            f"    {cpu_by_function(findings, [profile]).note}",
-        ]
+        lines += [f"CPU profile, {name}:", f"    {cpu_by_function(findings, [profile]).note}"]
     return "\n".join(lines).replace("\u00a0", " ") + "\n"
 
 

@@ -224,11 +224,7 @@ def test_aa_blocks_are_in_no_result(tmp_path: Path) -> None:
     assert len(first.trials) == 24
     report = build_study(found)
     assert report.only is not None
-    for text in (
-        html_format.to_html(report),
-        markdown_format.to_markdown(report),
-        checked_json(report),
-    ):
+    for text in (html_format.to_html(report), markdown_format.to_markdown(report), checked_json(report)):
         assert "twin)" not in text
     assert "noise floor" in noise_sentence(first)
     assert "no false alarm" in noise_sentence(first)

@@ -8,15 +8,7 @@ from pathlib import Path
 
 import pytest
 from bench import dialects, ratios
-from bench.dialects import (
-    GROUPS,
-    NOT_MEASURED,
-    Measured,
-    Setup,
-    line_of,
-    recorded,
-    study_of,
-)
+from bench.dialects import GROUPS, NOT_MEASURED, Measured, Setup, line_of, recorded, study_of
 from bench.figure import Sense, alone, compared, interval_of_median, limited, markdown
 from bench.verdict import Options, StudyRun, report, runs_in
 

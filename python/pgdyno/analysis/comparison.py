@@ -473,11 +473,7 @@ def ok_by_block(trials: Sequence[Trial]) -> dict[int, dict[int, Trial]]:
 
 
 def compare_arms(
-    arms: Sequence[Arm],
-    trials: Sequence[Trial],
-    plan: Study,
-    metrics: Sequence[Metric],
-    cases: int = 1,
+    arms: Sequence[Arm], trials: Sequence[Trial], plan: Study, metrics: Sequence[Metric], cases: int = 1
 ) -> list[Comparison]:
     """Compare every arm with the first, in all metrics; the first one is of the verdict.
 
@@ -500,12 +496,7 @@ def compare_arms(
         for key, of_arms in values.items()
     }
     effects = effects_by_arm(
-        len(arms) - 1,
-        values,
-        metrics,
-        plan.confidence,
-        method_of(plan, trials),
-        primary=metrics[0].key,
+        len(arms) - 1, values, metrics, plan.confidence, method_of(plan, trials), primary=metrics[0].key
     )
     trends = effect_trends(plan, arms, trials)
     are_trending = trending(trends, plan.margin, cases)
@@ -705,12 +696,7 @@ def _dropped(trials: Sequence[Trial], arm: int) -> list[int]:
 
 
 def _effects(
-    metric: Metric,
-    values: Sequence[Values],
-    confidence: float,
-    method: Method,
-    *,
-    checked: bool,
+    metric: Metric, values: Sequence[Values], confidence: float, method: Method, *, checked: bool
 ) -> list[Effect | None]:
     ratios = [{block: float(np.log(b / a)) for block, (a, b) in of_arm.items()} for of_arm in values]
     summaries = intervals.simultaneous([partial(_summary, d, method) for d in ratios], confidence)

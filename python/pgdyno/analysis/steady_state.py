@@ -839,10 +839,7 @@ def find_steady_state(
             ),
         )
         for arm, effect_trend, warm_up_bias in zip(
-            arms,
-            effect_trends(plan, arms, trials),
-            warm_up_biases(plan, arms, trials),
-            strict=True,
+            arms, effect_trends(plan, arms, trials), warm_up_biases(plan, arms, trials), strict=True
         )
     ]
 

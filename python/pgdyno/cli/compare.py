@@ -128,9 +128,7 @@ class BlockOptions(
 
 
 class OtherOptions(
-    ModelOptions,
-    model=Run,
-    fields="transactions stop repeats probes confidence seed on_failure nearest aa",
+    ModelOptions, model=Run, fields="transactions stop repeats probes confidence seed on_failure nearest aa"
 ):
     """Options of the lengths of a window and a study, of telemetry, analysis, random choices and failures."""
 
@@ -245,11 +243,7 @@ def compare(
     if short := shortage(study, options.machine_size()):
         say(short, wrap=True)
     return run_and_report(
-        path,
-        study_request(study, chosen.levels),
-        heading=describe_sizes(study),
-        output=output,
-        added=added,
+        path, study_request(study, chosen.levels), heading=describe_sizes(study), output=output, added=added
     )
 
 

@@ -480,15 +480,13 @@ Full = Annotated[
     bool, typer.Option("--full", help="Print all tables, not only the summary that fits one screen.")
 ]
 Force = Annotated[
-    bool,
-    typer.Option("--force", help="Overwrite the --html file even if pgdyno did not write it."),
+    bool, typer.Option("--force", help="Overwrite the --html file even if pgdyno did not write it.")
 ]
 Clients = Annotated[int | None, option_from(Drive, "clients", "4 per core of an arm")]
 IntoExisting = Annotated[
     bool,
     typer.Option(
-        "--into-existing",
-        help="Use the database named in the DSN even if pgdyno did not create it.",
+        "--into-existing", help="Use the database named in the DSN even if pgdyno did not create it."
     ),
 ]
 

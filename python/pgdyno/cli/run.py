@@ -17,14 +17,7 @@ from pydantic import ValidationError
 from pgdyno.cli import options
 from pgdyno.cli.console import require_writable, require_writable_page, say
 from pgdyno.cli.execution import READ, refuse_ignored_options, run_and_report
-from pgdyno.cli.options import (
-    Added,
-    FittedFile,
-    Output,
-    RunCall,
-    complete_study,
-    shortage,
-)
+from pgdyno.cli.options import Added, FittedFile, Output, RunCall, complete_study, shortage
 from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.results.records import NOT_THE_QUESTION
 from pgdyno.server.builds import is_version, parse_version_spec
@@ -50,20 +43,15 @@ def run(
         ),
     ] = None,
     *,
-    minutes: Annotated[
-        float | None,
-        options.option_from(Run, "budget_s", "from the study file"),
-    ] = None,
+    minutes: Annotated[float | None, options.option_from(Run, "budget_s", "from the study file")] = None,
     nearest: Annotated[bool, options.option_from(Run, "nearest")] = False,
     no_aa: Annotated[bool, options.option_from(Run, "aa")] = False,
     into_existing: options.IntoExisting = False,
     evidence: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Results file to write. [default: STUDY-TIME.sqlite]"),
+        Path | None, typer.Option(metavar="FILE", help="Results file to write. [default: STUDY-TIME.sqlite]")
     ] = None,
     resume: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Continue the interrupted study of this results file."),
+        Path | None, typer.Option(metavar="FILE", help="Continue the interrupted study of this results file.")
     ] = None,
     output: Output,
     added: Added,
@@ -103,11 +91,7 @@ def run(
 def run_here(call: RunCall) -> int:
     """Run or resume the study on this machine, and report it. Return the exit status."""
     execute = partial(
-        run_and_report,
-        call.results,
-        resumed_by="pgdyno run --resume",
-        output=call.output,
-        added=call.added,
+        run_and_report, call.results, resumed_by="pgdyno run --resume", output=call.output, added=call.added
     )
     if call.study is None:
         return execute(None, more_minutes=call.minutes)

@@ -105,11 +105,7 @@ def load_new_database(
 
 
 def load_specification(
-    place: Place,
-    parameters: WorkloadParameters,
-    *,
-    connections: int | None = None,
-    seed: int = DATASET_SEED,
+    place: Place, parameters: WorkloadParameters, *, connections: int | None = None, seed: int = DATASET_SEED
 ) -> dict[str, Any]:
     """Return the specification for the engine's ``load`` (docs/reference/engine-protocol.md).
 

@@ -22,15 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import psycopg
 
-from pgdyno.analysis.telemetry.samples import (
-    HOST,
-    OF_STATEMENT,
-    SAMPLES,
-    SERVER,
-    WAITS,
-    WORKER,
-    WORKER_TIMES,
-)
+from pgdyno.analysis.telemetry.samples import HOST, OF_STATEMENT, SAMPLES, SERVER, WAITS, WORKER, WORKER_TIMES
 from pgdyno.errors import PgdynoError, in_one_line
 from pgdyno.measure.host_counters import lifetime, process_cpu_s, server_cpu
 from pgdyno.measure.server_probes import fetch_prepared, prepare_probe_session

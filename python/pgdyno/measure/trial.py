@@ -76,11 +76,7 @@ def trial_outcome(
         outcome = replace(outcome, driver=DriverFacts(stopped_by=culprit))
     if run.before:
         return outcome
-    outcome = replace(
-        outcome,
-        epoch_unix_s=run.epoch_unix_s,
-        transactions=run.transactions(target),
-    )
+    outcome = replace(outcome, epoch_unix_s=run.epoch_unix_s, transactions=run.transactions(target))
     if run.result is None:
         return outcome
     found = run.result.targets[target]

@@ -108,9 +108,5 @@ class Contents:
                 of = passage(page)
             except UsageError:  # in the name of an arm, for example
                 return command
-            self.passages[command] = (
-                self.address(page, "docs", is_case=True),
-                title_of(of),
-                html_of(of),
-            )
+            self.passages[command] = (self.address(page, "docs", is_case=True), title_of(of), html_of(of))
         return f'<a href="#{self.passages[command][0]}">{command}</a>'

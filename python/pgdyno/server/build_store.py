@@ -376,11 +376,7 @@ def resolve_build(spec: str, *, store: Store) -> Build:
 
 
 def resolve_all(
-    specs: Sequence[str],
-    *,
-    store: Store,
-    nearest: bool = False,
-    installed: Sequence[Build] | None = None,
+    specs: Sequence[str], *, store: Store, nearest: bool = False, installed: Sequence[Build] | None = None
 ) -> Resolved:
     """Return the builds of the specifications, of one provider for all versions if possible, and hold them.
 

@@ -374,11 +374,7 @@ def connect(conninfo: str) -> BoundedConnection:
     timeout_s = _connect_timeout_s(given.get("connect_timeout") or os.environ.get("PGCONNECT_TIMEOUT"))
     try:
         connection = BoundedConnection.connect(
-            conninfo,
-            autocommit=True,
-            application_name="pgdyno",
-            connect_timeout=timeout_s,
-            **limits,
+            conninfo, autocommit=True, application_name="pgdyno", connect_timeout=timeout_s, **limits
         )
     except psycopg.errors.ConnectionTimeout as error:
         raise psycopg.errors.ConnectionTimeout(

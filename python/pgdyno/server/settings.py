@@ -640,11 +640,7 @@ def request(
 
 
 def _of_file(
-    file: str,
-    given: Mapping[str, str],
-    own: Mapping[str, str],
-    fit: ProfileInput,
-    may_lack: Collection[str],
+    file: str, given: Mapping[str, str], own: Mapping[str, str], fit: ProfileInput, may_lack: Collection[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the settings that an arm has from a file, and those that it has not, each with the reason.
 

@@ -15,13 +15,7 @@ from pydantic import ValidationError
 
 from pgdyno.errors import StudyFileError, UsageError, plain_message
 from pgdyno.study import defaults
-from pgdyno.study.arm_spec import (
-    OF_ARM,
-    ArmSpec,
-    has_secrets,
-    is_settings_file,
-    parse_arm,
-)
+from pgdyno.study.arm_spec import OF_ARM, ArmSpec, has_secrets, is_settings_file, parse_arm
 from pgdyno.study.defaults import TOGETHER, BlockLayout, adaptive_warm_up, fit_block_layout, whole_rounds
 from pgdyno.study.plan import Driving, Study, block_targets
 from pgdyno.study.schedule import likely_timeout_s, rounds_for, seed_of, unit_of_window_s

@@ -119,8 +119,7 @@ class Drive(StudyTable):
         description="Maximum number of retries per transaction after a serialization failure or deadlock.",
     )
     threads: Annotated[
-        int | None,
-        Option("N", ("--threads", "-j", "--jobs"), "one per two cores, at most one per client"),
+        int | None, Option("N", ("--threads", "-j", "--jobs"), "one per two cores, at most one per client")
     ] = Field(default=None, description="Number of load generator threads.")
 
 
@@ -141,8 +140,7 @@ class Run(StudyTable):
         "sequential: all blocks of one arm, then of the next, as in most published experiments.",
     )
     warmup_s: Annotated[
-        Duration | None,
-        Option("auto|DURATION|MIN..MAX", ("--warmup",), parse=parse_warm_up),
+        Duration | None, Option("auto|DURATION|MIN..MAX", ("--warmup",), parse=parse_warm_up)
     ] = Field(
         default=None,
         alias="warmup",

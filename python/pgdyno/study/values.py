@@ -159,10 +159,7 @@ def _quantity(parse: Callable[[str], float], example: str) -> Callable[[Any], fl
 
 def _schema(of: str, example: str) -> WithJsonSchema:
     return WithJsonSchema(
-        {
-            "anyOf": [{"type": "string", "examples": [example]}, {"type": "number", "minimum": 0}],
-            "title": of,
-        }
+        {"anyOf": [{"type": "string", "examples": [example]}, {"type": "number", "minimum": 0}], "title": of}
     )
 
 

@@ -311,10 +311,7 @@ def _log_chance(log_b: float, prior: float) -> float:
         return -log_b  # block k alone cannot reach it
     ratio = math.exp(log_ratio)
     t = math.sqrt((k - 1) * (ratio - 1) / (1 - ratio / r))
-    beyond, inside = (
-        2 * t_beyond(t, k - 1),
-        1 - 2 * t_beyond(t / math.sqrt(r), k - 1),
-    )
+    beyond, inside = (2 * t_beyond(t, k - 1), 1 - 2 * t_beyond(t / math.sqrt(r), k - 1))
     return min(0.0, math.log(beyond + inside * math.exp(-log_b)))
 
 

@@ -156,8 +156,7 @@ _KINDS: Mapping[str, _Kind] = {
     "growth": _Kind("last − first {0}", lambda of, c: of.growth(of.window.last, c[0])),
     "growth_vacuumed": _Kind("final − first {0}", lambda of, c: of.growth(of.window.final, c[0])),
     "growth_per_transaction": _Kind(
-        "final − first {0}",
-        lambda of, c: of.per_transaction(of.growth(of.window.final, c[0])),
+        "final − first {0}", lambda of, c: of.per_transaction(of.growth(of.window.final, c[0]))
     ),
     "largest": _Kind(
         "last {0}, largest", lambda of, c: max(values(of.window.last, of.probe, c[0]), default=None)

@@ -53,12 +53,7 @@ def is_aged(parameters: WorkloadParameters) -> bool:
 
 
 def more_builds(
-    workload: WorkloadParameters,
-    arm: str,
-    build: Build,
-    of_arms: Sequence[Build],
-    store: Store,
-    watch: Watch,
+    workload: WorkloadParameters, arm: str, build: Build, of_arms: Sequence[Build], store: Store, watch: Watch
 ) -> Sequence[Build]:
     """Return the builds of an upgrade of the data. Raises UsageError, FetchError."""
     if not workload.is_upgraded:
@@ -121,10 +116,7 @@ def _upgrade(
     old = OldCluster()
     if _is_backup(parameters):  # what the new cluster must share is unknown until the server runs
         settings = {**load_settings(builds.old), **NO_REPLICATION}
-        with (
-            Cluster(builds.old, old_dir, account).start(settings) as server,
-            server.connect() as connection,
-        ):
+        with Cluster(builds.old, old_dir, account).start(settings) as server, server.connect() as connection:
             old = OldCluster.read(connection)
     progress("pg_upgrade", 0.0)
     upgrade(builds, old, old_dir, data_dir, account, interruption.check)

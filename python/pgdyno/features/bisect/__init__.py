@@ -7,7 +7,5 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("builds",),
-    commands={
-        "bisect": ("command", "Find the commit that changed the performance, by binary search."),
-    },
+    commands={"bisect": ("command", "Find the commit that changed the performance, by binary search.")},
 )

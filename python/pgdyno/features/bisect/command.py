@@ -211,10 +211,7 @@ def bisect_json(record: SearchRecord, folder: str) -> dict[str, Any]:
         "direction": direction(record) if is_different else None,
         "found": named(search.bad) if is_different and search.is_found else None,
         "range": [named(search.good), named(search.bad)] if is_different else None,
-        "confirmation": {
-            "result": record.confirmation,
-            "effect": _effect_json(record.confirmation_measured),
-        },
+        "confirmation": {"result": record.confirmation, "effect": _effect_json(record.confirmation_measured)},
         "conclusive": is_conclusive(record),
         "wrong_step_probability_max": record.level_spent,
         "minutes": record.spent_s / 60,

@@ -33,8 +33,7 @@ DIFFERENCES_SHOWN_MAX = 20
 
 def bundle(
     evidence: Annotated[
-        list[Path],
-        typer.Argument(metavar="FILE…", help="Results files of one report, as for pgdyno report."),
+        list[Path], typer.Argument(metavar="FILE…", help="Results files of one report, as for pgdyno report.")
     ],
     output: Annotated[
         Path | None,

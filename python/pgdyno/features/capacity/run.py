@@ -68,11 +68,7 @@ def search_capacities(
             break
         loads_text = "; ".join(
             step_text(
-                names[target],
-                load,
-                tried[target],
-                lab.study.capacity,
-                by_clients=lab.study.searches_clients,
+                names[target], load, tried[target], lab.study.capacity, by_clients=lab.study.searches_clients
             )
             for target, load in loads.items()
         )

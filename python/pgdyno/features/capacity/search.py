@@ -160,11 +160,7 @@ def rate_min(limit: LatencyLimit) -> float:
 
 
 def expected_search_s(
-    limit: LatencyLimit,
-    slice_s: float,
-    discard_s: float,
-    closed_per_s: float,
-    clients_max: int | None = None,
+    limit: LatencyLimit, slice_s: float, discard_s: float, closed_per_s: float, clients_max: int | None = None
 ) -> float:
     """Return the expected time of the search of one arm in a block; ``closed_per_s`` is an assumed rate.
 

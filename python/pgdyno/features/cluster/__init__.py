@@ -4,6 +4,4 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature(
-    __name__,
-)
+FEATURE = Feature(__name__)

@@ -8,7 +8,7 @@ FEATURE = Feature(
     __name__,
     requires=("crash_disk", "running_server"),
     commands={
-        "crash": ("command", "Crash servers on purpose and count the acknowledged commits that are gone."),
+        "crash": ("command", "Crash servers on purpose and count the acknowledged commits that are gone.")
     },
     options=("options:DurabilityOptions",),
     findings=("findings:crash_test_of_study",),

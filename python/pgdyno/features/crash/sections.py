@@ -65,10 +65,7 @@ OF = {
     StandbyCrash.STANDBY: " of the standby",
 }
 
-FAULT = {
-    DiskBehavior.FAILING: "a disk request failed",
-    DiskBehavior.FULL: "the server found the disk full",
-}
+FAULT = {DiskBehavior.FAILING: "a disk request failed", DiskBehavior.FULL: "the server found the disk full"}
 
 PHASE = {
     CrashMoment.CHECKPOINT: "during the checkpoint",
@@ -209,10 +206,7 @@ def crash_tables(test: CrashTest) -> list[Table]:
 
 
 def _losses(
-    title: str,
-    arms: Iterable[tuple[CrashFindings, Sequence[str]]],
-    note: str,
-    more: Sequence[str] = (),
+    title: str, arms: Iterable[tuple[CrashFindings, Sequence[str]]], note: str, more: Sequence[str] = ()
 ) -> Table:
     """Return a table of losses, with cells in ``more`` columns after the name of the arm."""
     return Table(
@@ -521,8 +515,5 @@ def _point(name: str, share: Proportion, change: Estimate | None) -> Point:
 
 
 RESULT = Result(
-    "durability",
-    CrashTest | None,
-    "Crash test of the arms.",
-    lambda of: of.findings_of(crash_test_of_study),
+    "durability", CrashTest | None, "Crash test of the arms.", lambda of: of.findings_of(crash_test_of_study)
 )

@@ -4,8 +4,4 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature(
-    __name__,
-    requires=("running_server",),
-    disks=("disk:release_disks",),
-)
+FEATURE = Feature(__name__, requires=("running_server",), disks=("disk:release_disks",))

@@ -245,12 +245,7 @@ class FaultyDisk:
     @classmethod
     @contextlib.contextmanager
     def attach(
-        cls,
-        directory: Path,
-        image: Path,
-        file_system: FileSystem = FileSystem.EXT4,
-        *,
-        lies: bool = False,
+        cls, directory: Path, image: Path, file_system: FileSystem = FileSystem.EXT4, *, lies: bool = False
     ) -> Iterator[Self]:
         """Serve an image as a loop device. At the end, everything is unmounted and detached, in any state.
 

@@ -38,14 +38,7 @@ from pgdyno.measure.engine_runs import CONNECT_TIMEOUT_S, DRAIN_TIMEOUT_S, INTER
 from pgdyno.server.builds import Build, version_of
 from pgdyno.server.directories import Account, server_account
 from pgdyno.server.engine import Engine
-from pgdyno.server.processes import (
-    RECOVERY_TIMEOUT_S,
-    Cluster,
-    Connection,
-    Server,
-    remove_segments,
-    run_tool,
-)
+from pgdyno.server.processes import RECOVERY_TIMEOUT_S, Cluster, Connection, Server, remove_segments, run_tool
 from pgdyno.workloads.workload import NO_TIMEOUTS, Connect, workload_of
 
 # ----------------------------------------------------------------------
@@ -495,12 +488,7 @@ def crash_load(
 def _specification(
     plan: CrashPlan, planned: PlannedCrash, conninfo: str, ledger: Path, acknowledge: Acknowledge
 ) -> dict[str, Any]:
-    changes = {
-        "path": str(ledger),
-        "key": planned.key,
-        "slots": plan.slots,
-        "acknowledge": acknowledge,
-    }
+    changes = {"path": str(ledger), "key": planned.key, "slots": plan.slots, "acknowledge": acknowledge}
     own = plan.parameters
     workload = {"kind": "ledger", **changes} if own is None else {**own.to_drive(), "ledger": changes}
     # Longer than the load can run: the crash ends it.

@@ -7,7 +7,7 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     commands={
-        "demo": ("command", "Measure what synchronous_commit=off gains and loses, in about three minutes."),
+        "demo": ("command", "Measure what synchronous_commit=off gains and loses, in about three minutes.")
     },
     requires=("crash", "crash_disk", "serve"),
 )

@@ -38,8 +38,7 @@ machine."""
 
 def demo(
     directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIRECTORY", help="Directory of the results file and the report."),
+        Path, typer.Argument(metavar="DIRECTORY", help="Directory of the results file and the report.")
     ] = Path("demo"),
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Seed of all random choices. [default: random]")

@@ -512,11 +512,7 @@ def _find(findings: Findings) -> dict[int, ArmDips]:
 EVENTS = SeriesResult("events", events_of)
 
 RESULT = CaseResult(
-    "dips",
-    ByArm[ArmDips],
-    "By the index of the arm; not with too few points.",
-    "steady_states",
-    _find,
+    "dips", ByArm[ArmDips], "By the index of the arm; not with too few points.", "steady_states", _find
 )
 
 

@@ -6,15 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from pgdyno.analysis.case_findings import Findings
-from pgdyno.features.dips.findings import (
-    DEPTH_ALWAYS,
-    DEPTH_MIN,
-    SDS,
-    ArmDips,
-    Dip,
-    dips_by_arm,
-    rates_of,
-)
+from pgdyno.features.dips.findings import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip, dips_by_arm, rates_of
 from pgdyno.features.dips.variation import values_of_trial, variation_by_arm
 from pgdyno.report.document import Place, Section, Table, tables_section
 from pgdyno.report.result_tables import enumeration

@@ -5,8 +5,5 @@ from __future__ import annotations
 from pgdyno.feature import Feature
 
 FEATURE = Feature(
-    __name__,
-    probes=("programs:PROBE",),
-    repetitions=("repetition:repeats",),
-    caveats=("caveats.toml",),
+    __name__, probes=("programs:PROBE",), repetitions=("repetition:repeats",), caveats=("caveats.toml",)
 )

@@ -6,9 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    commands={
-        "doctor": ("command", "Find sources of measurement noise on this machine, with remedies."),
-    },
+    commands={"doctor": ("command", "Find sources of measurement noise on this machine, with remedies.")},
     examinations=("checks:examine",),
     caveats=("caveats.toml",),
 )

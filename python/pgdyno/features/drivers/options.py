@@ -27,10 +27,7 @@ class DriverOptions(StudyOptions):
 
     COMMANDS: ClassVar = {"compare": "evidence", "run": "evidence"}
 
-    drivers: Annotated[
-        str | None,
-        option_from(Fleet, "drivers"),
-    ] = None
+    drivers: Annotated[str | None, option_from(Fleet, "drivers")] = None
     cluster: Annotated[str | None, option_from(Fleet, "address")] = None
     on_node_loss: Annotated[
         Literal["stop", "continue"] | None,

@@ -69,12 +69,7 @@ def times_page(index: Index, request: Request) -> Response:
     keys = [metric.key for metric in found.metrics]
     first = [key for key in keys if key in DEFAULTS] or keys[:1]
     wanted = [key for key in request.query_params.getlist("metric") if key in keys] or first
-    of_view = {
-        "metrics": found.metrics,
-        "first": first,
-        "wanted": wanted,
-        "is_diluted": found.is_diluted,
-    }
+    of_view = {"metrics": found.metrics, "first": first, "wanted": wanted, "is_diluted": found.is_diluted}
     return _page(request, entry, views.TIMES, "explore.html.j2", "times.js", case, of_view)
 
 
@@ -110,13 +105,7 @@ def crashes_page(index: Index, request: Request) -> Response:
     outcome = outcome if outcome in outcomes else next(iter(outcomes), "lost")
     chosen = _numbers(request, "arm", [of.arm for of in arms])
     parts = views.crashes_part(arms, [of for of in crashes if of.arm in chosen], outcome)
-    shown = {
-        "crash_arms": arms,
-        "arms": chosen,
-        "outcomes": outcomes,
-        "outcome": outcome,
-        "parts": parts,
-    }
+    shown = {"crash_arms": arms, "arms": chosen, "outcomes": outcomes, "outcome": outcome, "parts": parts}
     return _page(request, entry, views.CRASHES, "explore_crashes.html.j2", "", None, shown)
 
 

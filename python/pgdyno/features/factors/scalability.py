@@ -805,15 +805,7 @@ def parameters(found: Scalability, plan: Study) -> Table:
         for curve in found.curves
     ]
     unit = found.metric.unit
-    numeric = (
-        f"λ, {unit}",
-        "σ, %",
-        "κ, per million",
-        "knee, clients",
-        f"peak, {unit}",
-        "fit, p",
-        "passes",
-    )
+    numeric = (f"λ, {unit}", "σ, %", "κ, per million", "knee, clients", f"peak, {unit}", "fit, p", "passes")
     return Table(
         title=f"Universal Scalability Law: {LAW}",
         columns=("arm", *numeric),

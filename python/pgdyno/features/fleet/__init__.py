@@ -5,7 +5,5 @@ from __future__ import annotations
 from pgdyno.feature import Feature
 
 FEATURE = Feature(
-    __name__,
-    requires=("cluster", "fitting", "hosts", "own_data"),
-    options=("options:FleetOptions",),
+    __name__, requires=("cluster", "fitting", "hosts", "own_data"), options=("options:FleetOptions",)
 )

@@ -98,11 +98,7 @@ def resume_on_fleet(call: RunCall, address: str, *, share_machines: bool) -> int
         )
     record = read_fleet(path)
     return _run(
-        call,
-        address,
-        path,
-        lambda hosts: resumed(record, hosts, call.minutes),
-        share_machines=share_machines,
+        call, address, path, lambda hosts: resumed(record, hosts, call.minutes), share_machines=share_machines
     )
 
 
@@ -130,10 +126,7 @@ def _run(
             say(f"! {sentence}; --share-machines uses it, too", wrap=True)
         record = record_on(list(hosts.nodes))
         many = counted(len({work.host for work in record.works}), "host")
-        with (
-            Interruption() as interruption,
-            FleetView(f"{record.title}: {many}", output.quiet) as view,
-        ):
+        with Interruption() as interruption, FleetView(f"{record.title}: {many}", output.quiet) as view:
             more_minutes = call.minutes if is_resumed else None
             record = run_fleet(
                 cluster,

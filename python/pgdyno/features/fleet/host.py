@@ -447,11 +447,7 @@ class HostAgent:
             self._number += 1
             part = self._next_part()
             self._sent = HostMessage(
-                self._number,
-                self._status,
-                self._warnings,
-                part,
-                self._end if part is None else None,
+                self._number, self._status, self._warnings, part, self._end if part is None else None
             )
             self._warnings = []
             return self._sent

@@ -4,8 +4,4 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature(
-    __name__,
-    options=("options:ConditionOptions",),
-    judgements=("section:GATE",),
-)
+FEATURE = Feature(__name__, options=("options:ConditionOptions",), judgements=("section:GATE",))

@@ -11,7 +11,7 @@ FEATURE = Feature(
         "history": (
             "command",
             "Find when the results of a repeated study changed, and what changed with them.",
-        ),
+        )
     },
     documents=("report:HistoryDocument",),
 )

@@ -32,8 +32,7 @@ FILES_MAX = 2000
 
 def history(
     directory: Annotated[
-        Path,
-        typer.Argument(metavar="DIR", help="Directory of results files, searched recursively."),
+        Path, typer.Argument(metavar="DIR", help="Directory of results files, searched recursively.")
     ],
     *,
     metric: Annotated[

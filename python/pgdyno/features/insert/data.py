@@ -66,11 +66,7 @@ class InsertBenchmark(Workload):
             tables = tables_of(conn)
             if not tables:
                 raise DatasetError(f"the database {conn.info.dbname} contains no tables of insert")
-            return [
-                valid_indexes(conn, tables),
-                *scans(conn, tables),
-                *plans(conn, tables),
-            ]
+            return [valid_indexes(conn, tables), *scans(conn, tables), *plans(conn, tables)]
 
     def checks(self, clients: int, *, restored: bool) -> InsertChecks:
         """Return the checks. Rows and keys of restored data are known; others are read before the trial."""

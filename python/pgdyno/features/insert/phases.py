@@ -98,10 +98,7 @@ def _vacuum(connection: Connection, major: int) -> None:
     """Vacuum as the benchmark does before its queries. Also old index entries are removed."""
     options = "ANALYZE, INDEX_CLEANUP ON" if major >= 12 else "ANALYZE"
     for table in tables_of(connection):
-        statement = sql.SQL("VACUUM ({}) {}").format(
-            sql.SQL(options),
-            sql.Identifier(table),
-        )
+        statement = sql.SQL("VACUUM ({}) {}").format(sql.SQL(options), sql.Identifier(table))
         connection.execute(statement)
 
 

@@ -5,8 +5,5 @@ from __future__ import annotations
 from pgdyno.feature import Feature
 
 FEATURE = Feature(
-    __name__,
-    requires=("doctor",),
-    arm_requests=("timing:complete",),
-    io_clocks=("clock:clocked_io",),
+    __name__, requires=("doctor",), arm_requests=("timing:complete",), io_clocks=("clock:clocked_io",)
 )

@@ -7,9 +7,7 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("dumps",),
-    commands={
-        "data": ("command", "Name, list and remove data of your own for --data."),
-    },
+    commands={"data": ("command", "Name, list and remove data of your own for --data.")},
     parameters=("plan:OwnDataParameters",),
     workload_options=("options:OwnDataOptions",),
     options=("options:OtherData",),

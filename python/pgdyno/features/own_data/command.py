@@ -45,8 +45,7 @@ def add(
     ] = None,
     schema_only: Annotated[bool, typer.Option("--schema-only", help="DSN: no rows.")] = False,
     database: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Backup: database to measure. [default: the only one]"),
+        str | None, typer.Option(metavar="NAME", help="Backup: database to measure. [default: the only one]")
     ] = None,
     locale: Annotated[
         str | None,

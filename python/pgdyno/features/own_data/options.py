@@ -58,10 +58,7 @@ class OwnDataOptions(WorkloadGroup):
     ] = None
     no_analyze: Annotated[
         bool,
-        typer.Option(
-            "--no-analyze",
-            help="Do not run ANALYZE before the snapshot of --data.",
-        ),
+        typer.Option("--no-analyze", help="Do not run ANALYZE before the snapshot of --data."),
         StudyKey("workload.data", "analyze", "false"),
     ] = False
 

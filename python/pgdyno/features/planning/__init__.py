@@ -7,8 +7,6 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("builds", "capacity", "load_time"),
-    commands={
-        "study": ("command", "Check, explain and list study files."),
-    },
+    commands={"study": ("command", "Check, explain and list study files.")},
     search_time=("cost:search_s",),
 )

@@ -280,9 +280,7 @@ def check(
     files: Annotated[
         list[str],
         typer.Argument(
-            metavar="FILE…",
-            help="Study files, or names of bundled studies.",
-            autocompletion=complete_study,
+            metavar="FILE…", help="Study files, or names of bundled studies.", autocompletion=complete_study
         ),
     ],
 ) -> int:
@@ -308,9 +306,7 @@ def plan(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="FILE",
-            help="Study file, or name of a bundled study.",
-            autocompletion=complete_study,
+            metavar="FILE", help="Study file, or name of a bundled study.", autocompletion=complete_study
         ),
     ],
     as_json: Json = False,

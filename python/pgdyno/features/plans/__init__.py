@@ -5,8 +5,5 @@ from __future__ import annotations
 from pgdyno.feature import Feature
 
 FEATURE = Feature(
-    __name__,
-    probes=("explain:PROBE",),
-    results=("section:RESULT",),
-    case_sections=("section:sections",),
+    __name__, probes=("explain:PROBE",), results=("section:RESULT",), case_sections=("section:sections",)
 )

@@ -70,10 +70,7 @@ def profiles_of(findings: Findings) -> list[ProfileComparison]:
 
 
 def compare_profiles(
-    arms: Sequence[Arm],
-    trials: Sequence[Trial],
-    profiles: Mapping[int, CpuProfile | None],
-    confidence: float,
+    arms: Sequence[Arm], trials: Sequence[Trial], profiles: Mapping[int, CpuProfile | None], confidence: float
 ) -> list[ProfileComparison]:
     """Compare each arm after the first with the baseline, over the trials that count."""
     found = []

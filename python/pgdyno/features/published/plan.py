@@ -39,8 +39,7 @@ class Reference(StudyTable):
     )
     relation: str | None = Field(default=None, description="For metrics per table: the table.")
     show: Literal["value", "change"] | None = Field(
-        default=None,
-        description="The value, or its change in percent of the baseline. [default: value]",
+        default=None, description="The value, or its change in percent of the baseline. [default: value]"
     )
     mean: Literal["values", "changes"] | None = Field(
         default=None,
@@ -48,8 +47,7 @@ class Reference(StudyTable):
         "mean of the values, or arithmetic mean of the changes. [default: values]",
     )
     against: Mapping[str, Scalar] = Field(
-        default_factory=dict,
-        description="For a change: levels of the reference arm. [default: the baseline]",
+        default_factory=dict, description="For a change: levels of the reference arm. [default: the baseline]"
     )
     unit: str | None = Field(default=None, description="Unit of the published number, such as ms, GB or %.")
 

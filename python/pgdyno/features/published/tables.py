@@ -816,12 +816,7 @@ def further_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str,
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
     return [
         replace(
-            case_values(
-                of.study,
-                of.trials,
-                of.telemetry.by_trial,
-                partial(further_values, of),
-            ),
+            case_values(of.study, of.trials, of.telemetry.by_trial, partial(further_values, of)),
             versions=[one.arm.server_facts.version or "" for one in of.arms],
             effects={
                 (key, comparison.arm.arm): effect.log_ratios

@@ -5,8 +5,5 @@ from __future__ import annotations
 from pgdyno.feature import Feature
 
 FEATURE = Feature(
-    __name__,
-    requires=("noise_history",),
-    options=("options:QuickOptions",),
-    sections=("section:sections",),
+    __name__, requires=("noise_history",), options=("options:QuickOptions",), sections=("section:sections",)
 )

@@ -45,12 +45,7 @@ from pgdyno.features.running_server.arms import require_room
 from pgdyno.features.running_server.remote import INCOMPLETE, Remote, lock_of, take_lock
 from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import DATASET_SEED, Place, load_data
-from pgdyno.measure.engine_runs import (
-    EngineRun,
-    drive_specification,
-    examine_scripts,
-    run_drive,
-)
+from pgdyno.measure.engine_runs import EngineRun, drive_specification, examine_scripts, run_drive
 from pgdyno.measure.trial import status_of, untested_version
 from pgdyno.results.codec import pairs_from
 from pgdyno.results.records import Check, TrialStatus
@@ -298,12 +293,7 @@ def load_summary(result: Event) -> str:
 # ----------------------------------------------------------------------
 
 
-def check(
-    dsn: options.Dsn,
-    *,
-    workload: CheckOptions,
-    as_json: options.Json = False,
-) -> int:
+def check(dsn: options.Dsn, *, workload: CheckOptions, as_json: options.Json = False) -> int:
     """Check the consistency of the data of a workload.
 
     tpcc: the twelve consistency conditions of TPC-C, without those that cannot hold under the deviations of
@@ -688,10 +678,7 @@ def summarise(run: EngineRun, measured: Event, pace: Pace) -> dict[str, Any]:
     ended = _executed(run)  # over the same time as the driver's CPU time
     return {
         "window_s": window_s,
-        "rate": {
-            "unit": pace.unit,
-            "value": pace.of(ok, window_s),
-        },
+        "rate": {"unit": pace.unit, "value": pace.of(ok, window_s)},
         "tpm": 60 * executed / window_s,
         "counts": counts,
         "latency_ms": {

@@ -167,10 +167,7 @@ class Follower:
         return Update(doing or "waiting", log=log)
 
     def _read(self, doing: str, *, is_beginning: bool) -> Update:
-        with (
-            translated(self.path),
-            closing(open_for_reading(self.path, verify=False)) as connection,
-        ):
+        with translated(self.path), closing(open_for_reading(self.path, verify=False)) as connection:
             studies = connection.execute(query("study")).fetchall()
             if not studies:
                 raise EvidenceError(f"{self.path} has no study")

@@ -91,8 +91,7 @@ def install(
 @app.command("build")
 def build(
     version: Annotated[
-        str,
-        typer.Argument(metavar="VERSION", help="Version of the sources: 18, 18.1, 19beta1 or devel."),
+        str, typer.Argument(metavar="VERSION", help="Version of the sources: 18, 18.1, 19beta1 or devel.")
     ],
     source: Annotated[
         str,

@@ -7,7 +7,5 @@ from pgdyno.feature import Feature
 FEATURE = Feature(
     __name__,
     requires=("own_data", "statement_parameters"),
-    commands={
-        "workload": ("command", "Make scripts from the statements of a running database."),
-    },
+    commands={"workload": ("command", "Make scripts from the statements of a running database.")},
 )

@@ -6,9 +6,7 @@ from pgdyno.feature import Feature
 
 FEATURE = Feature(
     __name__,
-    commands={
-        "config": ("command", "Show the defaults of options, and those that your file changes."),
-    },
+    commands={"config": ("command", "Show the defaults of options, and those that your file changes.")},
     defaults=("defaults:defaults_of",),
     examinations=("defaults:record_defaults",),
     caveats=("caveats.toml",),

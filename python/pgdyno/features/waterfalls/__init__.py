@@ -4,8 +4,4 @@ from __future__ import annotations
 
 from pgdyno.feature import Feature
 
-FEATURE = Feature(
-    __name__,
-    requires=("plans", "statement_waits"),
-    case_sections=("section:sections",),
-)
+FEATURE = Feature(__name__, requires=("plans", "statement_waits"), case_sections=("section:sections",))

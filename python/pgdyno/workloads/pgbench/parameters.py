@@ -162,10 +162,9 @@ class PgbenchParameters(WorkloadParameters):
     foreign_keys: Annotated[bool, Rare()] = Field(
         default=False, description="Create foreign key constraints between the tables."
     )
-    indexes: Annotated[
-        tuple[Index, ...],
-        Rare("TABLE(COLUMN,…)", ("--index",), is_repeated=True),
-    ] = Field(default=(), description="Additional index, such as 'pgbench_accounts (bid, abalance)'.")
+    indexes: Annotated[tuple[Index, ...], Rare("TABLE(COLUMN,…)", ("--index",), is_repeated=True)] = Field(
+        default=(), description="Additional index, such as 'pgbench_accounts (bid, abalance)'."
+    )
     accounts_copy: Annotated[bool, Rare()] = Field(
         default=False, description="Create pgbench_accounts_copy, a copy of pgbench_accounts."
     )
@@ -179,10 +178,9 @@ class PgbenchParameters(WorkloadParameters):
         Literal["simple", "extended", "prepared"],
         Option(names=("--protocol", "-M"), default="simple, as in pgbench"),
     ] = Field(default="simple", description="Query protocol.")
-    define: Annotated[
-        dict[str, str],
-        Option("NAME=VALUE", ("--define", "-D"), is_repeated=True),
-    ] = Field(default_factory=dict, description="Variable of the scripts.")
+    define: Annotated[dict[str, str], Option("NAME=VALUE", ("--define", "-D"), is_repeated=True)] = Field(
+        default_factory=dict, description="Variable of the scripts."
+    )
 
     @property
     def coverage(self) -> float | None:

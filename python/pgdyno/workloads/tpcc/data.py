@@ -106,11 +106,7 @@ class TpccChecks:
             check_new_orders(self.next_o_ids_before, next_o_ids_after, result.counters["new_orders"])
         )
         checks += check_conformance(
-            tally,
-            warehouses=warehouses,
-            clients=self.clients,
-            mix=self.mix,
-            deviations=self.deviations,
+            tally, warehouses=warehouses, clients=self.clients, mix=self.mix, deviations=self.deviations
         )
         without_constant = [one for one in self.deviations if one.name in ("constant-c", "c-redrawn")]
         if without_constant:
