@@ -317,19 +317,20 @@ def _shown_caveats(cases: Mapping[str, Report]) -> list[ShownCaveat]:
     The report of each case has all of its own.
     """
     raised: dict[ShownCaveat, list[str]] = {}
-    by_code: dict[str, list[ShownCaveat]] = {}
     for case, report in cases.items():
         for caveat in report.caveats:
-            if caveat not in raised:
-                by_code.setdefault(caveat.code, []).append(caveat)
             raised.setdefault(caveat, []).append(case)
-    found = []
+    by_code: dict[str, list[ShownCaveat]] = {}
+    for caveat in raised:
+        by_code.setdefault(caveat.code, []).append(caveat)
+    found = [one for one, where in raised.items() if len(where) == len(cases)]
     for alike in by_code.values():
-        if len(alike) > NAMED_MAX and alike[0].rank is Rank.GOOD_TO_KNOW:
-            where = counted(len({case for one in alike for case in raised[one]}), "case")
-            found.append(alike[0].at(f"In {where}, for example {raised[alike[0]][0]}: "))
+        of_some = [one for one in alike if len(raised[one]) < len(cases)]
+        if len(of_some) > NAMED_MAX and of_some[0].rank is Rank.GOOD_TO_KNOW:
+            where = counted(len({case for one in of_some for case in raised[one]}), "case")
+            found.append(of_some[0].at(f"In {where}, for example {raised[of_some[0]][0]}: "))
         else:
-            found += [one if len(raised[one]) == len(cases) else one.at(_place(raised[one])) for one in alike]
+            found += [one.at(_place(raised[one])) for one in of_some]
     return by_rank(found)
 
 
