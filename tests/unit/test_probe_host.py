@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from pgdyno.analysis.telemetry.metrics import METRICS
-from pgdyno.analysis.telemetry.trial_telemetry import ON_CPU, RUNNABLE
+from pgdyno.analysis.telemetry.trial_telemetry import ON_CPU, RUNNABLE, SWITCHES
 from pgdyno.measure import host_counters
 from pgdyno.measure import machine as probe_host
 from pgdyno.measure.host_counters import HostCounters, machine_cpu
@@ -103,7 +103,7 @@ def test_every_column_is_documented_and_no_other(machine: Path) -> None:
     table = page.partition("## The machine")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
     named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
-    of_servers = {"server_cpu_s", ON_CPU, RUNNABLE}
+    of_servers = {"server_cpu_s", ON_CPU, RUNNABLE, SWITCHES}
     assert named == {*HostCounters([Path("/data")], os.getpid()).read(), *of_servers}
 
 

@@ -443,7 +443,9 @@ def test_a_page_fits_a_narrow_window_and_paper(tmp_path: Path) -> None:
         for width in (400, A4_WIDTH, 1920):
             of_width = page.replace("@media print", "@media all") if width == A4_WIDTH else page
             source = escape(f"{of_width}<script>{{{LAID_OUT}}}</script>")
-            frames[name, width] = f'<iframe width="{width}" height="900" srcdoc="{source}"></iframe>'
+            frames[name, width] = (
+                f'<iframe scrolling="no" width="{width}" height="900" srcdoc="{source}"></iframe>'
+            )
     outer = f'<!doctype html><meta charset="utf-8">{"".join(frames.values())}'
     every = json.loads(in_chromium(outer, FRAMED, tmp_path))
     for (name, width), found in zip(frames, every, strict=True):

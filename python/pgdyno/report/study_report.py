@@ -133,6 +133,7 @@ def _of_several(
         sentences=[] if counts else [_on_average(findings)],
         tables=[changes_by_case(findings)] if counts else [],
         place=Place.TOP,
+        is_prose=True,
     )
     parts = {name: replace(report, command="") for name, report in cases.items()}
     before = [section for section in others if section.order < 0]
@@ -199,9 +200,12 @@ def _verdicts(over: OverCases) -> list[str]:
 
 
 def _headline(over: OverCases, findings: StudyFindings, *, counts: bool) -> Headline:
-    """Return a headline: ``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``"""
-    verdicts = f": {enumeration(_verdicts(over))}" if counts else ""
-    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}{verdicts}"
+    """Return a headline: ``13 vs. 12, 8 cases: faster in 3, undecided in 5; average +1.2% (…).``
+
+    Without counts: ``13 vs. 12, 8 cases: +1.2% on average; primary metric, …``
+    """
+    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}"
+    claim += f": {enumeration(_verdicts(over))}" if counts else ""
     metric = _metric_of(findings)
     if over.average is None:
         is_early = are_alike(over.comparisons)
@@ -210,8 +214,11 @@ def _headline(over: OverCases, findings: StudyFindings, *, counts: bool) -> Head
     known = percent.low is not None
     interval = f"{ci_text(percent.confidence)} {percent.signed_interval_text}"
     names = f"{metric.name}, {interval if known else 'no CI yet'}"
-    average = f"average over cases {result_tables.change_text(percent, '%', INTERVAL_BLOCKS_MIN)}"
-    return Headline(None, claim, f"{average} ({names}, {counted(percent.n, 'block')})")
+    change = result_tables.change_text(percent, "%", INTERVAL_BLOCKS_MIN)
+    basis = f"{names}, {counted(percent.n, 'block')}"
+    if counts:
+        return Headline(None, claim, f"average over cases {change} ({basis})")
+    return Headline(None, f"{claim}: {change} on average", basis)
 
 
 def changes_by_case(findings: StudyFindings) -> Table:

@@ -439,8 +439,8 @@ def _script(option: str, value: Any) -> tuple[str, str]:
 
 ROW_H, COLUMN_W, HEAD_H = 34.0, 104.0, 24.0
 
-WIDTH_MIN = 880.0
-"""Width of a page: a smaller drawing would be enlarged."""
+WIDTH_MIN = 560.0
+"""Maximum width of ``svg.steps`` in a page: a smaller drawing would be enlarged."""
 
 STRONGEST = 20.0
 """Effect in percent with the strongest color."""

@@ -276,7 +276,7 @@ class Scopes:
             found = [columns for _, columns in self.sources if name in columns]
         if found:
             # In a join with USING both columns have the name, and either has the values.
-            return next(iter({columns.get(name) for columns in found} - {None}), None)
+            return next(filter(None, (columns.get(name) for columns in found)), None)
         return None if self.outer is None else self.outer.column(fields)
 
 

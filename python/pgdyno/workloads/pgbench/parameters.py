@@ -203,9 +203,9 @@ class PgbenchParameters(WorkloadParameters):
         if not self.accounts_copy and any(index_parts(text)[0] == COPY for text in self.indexes):
             raise ValueError(f"an index of {COPY} requires --accounts-copy")
         names = [script.name for script in self.scripts]
-        if twice := {name for name in names if names.count(name) > 1}:
+        if twice := [name for name in names if names.count(name) > 1]:
             raise ValueError(
-                f"the script {twice.pop()} is given twice: give it once, with the sum of the weights"
+                f"the script {twice[0]} is given twice: give it once, with the sum of the weights"
             )
         if not any(script.weight for script in self.scripts):
             raise ValueError("every script has the weight 0: give at least one a greater weight")

@@ -89,7 +89,7 @@ def test_all_formats_have_the_page(built: StudyReport) -> None:
     assert "1 of 3 cells differ" in said and re.search(r"slow one .*−\d+(\.\d)?\*", said)
     for text in (said, markdown):
         assert "slower in" not in text, "the reports of the workloads are not corrected for the page"
-    assert "Excluded from the average" in markdown
+    assert "geometric mean of the ratios" in markdown
     assert '"an arm failed"' in checked_json(built)
     html = to_html(built)
     links = re.findall(r'<a href="#([^"]+)"><g>', html)

@@ -153,7 +153,7 @@ def test_the_page_cache_is_cold_whose_pages_are_not_those_of_the_group(parent: P
 def test_shared_buffers_must_fit_into_the_limit() -> None:
     def request(**settings: str) -> Any:
         known = SimpleNamespace(
-            definitions={"shared_buffers": SimpleNamespace(parse=lambda text, _: int(text))},
+            definitions={"shared_buffers": SimpleNamespace(parse=lambda text, _: int(text), unit="8kB")},
             initial={"shared_buffers": "16384"},
         )
         return SimpleNamespace(
