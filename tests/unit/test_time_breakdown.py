@@ -180,6 +180,14 @@ def test_a_woken_process_that_waits_for_a_cpu_is_counted_once() -> None:
     assert parts[UNEXPLAINED] == (0.0, 0.0)
 
 
+@pytest.mark.parametrize("seen", [{"running": 8.0}, {"running": 7.0, "lock": 1.0}])
+def test_waits_are_not_negative_if_the_kernel_counts_more_than_the_whole(seen: dict[str, float]) -> None:
+    samples = WaitSamples(seen, 9)
+    found = _of_one(ClientTime(on_cpu_us=5000.0, runnable_us=3500.0, driver_us=0.0, wait_samples=samples))
+    assert (found[CPU], found[RUNNABLE], found[UNEXPLAINED]) == (5000.0, 3500.0, pytest.approx(-500.0))
+    assert {found.get(kind, 0.0) for kind in ("lock", "client")} == {0.0}
+
+
 def test_the_time_of_parallel_workers_is_that_of_the_backend_that_waits_for_them() -> None:
     """One backend is 1000 µs. Workers of one have no wait, a third of the time without a CPU."""
     seen = WaitSamples({"running": 1.0, WORKER_CPU: 2 / 3, WORKER_RUNNABLE: 1 / 3, "io": 2.0}, 100)

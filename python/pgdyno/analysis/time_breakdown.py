@@ -185,8 +185,10 @@ def _scale(found: Split, wholes: Mapping[int, float]) -> float | None:
     """Scale the waits of each trial to fill its whole, if they exceed it. Return the mean factor, or None."""
     kinds = (*WAITS, CLIENT, WORKER_CPU, WORKER_RUNNABLE)
     waited = {trial: sum(parts[kind] for kind in kinds) for trial, parts in found.items()}
+    # In a short window, the kernel's figures may exceed the whole: the clocks are read at other moments.
     available = {
-        trial: wholes[trial] - parts[CPU] - parts.get(RUNNABLE, 0.0) for trial, parts in found.items()
+        trial: max(0.0, wholes[trial] - parts[CPU] - parts.get(RUNNABLE, 0.0))
+        for trial, parts in found.items()
     }
     if sum(waited.values()) <= sum(available.values()):
         return None
