@@ -41,7 +41,7 @@ gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
 for number in (signal.SIGHUP, signal.SIGQUIT):
     signal.signal(number, signal.SIG_DFL)
 
-FUZZ = 15
+FUZZ = 25
 """Number of damaged files that each fuzz test tries; ``make long-test`` tries 500."""
 
 
@@ -271,4 +271,14 @@ def new_server(
 def running_server(new_server: Callable[[], AbstractContextManager[Server]]) -> Iterator[Server]:
     """A server for one file, so that two files may name their databases alike. Tests create their own."""
     with new_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def loading_server(
+    build: Build, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
+) -> Iterator[Server]:
+    """A server whose loads write no WAL. With fsync off, for speed: its tests measure no durability."""
+    settings = {"wal_level": "minimal", "max_wal_senders": "0", "autovacuum": "off", "fsync": "off"}
+    with new_cluster(build) as cluster, cluster.start(settings) as server:
         yield server

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,8 @@ from pgdyno.interruption import Interruption
 from pgdyno.measure.dataset_loading import Place, load_data
 from pgdyno.measure.engine_runs import PlannedSlice, drive_specification, run_drive
 from pgdyno.results.records import Role
-from pgdyno.server.builds import Build
 from pgdyno.server.engine import TargetResult
-from pgdyno.server.processes import Cluster, Server
+from pgdyno.server.processes import Server
 from pgdyno.study.plan import Driving
 from pgdyno.workloads.server_log import check_log, counted_in
 from pgdyno.workloads.tpcc.data import Tpcc
@@ -32,9 +30,6 @@ pytestmark = pytest.mark.server
 
 DATA = Path(__file__).parents[1] / "data" / "sysbench_tpcc"
 """Schema and statements of sysbench-tpcc, from the catalog and the log of a server that it drove."""
-
-SETTINGS = {"wal_level": "minimal", "max_wal_senders": "0", "autovacuum": "off", "fsync": "off"}
-"""Loads write no WAL."""
 
 CLIENTS = 4
 DRIVES_MAX = 20
@@ -133,14 +128,6 @@ def parameters(**given: Any) -> TpccParameters:
     return TpccParameters.model_validate({"warehouses": 1, **given})
 
 
-@pytest.fixture(scope="module")
-def running_server(
-    build: Build, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
-) -> Iterator[Server]:
-    with new_cluster(build) as cluster, cluster.start(SETTINGS) as server:
-        yield server
-
-
 def copy_database(server: Server, name: str, original: str) -> str:
     """Copy a database, without WAL if the version has the choice."""
     strategy = " STRATEGY file_copy" if server.build.version.major >= 15 else ""
@@ -163,23 +150,23 @@ def load(server: Server, name: str, workload: TpccParameters, into_existing: boo
 
 
 @pytest.fixture(scope="module")
-def hammerdb(running_server: Server) -> str:
-    return loaded(running_server, "hammerdb", parameters(dialect="hammerdb"))
+def hammerdb(loading_server: Server) -> str:
+    return loaded(loading_server, "hammerdb", parameters(dialect="hammerdb"))
 
 
 @pytest.fixture(scope="module")
-def sysbench(running_server: Server) -> str:
+def sysbench(loading_server: Server) -> str:
     of_sysbench = parameters(dialect="sysbench", warehouses=2, table_sets=2)
-    return loaded(running_server, "sysbench", of_sysbench)
+    return loaded(loading_server, "sysbench", of_sysbench)
 
 
 @pytest.fixture(scope="module")
-def spec(running_server: Server, sysbench: str) -> str:
+def spec(loading_server: Server, sysbench: str) -> str:
     """The data of the specification, loaded in place of others, beside a table of the user."""
-    copy_database(running_server, "spec", sysbench)
-    with closing(running_server.connect("spec")) as conn:
+    copy_database(loading_server, "spec", sysbench)
+    with closing(loading_server.connect("spec")) as conn:
         conn.execute("CREATE TABLE orders3 (of_the_user integer)")
-    load(running_server, "spec", parameters(), into_existing=True)
+    load(loading_server, "spec", parameters(), into_existing=True)
     return "spec"
 
 
@@ -190,9 +177,9 @@ def scalar(conn: psycopg.Connection[tuple[Any, ...]], statement: str, *values: o
 
 
 def test_a_database_of_the_dialect_hammerdb_has_its_schema_and_counts(
-    running_server: Server, hammerdb: str
+    loading_server: Server, hammerdb: str
 ) -> None:
-    with closing(running_server.connect(hammerdb)) as conn:
+    with closing(loading_server.connect(hammerdb)) as conn:
         found = {table: (*scalar(conn, SCHEMA, table), scalar(conn, KEYS, table)) for table in HAMMERDB}
         assert found == HAMMERDB
         counts = {table: scalar(conn, f"SELECT count(*) FROM {table}") for table in COUNTS}
@@ -223,10 +210,10 @@ def described(conn: psycopg.Connection[tuple[Any, ...]], number: int) -> dict[st
 
 
 def test_a_database_of_the_dialect_sysbench_has_its_tables_and_counts(
-    running_server: Server, sysbench: str
+    loading_server: Server, sysbench: str
 ) -> None:
     golden = json.loads((DATA / "schema.json").read_text("utf-8"))
-    with closing(running_server.connect(sysbench)) as conn:
+    with closing(loading_server.connect(sysbench)) as conn:
         assert described(conn, 1) == golden
         assert len(described(conn, 2)["foreign keys"]) == 10
         for number in (1, 2):
@@ -241,31 +228,31 @@ def test_a_database_of_the_dialect_sysbench_has_its_tables_and_counts(
 
 
 def test_a_new_load_replaces_all_table_sets_but_no_table_of_the_user(
-    running_server: Server, sysbench: str, spec: str
+    loading_server: Server, sysbench: str, spec: str
 ) -> None:
     of_two_sets = pytest.raises(DatasetError, match="has 2 table sets, not 1: use table_sets = 2")
-    with closing(running_server.connect(sysbench)) as conn, of_two_sets:
+    with closing(loading_server.connect(sysbench)) as conn, of_two_sets:
         Tpcc(parameters(dialect="sysbench", warehouses=2)).require(conn)
-    with closing(running_server.connect(spec)) as conn:
+    with closing(loading_server.connect(spec)) as conn:
         assert scalar(conn, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == 11
         with pytest.raises(DatasetError, match="has orders3, which pgdyno did not load"):
-            load(running_server, spec, parameters(dialect="sysbench", warehouses=3, table_sets=3), True)
+            load(loading_server, spec, parameters(dialect="sysbench", warehouses=3, table_sets=3), True)
         assert scalar(conn, "SELECT count(*) FROM orders3") == 0
 
 
 def test_a_database_of_sysbench_tpcc_needs_no_mark(
-    running_server: Server, sysbench: str, capsys: pytest.CaptureFixture[str]
+    loading_server: Server, sysbench: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    copy_database(running_server, "foreign_data", sysbench)
-    dsn = running_server.conninfo("foreign_data")
-    with closing(running_server.connect("foreign_data")) as conn:
+    copy_database(loading_server, "foreign_data", sysbench)
+    dsn = loading_server.conninfo("foreign_data")
+    with closing(loading_server.connect("foreign_data")) as conn:
         conn.execute("DROP TABLE pgdyno_dataset")
     with pytest.raises(UsageError, match="of sysbench-tpcc: add --dialect=sysbench --table-sets=2"):
         check(dsn)
     workload = parameters(dialect="sysbench", warehouses=2, table_sets=2)
-    result, messages = drive(running_server, "foreign_data", workload)
+    result, messages = drive(loading_server, "foreign_data", workload)
     assert result is not None and result.counters["new_orders"] > 0, messages
-    assert "holds no dataset of pgdyno's" in drive(running_server, "foreign_data", parameters())[1]
+    assert "holds no dataset of pgdyno's" in drive(loading_server, "foreign_data", parameters())[1]
     options = {"dialect": "sysbench", "table_sets": 2, "into_existing": True}
     assert drive_command(dsn, 2, 0.5, warmup=0.0, **options) == 0
     assert check(dsn, dialect="sysbench", table_sets=2) == 0
@@ -274,7 +261,7 @@ def test_a_database_of_sysbench_tpcc_needs_no_mark(
         with pytest.raises(DatasetError, match=message):
             check(dsn, dialect="sysbench", table_sets=number)
     with pytest.raises(DatasetError, match="does not have 1 set of tables"):
-        check(running_server.conninfo("template1"), dialect="sysbench")
+        check(loading_server.conninfo("template1"), dialect="sysbench")
 
 
 NUMBERS = """
@@ -300,10 +287,10 @@ def foreign_copy(server: Server, name: str, original: str) -> psycopg.Connection
 
 
 def test_a_database_of_hammerdb_is_driven_and_checked_under_its_dialect_only(
-    running_server: Server, hammerdb: str, capsys: pytest.CaptureFixture[str]
+    loading_server: Server, hammerdb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    dsn = running_server.conninfo("of_hammerdb")
-    with closing(foreign_copy(running_server, "of_hammerdb", hammerdb)) as conn:
+    dsn = loading_server.conninfo("of_hammerdb")
+    with closing(foreign_copy(loading_server, "of_hammerdb", hammerdb)) as conn:
         orders = scalar(conn, "SELECT count(*) FROM orders")
         with pytest.raises(UsageError, match="are those of HammerDB: add --dialect=hammerdb"):
             check(dsn)
@@ -323,23 +310,23 @@ def test_a_database_of_hammerdb_is_driven_and_checked_under_its_dialect_only(
     assert capsys.readouterr().out.count(" skipped ") == 2
 
 
-def test_integer_columns_are_used_as_they_are(running_server: Server, spec: str) -> None:
-    with closing(foreign_copy(running_server, "integers", spec)) as conn:
+def test_integer_columns_are_used_as_they_are(loading_server: Server, spec: str) -> None:
+    with closing(foreign_copy(loading_server, "integers", spec)) as conn:
         for (change,) in conn.execute(NUMBERS.encode()).fetchall():
             conn.execute(change.encode())
     for calls in ({}, {"calls": "statements"}, {"calls": "statements", "pipeline": True}):
-        result, messages = drive(running_server, "integers", parameters(**calls), transactions=200)
+        result, messages = drive(loading_server, "integers", parameters(**calls), transactions=200)
         assert result is not None and not messages, messages
         assert all(kind["ok"] > 0 for kind in result.totals.values())
-    assert check(running_server.conninfo("integers")) == 0
+    assert check(loading_server.conninfo("integers")) == 0
 
 
-def test_functions_in_the_way_of_those_for_hammerdb_are_found_before_the_load(running_server: Server) -> None:
-    with closing(running_server.connect()) as conn:
+def test_functions_in_the_way_of_those_for_hammerdb_are_found_before_the_load(loading_server: Server) -> None:
+    with closing(loading_server.connect()) as conn:
         conn.execute("CREATE DATABASE in_the_way")
-    with closing(running_server.connect("in_the_way")) as conn:
+    with closing(loading_server.connect("in_the_way")) as conn:
         conn.execute("CREATE FUNCTION slev(int, int, int) RETURNS int LANGUAGE sql AS 'SELECT 1'")
-        dsn, options = running_server.conninfo("in_the_way"), {"dialect": "hammerdb", "into_existing": True}
+        dsn, options = loading_server.conninfo("in_the_way"), {"dialect": "hammerdb", "into_existing": True}
         with pytest.raises(
             DatasetError, match=r"has slev\(integer,integer,integer\), which pgdyno did not load"
         ):
@@ -360,16 +347,16 @@ CALLS = {
 """Calls of HammerDB's routines, with the types that its driver declares."""
 
 
-def test_the_functions_of_hammerdb_work_as_its_driver_calls_them(running_server: Server) -> None:
+def test_the_functions_of_hammerdb_work_as_its_driver_calls_them(loading_server: Server) -> None:
     load_command = expanded(command.load)
-    dsn = running_server.conninfo("for_hammerdb")
+    dsn = loading_server.conninfo("for_hammerdb")
     with pytest.raises(UsageError, match=r"--hammerdb-routines requires .* --dialect hammerdb"):
         load_command(dsn, warehouses=1, hammerdb_routines=True)
     with pytest.raises(UsageError, match="remove uniform-items from --deviate"):
         load_command(dsn, dialect="hammerdb", deviate="-uniform-items", hammerdb_routines=True)
     options = {"warehouses": 1, "dialect": "hammerdb", "hammerdb_routines": True, "quiet": True}
     assert load_command(dsn, **options) == 0
-    with closing(running_server.connect("for_hammerdb")) as conn:
+    with closing(loading_server.connect("for_hammerdb")) as conn:
         totals = [row[0] for row in conn.execute(CALLS["neword"].replace("$1", "2"))]
         assert 0 < totals.count(None) < 60 and len(totals) == 2000  # 20 are expected, SD 4.4
         assert scalar(conn, "SELECT d_next_o_id FROM district WHERE d_id = 2") == 5001
@@ -383,9 +370,9 @@ def test_the_functions_of_hammerdb_work_as_its_driver_calls_them(running_server:
         assert scalar(conn, "SELECT min(no_o_id) FROM new_order WHERE no_d_id = 2") == 2102
         assert 0 < scalar(conn, CALLS["slev"]) < 300
         # A run with other functions creates them in one more schema. A new load drops all of these.
-        drive(running_server, "for_hammerdb", parameters(dialect="hammerdb-5"), transactions=1)
+        drive(loading_server, "for_hammerdb", parameters(dialect="hammerdb-5"), transactions=1)
         assert len(scalar(conn, ROUTINES)) == 3
-        load(running_server, "for_hammerdb", parameters(), into_existing=True)
+        load(loading_server, "for_hammerdb", parameters(), into_existing=True)
         assert scalar(conn, "SELECT to_regprocedure('slev(integer, integer, integer)') IS NULL")
         assert scalar(conn, ROUTINES) == ["public"]
 
@@ -418,25 +405,25 @@ def statement_pairs(log: str) -> set[str]:
     return pairs
 
 
-def test_views_of_sets_can_be_created_again(running_server: Server, sysbench: str) -> None:
+def test_views_of_sets_can_be_created_again(loading_server: Server, sysbench: str) -> None:
     checks = Tpcc(parameters(dialect="sysbench", warehouses=2, table_sets=2)).checks(CLIENTS, restored=True)
-    with closing(running_server.connect(sysbench)) as conn:
+    with closing(loading_server.connect(sysbench)) as conn:
         checks.begin(conn)
         checks.begin(conn)  # as the capacity search does
         assert scalar(conn, "SELECT count(*), min(w_id), max(w_id) FROM warehouse") == (2, 1, 2)
 
 
 def test_the_statements_of_the_dialect_sysbench_are_those_that_sysbench_tpcc_sends(
-    running_server: Server, sysbench: str
+    loading_server: Server, sysbench: str
 ) -> None:
     golden = json.loads((DATA / "statements.json").read_text("utf-8"))
-    with closing(running_server.connect(sysbench)) as conn:
+    with closing(loading_server.connect(sysbench)) as conn:
         conn.execute(f"ALTER DATABASE {sysbench} SET log_statement = 'all'".encode())
-        start = len(running_server.log())
+        start = len(loading_server.log())
         for seed in range(DRIVES_MAX):
             workload = parameters(dialect="sysbench", warehouses=2, table_sets=2)
-            drive(running_server, sysbench, workload, seed, transactions=250)
-            sent = statement_pairs(running_server.log()[start:])
+            drive(loading_server, sysbench, workload, seed, transactions=250)
+            sent = statement_pairs(loading_server.log()[start:])
             # One New-Order of a hundred rolls back, and any statement can meet a serialization failure.
             different = {pair for pair in sent ^ set(golden) if "rollback" not in pair}
             if not different or different & sent:
@@ -446,30 +433,30 @@ def test_the_statements_of_the_dialect_sysbench_are_those_that_sysbench_tpcc_sen
 
 
 def test_a_retry_of_the_dialect_sysbench_is_another_transaction(
-    running_server: Server, sysbench: str
+    loading_server: Server, sysbench: str
 ) -> None:
     workload = parameters(dialect="sysbench", warehouses=2, table_sets=2, mix="payment=1,new-order=1")
-    start = len(running_server.log())
-    result, messages = drive(running_server, sysbench, workload, transactions=500)
+    start = len(loading_server.log())
+    result, messages = drive(loading_server, sysbench, workload, transactions=500)
     assert result is not None, messages
     retried = sum(kind["retried"] for kind in result.totals.values())
     assert retried > 0, "payments of a warehouse conflict under repeatable read"
     ended = sum(kind["ok"] + kind["rolled_back"] + kind["failed"] for kind in result.totals.values())
     assert sum(result.tally["drawn"].values()) == ended + retried
-    log = check_log(running_server.log()[start:], counted_in(result.totals.values()))
+    log = check_log(loading_server.log()[start:], counted_in(result.totals.values()))
     assert log.passed, log.detail
 
 
-def test_data_of_other_deviations_are_refused(running_server: Server, hammerdb: str, spec: str) -> None:
-    with closing(running_server.connect(hammerdb)) as conn:
+def test_data_of_other_deviations_are_refused(loading_server: Server, hammerdb: str, spec: str) -> None:
+    with closing(loading_server.connect(hammerdb)) as conn:
         Tpcc(parameters(dialect="hammerdb")).require(conn)
         with pytest.raises(
             DatasetError, match=r"has the deviations constant-c, .*, but the workload requires no"
         ):
             Tpcc(parameters()).require(conn)
-    with closing(running_server.connect(spec)) as conn:
+    with closing(loading_server.connect(spec)) as conn:
         Tpcc(parameters(deviate="no-rollback")).require(conn)
-    refused = drive(running_server, hammerdb, parameters())[1]
+    refused = drive(loading_server, hammerdb, parameters())[1]
     assert "loaded with constant-c," in refused and "the run is without deviations" in refused
 
 
@@ -510,16 +497,16 @@ DEVIATIONS = {
 
 
 @pytest.fixture(scope="module")
-def driven(running_server: Server, spec: str) -> str:
+def driven(loading_server: Server, spec: str) -> str:
     """A copy of the data without deviations, for all runs that do not need them as they were loaded."""
-    return copy_database(running_server, "driven", spec)
+    return copy_database(loading_server, "driven", spec)
 
 
 @pytest.mark.parametrize(("deviate", "calls"), DEVIATIONS.items(), ids=DEVIATIONS)
 def test_transactions_with_deviations_leave_data_that_pass_all_other_checks(
-    running_server: Server, driven: str, deviate: str, calls: str
+    loading_server: Server, driven: str, deviate: str, calls: str
 ) -> None:
-    passes_its_checks(running_server, driven, parameters(calls=calls, deviate=deviate))
+    passes_its_checks(loading_server, driven, parameters(calls=calls, deviate=deviate))
 
 
 def passes_its_checks(server: Server, database: str, workload: TpccParameters) -> None:
@@ -540,15 +527,15 @@ def passes_its_checks(server: Server, database: str, workload: TpccParameters) -
 
 @pytest.mark.parametrize(("dialect", "sets"), [("hammerdb", 1), ("sysbench", 2)])
 def test_a_dialect_drives_its_data_and_passes_its_checks(
-    running_server: Server, request: pytest.FixtureRequest, dialect: str, sets: int
+    loading_server: Server, request: pytest.FixtureRequest, dialect: str, sets: int
 ) -> None:
     workload = parameters(dialect=dialect, warehouses=sets, table_sets=sets)
-    passes_its_checks(running_server, request.getfixturevalue(dialect), workload)
+    passes_its_checks(loading_server, request.getfixturevalue(dialect), workload)
 
 
-def test_defects_of_hammerdb_are_in_the_data_after_a_run(running_server: Server, hammerdb: str) -> None:
-    drive(running_server, hammerdb, parameters(dialect="hammerdb"))
-    with closing(running_server.connect(hammerdb)) as conn:
+def test_defects_of_hammerdb_are_in_the_data_after_a_run(loading_server: Server, hammerdb: str) -> None:
+    drive(loading_server, hammerdb, parameters(dialect="hammerdb"))
+    with closing(loading_server.connect(hammerdb)) as conn:
         sums = "SELECT sum(s_order_cnt), sum(s_ytd), sum(s_remote_cnt) FROM stock"
         assert scalar(conn, sums) == (0, 0, 0)
         assert scalar(conn, "SELECT max(c_payment_cnt) + max(c_delivery_cnt) FROM customer") == 1
@@ -559,18 +546,18 @@ def test_defects_of_hammerdb_are_in_the_data_after_a_run(running_server: Server,
         assert scalar(conn, unused) == (True, True)
 
 
-def test_an_older_version_of_hammerdb_drives_the_same_data(running_server: Server, hammerdb: str) -> None:
+def test_an_older_version_of_hammerdb_drives_the_same_data(loading_server: Server, hammerdb: str) -> None:
     # After all other runs on these data, which its numbers of orders break.
-    passes_its_checks(running_server, hammerdb, parameters(dialect="hammerdb-4"))
+    passes_its_checks(loading_server, hammerdb, parameters(dialect="hammerdb-4"))
 
 
 def test_versions_of_hammerdb_differ_in_amounts_and_numbers_of_orders(
-    running_server: Server, spec: str
+    loading_server: Server, spec: str
 ) -> None:
     deviate = "unused-item-committed,supply-from-all,amounts-added,order-number-skipped"
-    fresh = copy_database(running_server, "fresh", spec)
-    passes_its_checks(running_server, fresh, parameters(deviate=deviate))
-    with closing(running_server.connect(fresh)) as conn:
+    fresh = copy_database(loading_server, "fresh", spec)
+    passes_its_checks(loading_server, fresh, parameters(deviate=deviate))
+    with closing(loading_server.connect(fresh)) as conn:
         of_new = "FROM order_line JOIN item ON i_id = ol_i_id WHERE ol_o_id > 3000"
         assert scalar(conn, f"SELECT min(ol_o_id), bool_and(ol_amount = i_price + ol_quantity) {of_new}") == (
             3002,
@@ -579,16 +566,16 @@ def test_versions_of_hammerdb_differ_in_amounts_and_numbers_of_orders(
 
 
 def test_text_statements_have_their_values_and_begin_at_their_isolation(
-    running_server: Server, driven: str
+    loading_server: Server, driven: str
 ) -> None:
     text = parameters(
         deviate="text-protocol", calls="statements", isolation="repeatable read", mix="new-order=1"
     )
-    with closing(running_server.connect(driven)) as conn:
+    with closing(loading_server.connect(driven)) as conn:
         conn.execute(f"ALTER DATABASE {driven} SET log_statement = 'all'".encode())
-        start = len(running_server.log())
-        drive(running_server, driven, text)
-    log = running_server.log()[start:]
+        start = len(loading_server.log())
+        drive(loading_server, driven, text)
+    log = loading_server.log()[start:]
     assert "BEGIN ISOLATION LEVEL repeatable read" in log
     assert "UPDATE stock" in log and "$1" not in log
     assert "execute " not in log

@@ -59,7 +59,7 @@ def test_a_flipped_bit_is_found_or_changes_nothing(
             assert err.startswith("pgdyno: ") and err.count("\n") == 1, err
             assert str(path) in err, err
             found += 1
-    assert found > 0.8 * fuzz - 4  # the others damage bytes of deleted values
+    assert found > 0.8 * fuzz  # the others damage bytes of deleted values
 
 
 def test_scribbled_bytes_are_found_or_change_nothing(

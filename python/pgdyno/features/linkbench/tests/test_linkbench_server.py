@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator
+from contextlib import closing
 from math import ceil, exp, log
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,7 @@ from pgdyno.errors import DatasetError
 from pgdyno.features.linkbench.data import LinkBench
 from pgdyno.features.linkbench.parameters import LINKS_OF_FIRST_NODE, LinkBenchParameters
 from pgdyno.features.runs import command
-from pgdyno.server.builds import Build
-from pgdyno.server.processes import Cluster, Connection, Server
+from pgdyno.server.processes import Connection, Server
 from pgdyno.workloads.workload import fit_distribution
 
 check = expanded(command.check)
@@ -33,20 +32,10 @@ FIRST_TYPE = 123_456_789
 MASK = 2**64 - 1
 P_MIN = 1e-6
 NODES = 10_000
-SETTINGS = {"wal_level": "minimal", "max_wal_senders": "0", "autovacuum": "off", "fsync": "off"}
-"""Loads write no WAL."""
 
 
 def parameters(**given: Any) -> LinkBenchParameters:
     return LinkBenchParameters.model_validate(given)
-
-
-@pytest.fixture(scope="module")
-def running_server(
-    build: Build, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
-) -> Iterator[Server]:
-    with new_cluster(build) as cluster, cluster.start(SETTINGS) as server:
-        yield server
 
 
 # ----------------------------------------------------------------------
@@ -99,18 +88,18 @@ def links_of_types(own: LinkBenchParameters, rank: int) -> tuple[int, int]:
     ("edition", "distributions"), [("2011", "executed"), ("2011", "configured"), ("fork", "configured")]
 )
 def test_the_loaded_graph_is_that_of_an_independent_implementation(
-    running_server: Server, edition: str, distributions: str
+    loading_server: Server, edition: str, distributions: str
 ) -> None:
     own = parameters(nodes=3000, edition=edition, distributions=distributions)
     name = f"graph_{edition}_{distributions}"
-    load(running_server, name, own)
+    load(loading_server, name, own)
     expected = {}
     for rank in range(own.nodes):
         id1 = id_of_rank(rank, own.nodes)
         for place, links in enumerate(links_of_types(own, rank)):
             if links:
                 expected[id1, FIRST_TYPE + place] = (links, id1, id1 + links - 1, links)
-    with closing(running_server.connect(name)) as conn:
+    with closing(loading_server.connect(name)) as conn:
         rows = conn.execute(
             "SELECT id1, link_type, count(*), min(id2), max(id2), count(DISTINCT id2), max(time), "
             "min(visibility), max(visibility), min(version), max(version) FROM linktable GROUP BY 1, 2"
@@ -136,8 +125,8 @@ def test_the_loaded_graph_is_that_of_an_independent_implementation(
 
 
 @pytest.fixture(scope="module")
-def graph(running_server: Server) -> Iterator[str]:
-    load(running_server, "linkbench", parameters(nodes=NODES, distributions="configured"))
+def graph(loading_server: Server) -> Iterator[str]:
+    load(loading_server, "linkbench", parameters(nodes=NODES, distributions="configured"))
     yield "linkbench"
 
 
@@ -147,8 +136,8 @@ def log_normal(median: float, longest: int) -> np.ndarray[Any, Any]:
     return np.diff(np.concatenate([[0.0], ends, [1.0]]))
 
 
-def test_lengths_bytes_and_times_have_their_distributions(running_server: Server, graph: str) -> None:
-    with closing(running_server.connect(graph)) as conn:
+def test_lengths_bytes_and_times_have_their_distributions(loading_server: Server, graph: str) -> None:
+    with closing(loading_server.connect(graph)) as conn:
         for table, median, longest, (low, high) in (
             ("linktable", 23, 254, (32, 100)),
             ("nodetable", 168, 20_000, (50, 220)),
@@ -163,8 +152,8 @@ def test_lengths_bytes_and_times_have_their_distributions(running_server: Server
         assert fit_distribution(bins.tolist(), np.full(64, 1 / 64)).p_value > P_MIN
 
 
-def test_keys_and_indexes_are_those_of_linkbench(running_server: Server, graph: str) -> None:
-    with closing(running_server.connect(graph)) as conn:
+def test_keys_and_indexes_are_those_of_linkbench(loading_server: Server, graph: str) -> None:
+    with closing(loading_server.connect(graph)) as conn:
         rows = conn.execute(
             "SELECT indexdef FROM pg_indexes WHERE tablename ~ '(link|count|node)table' ORDER BY 1"
         ).fetchall()
@@ -293,18 +282,18 @@ class Replay:
 
 @pytest.mark.parametrize("edition", ["2011", "fork"])
 def test_a_thousand_operations_leave_what_an_independent_implementation_leaves(
-    running_server: Server, edition: str
+    loading_server: Server, edition: str
 ) -> None:
     own, name = parameters(nodes=150, edition=edition, distributions="configured"), f"operations_{edition}"
-    load(running_server, name, own)
+    load(loading_server, name, own)
     copy = f"{name}_copy"
-    with closing(running_server.connect()) as conn:
+    with closing(loading_server.connect()) as conn:
         conn.execute(f"CREATE DATABASE {copy} TEMPLATE {name}".encode())
         conn.execute(f"ALTER DATABASE {name} SET log_statement = 'all'".encode())
-    start = len(running_server.log())
-    result = drive(running_server, name, own, clients=1, transactions=1000)
-    sent = statements(running_server.log()[start:])
-    with closing(running_server.connect(copy)) as conn:
+    start = len(loading_server.log())
+    result = drive(loading_server, name, own, clients=1, transactions=1000)
+    sent = statements(loading_server.log()[start:])
+    with closing(loading_server.connect(copy)) as conn:
         replay = Replay(conn)
         replay.apply(sent)
         drawn = result.tally["drawn"]
@@ -313,7 +302,7 @@ def test_a_thousand_operations_leave_what_an_independent_implementation_leaves(
         assert replay.kinds == {kind: n for kind, n in drawn.items() if n and kind not in WRITES}
         assert result.counters["links_listed"] == replay.listed > 0
         found = [conn.execute(query.encode()).fetchall() for query in TABLES]
-    with closing(running_server.connect(name)) as conn:
+    with closing(loading_server.connect(name)) as conn:
         assert [conn.execute(query.encode()).fetchall() for query in TABLES] == found
     changed = ("links_added", "links_shown", "links_hidden", "nodes_added", "nodes_deleted")
     assert {kind: result.counters[kind] > 0 for kind in changed} == dict.fromkeys(changed, True)
@@ -334,20 +323,20 @@ TABLES = (
 
 
 def test_checks_pass_after_concurrent_writes_and_find_each_damage(
-    running_server: Server, graph: str, capsys: pytest.CaptureFixture[str]
+    loading_server: Server, graph: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own = parameters(nodes=NODES, distributions="configured")
-    dsn = running_server.conninfo(graph)
+    dsn = loading_server.conninfo(graph)
 
     def connect() -> Connection:
-        return running_server.connect(graph)
+        return loading_server.connect(graph)
 
     checks = LinkBench(own).checks(8, restored=False)
     with closing(connect()) as conn:
         checks.begin(conn)
-    start = len(running_server.log())
-    result = drive(running_server, graph, own, clients=8, transactions=250)
-    ended = checks.end(connect, result, running_server.log()[start:])
+    start = len(loading_server.log())
+    result = drive(loading_server, graph, own, clients=8, transactions=250)
+    ended = checks.end(connect, result, loading_server.log()[start:])
     assert [one.name for one in ended if not one.passed] == []
     assert check(dsn, workload="linkbench") == 0
     count = "UPDATE counttable SET count = count {} 1 WHERE id = 7"
@@ -371,25 +360,25 @@ def test_checks_pass_after_concurrent_writes_and_find_each_damage(
     assert [one.name for one in ended if not one.passed] == ["nodes conserved"]
 
 
-def test_data_of_other_parameters_are_refused_with_the_remedy(running_server: Server, graph: str) -> None:
-    with closing(running_server.connect(graph)) as conn:
+def test_data_of_other_parameters_are_refused_with_the_remedy(loading_server: Server, graph: str) -> None:
+    with closing(loading_server.connect(graph)) as conn:
         with pytest.raises(DatasetError, match=f"have nodes {NODES}, not 100: use nodes {NODES}"):
             LinkBench(parameters(nodes=100, distributions="configured")).require(conn)
         with pytest.raises(DatasetError, match="have edition fork, not 2011"):
             LinkBench(parameters(nodes=NODES, edition="2011", distributions="configured")).require(conn)
     with (
-        closing(running_server.connect()) as conn,
+        closing(loading_server.connect()) as conn,
         pytest.raises(DatasetError, match="no complete linkbench data"),
     ):
         LinkBench(parameters()).require(conn)
 
 
-def test_a_load_replaces_its_own_tables_but_none_of_the_user(running_server: Server) -> None:
+def test_a_load_replaces_its_own_tables_but_none_of_the_user(loading_server: Server) -> None:
     own = parameters(nodes=500, distributions="configured")
-    load(running_server, "replaced", own)
-    load(running_server, "replaced", own, into_existing=True)
-    with closing(running_server.connect("replaced")) as conn:
+    load(loading_server, "replaced", own)
+    load(loading_server, "replaced", own, into_existing=True)
+    with closing(loading_server.connect("replaced")) as conn:
         conn.execute(b"DROP TABLE counttable")
         conn.execute(b"CREATE TABLE counttable (a int)")
     with pytest.raises(DatasetError, match="counttable, which pgdyno did not load"):
-        load(running_server, "replaced", own, into_existing=True)
+        load(loading_server, "replaced", own, into_existing=True)
