@@ -224,7 +224,7 @@ class EngineRun:
         return self.failure is None and self.result is not None and self.result.stopped == "done"
 
     def transactions(self, target: int) -> int | None:
-        """Return the number of a target's transactions that ended between the barriers."""
+        """Return the number of a target's transactions that ended as designed between the barriers."""
         if not {"measure", "end"} <= self.totals.keys():
             return None
         return int(

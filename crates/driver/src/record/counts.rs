@@ -47,9 +47,9 @@ impl Counts {
         } += 1;
     }
 
-    /// Number of transactions that were sent: all except skipped ones.
+    /// Number of transactions that ended as designed: committed, or rolled back intentionally.
     pub fn executed(&self) -> u64 {
-        self.ok + self.rolled_back + self.failed
+        self.ok + self.rolled_back
     }
 
     /// Adds the counts of another thread.
@@ -115,6 +115,12 @@ mod tests {
             prop_assert_eq!(whole.ok + whole.rolled_back + whole.failed + whole.skipped, outcomes.len() as u64);
             prop_assert_eq!(whole.since(&count(&outcomes[..at])), count(&outcomes[at..]));
         }
+    }
+
+    #[test]
+    fn failed_and_skipped_transactions_were_not_executed() {
+        let counts = Counts { all: 10, ok: 4, rolled_back: 3, failed: 2, skipped: 1, retried: 5 };
+        assert_eq!(counts.executed(), 7);
     }
 
     #[test]
