@@ -18,7 +18,7 @@ from pgdyno.measure.host_counters import MachineCpu, ServerCpu
 from pgdyno.measure.telemetry_collection import ProbeKind, TelemetryCollection
 from pgdyno.measure.trial import BarrierReadings, driver_busy, trial_caveats
 from pgdyno.results.reader import Evidence
-from pgdyno.results.records import DriverFacts, Slice
+from pgdyno.results.records import DriverFacts, Moment, Slice
 from pgdyno.study.defaults import Partition
 from pgdyno.study.plan import Driving, Rate, Study
 from pgdyno.study.schedule import PlannedBlock, PlannedSlice, Role
@@ -165,6 +165,19 @@ def test_probes_halt_before_the_last_readings_and_stop_after_them(monkeypatch: p
     ends = ["read_server_cpu", "_count", "_close_counters", "halt", "_stop_sampling", "_read"]
     assert calls == [*ends, "surroundings", "stop", "after"]
     assert len({reading.at_s for reading in telemetry.readings_of(trial)}) == 1
+
+
+def test_tables_are_scanned_outside_of_the_readings_of_counters(monkeypatch: pytest.MonkeyPatch) -> None:
+    sessions: list[tuple[str, ...]] = []
+    monkeypatch.setattr(
+        TelemetryCollection, "_read_trial", lambda _, __, ___, probes: sessions.append(tuple(probes))
+    )
+    probes = ("blocks", "pgstattuple", "profile", "wal")
+    lab = cast(Any, SimpleNamespace(study=study("blocks").model_copy(update={"probes": probes})))
+    telemetry = TelemetryCollection(lab, [cast(Any, None)])
+    telemetry._read(Moment.BEGIN)
+    telemetry._read(Moment.END)
+    assert sessions == [("pgstattuple",), ("blocks", "wal"), ("blocks", "wal"), ("pgstattuple",)]
 
 
 def piece(position: int, role: Role, driver_cpu_s: float) -> Slice:

@@ -47,6 +47,9 @@ OF_SEVERAL_ARMS = "its server counts what other arms do, too"
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
 """Probes that are read again after a VACUUM: sizes and free space."""
 
+SCAN = "pgstattuple"
+"""Probe that reads tables: in a session of its own, outside of the readings of counters of blocks and WAL."""
+
 SEPARATE_SAMPLES_S_MAX = 600.0
 """Longest run in which each wait-event sample is stored separately, so that even a slice of half a second has
 samples. In longer runs slices are long, and five rows or more per second would be too many.
@@ -270,9 +273,11 @@ class TelemetryCollection:
             self._add_unavailable(trial, chunk.probe, _reason_text(chunk.ending, chunk.reason))
 
     def _read(self, moment: Moment) -> None:
+        queried = [probe for probe in self.lab.study.probes if probe == "host" or probe in PROBES]
+        parts = [[probe for probe in queried if (probe == SCAN) is scans] for scans in (False, True)]
         for trial in self.trials:
-            queried = [probe for probe in self.lab.study.probes if probe == "host" or probe in PROBES]
-            self._read_trial(trial, moment, queried)
+            for probes in filter(None, parts[::-1] if moment is Moment.BEGIN else parts):
+                self._read_trial(trial, moment, probes)
 
     def _read_trial(self, trial: RunningTrial, moment: Moment, probes: Sequence[str]) -> None:
         """Read probes over a new connection, so that only the sampler's connection exists during the
