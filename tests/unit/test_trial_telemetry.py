@@ -224,6 +224,16 @@ def test_a_gauge_may_be_missing_at_the_end() -> None:
     assert "replication.replay_lag" not in found.values
 
 
+def test_scans_before_and_after_the_other_readings_are_not_time_of_the_window() -> None:
+    at_s = {Moment.BEGIN: (1.0, 10.0), Moment.END: (75.0, 70.0)}
+    readings = [
+        StoredReading(probe, moment, at, 0.001, [])
+        for moment, times in at_s.items()
+        for probe, at in zip(("pgstattuple", "locks"), times, strict=True)
+    ]
+    assert telemetry_of_trial(trial(1), readings).elapsed_s == 60.0
+
+
 @pytest.mark.parametrize("probe", ["wal", "statements", "io"])
 def test_counters_that_are_gone_at_the_end_were_reset(probe: str) -> None:
     assert telemetry_of_trial(trial(1), both(probe, [{"calls": 5, "lsn_bytes": 5}], [])).missing == {

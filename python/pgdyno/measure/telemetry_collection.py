@@ -16,6 +16,7 @@ from typing import Protocol
 import psycopg
 from psycopg import sql
 
+from pgdyno.analysis.telemetry.counters import SCAN
 from pgdyno.analysis.telemetry.trial_telemetry import ON_CPU, RUNNABLE, SWITCHES
 from pgdyno.caveats import Caveat
 from pgdyno.errors import ServerError, in_one_line
@@ -46,9 +47,6 @@ OF_SEVERAL_ARMS = "its server counts what other arms do, too"
 
 AFTER_VACUUM = ("relations", "database", "pgstattuple")
 """Probes that are read again after a VACUUM: sizes and free space."""
-
-SCAN = "pgstattuple"
-"""Probe that reads tables: in a session of its own, outside of the readings of counters of blocks and WAL."""
 
 SEPARATE_SAMPLES_S_MAX = 600.0
 """Longest run in which each wait-event sample is stored separately, so that even a slice of half a second has
@@ -273,6 +271,7 @@ class TelemetryCollection:
             self._add_unavailable(trial, chunk.probe, _reason_text(chunk.ending, chunk.reason))
 
     def _read(self, moment: Moment) -> None:
+        """Read the probes. A scan has a session of its own, which reports its blocks when it ends."""
         queried = [probe for probe in self.lab.study.probes if probe == "host" or probe in PROBES]
         parts = [[probe for probe in queried if (probe == SCAN) is scans] for scans in (False, True)]
         for trial in self.trials:

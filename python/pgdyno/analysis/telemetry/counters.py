@@ -53,6 +53,9 @@ COUNTERS: Mapping[str, frozenset[str]] = {
 }
 """Cumulative counters. All other columns are gauges, which may fall or disappear."""
 
+SCAN = "pgstattuple"
+"""Probe that reads whole tables, before the first and after the last reading of the others."""
+
 MAY_VANISH = frozenset({"relations"})
 """Probes whose rows may disappear: a table was dropped."""
 
@@ -276,7 +279,7 @@ def _missing(moments: Mapping[Moment, StoredReading]) -> Missing:
 
 def _elapsed_s(readings: Sequence[StoredReading]) -> float | None:
     ends = {
-        moment: [reading.at_s for reading in readings if reading.moment == moment]
+        moment: [reading.at_s for reading in readings if reading.moment == moment and reading.probe != SCAN]
         for moment in (Moment.BEGIN, Moment.END)
     }
     if not all(ends.values()):
