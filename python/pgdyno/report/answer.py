@@ -135,7 +135,7 @@ def _sections(findings: Findings, reasons: Sequence[WhyReport], derived: str) ->
             plots=partial(why_section.wal_rates, findings),
             plots_size="small",
             legend=arms,
-            plots_note=f"From pg_current_wal_lsn(), sampled every second. "
+            plots_note=f"From pg_current_wal_insert_lsn(), sampled every second. "
             f"{why_section.shown_blocks(findings)}".strip(),
             is_long=True,
         ),
