@@ -103,7 +103,7 @@ READINGS = [
         [],
         [
             {"backend_type": "checkpointer", "object": "relation", "context": "normal", "write_bytes": 8192}
-            | {"extend_bytes": 0, "writes": 1, "write_time": 0.5},
+            | {"extend_bytes": 0, "writes": 1, "write_time": 0.5, "extends": 2, "extend_time": 1.5},
             {"backend_type": "client backend", "object": "wal", "context": "normal", "write_bytes": 99999}
             | {"extend_bytes": 0, "writes": 9, "write_time": 9.5},
         ],
@@ -147,7 +147,7 @@ EXPECTED = {
     "database.growth": 30.0,
     "database.growth_per_tx": 30 * MIB / 1000,
     "io.written_bytes_per_tx": 8.192,  # without WAL, which servers before 18 do not count there
-    "io.write_us_per_tx": 0.5,
+    "io.write_us_per_tx": 2.0,  # with extensions, whose bytes are written, too
     "relations.hot_share": 75.0,
     "relations.dead_tuples": 9.0,  # before the VACUUM
     "relations.autovacuums": 2.0,

@@ -102,14 +102,20 @@ def _ratio(part: float | None, whole: float | None, scale: float = 1.0) -> float
     return scale * part / whole if part is not None and whole else None
 
 
-def _timed(of: Readings, columns: Sequence[str]) -> float | None:
-    """Return a time in ms as µs per transaction.
+def _times(columns: Sequence[str]) -> list[str]:
+    return [column for column in columns if column.endswith("_time")]
 
-    If the second column counts something but its time is 0, the server does not measure it (track_io_timing,
+
+def _timed(of: Readings, columns: Sequence[str]) -> float | None:
+    """Return the sum of times in ms as µs per transaction.
+
+    If another column counts something but all times are 0, the server does not measure them (track_io_timing,
     track_wal_io_timing). Then the value is missing.
     """
-    spent, happened = (of.delta(column) for column in columns)
-    return None if spent == 0 and happened else of.per_transaction(spent, US_PER_MS)
+    spent = [delta for column in _times(columns) if (delta := of.delta(column)) is not None]
+    happened = any(of.delta(column) for column in columns if column not in _times(columns))
+    is_known = spent and (any(spent) or not happened)
+    return of.per_transaction(sum(spent), US_PER_MS) if is_known else None
 
 
 def _counted(of: Readings, columns: Sequence[str]) -> float | None:
@@ -127,7 +133,7 @@ def _counted(of: Readings, columns: Sequence[str]) -> float | None:
 
 @dataclass(frozen=True)
 class _Kind:
-    """``text`` has the columns as ``{0}`` and ``{1}``, and the sum of all differences as ``{sum}``."""
+    """``text`` has the columns as ``{0}`` and ``{1}``. ``{sum}`` is that of all differences, or of times."""
 
     text: str
     value: Callable[[Readings, Sequence[str]], float | None]
@@ -141,7 +147,7 @@ _KINDS: Mapping[str, _Kind] = {
         "Δ{0}, if {1} are counted",
         lambda of, c: of.per_transaction(of.delta(c[0])) if of.delta(c[1]) else None,
     ),
-    "time_per_transaction": _Kind("Δ{0}", _timed),
+    "time_per_transaction": _Kind("{sum}", _timed),
     "events_per_transaction": _Kind("{sum}", _counted),
     # the time for which the driver drove this server
     "per_second": _Kind("{sum}", lambda of, c: _ratio(of.sum(c), of.window.driven_s)),
@@ -163,7 +169,7 @@ _KINDS: Mapping[str, _Kind] = {
     ),
 }
 
-PAIRS = ("per_transaction_if", "time_per_transaction", "share")
+PAIRS = ("per_transaction_if", "share")
 """Kinds that need two columns. Kinds with a sum need at least one, and all others one."""
 
 SAMPLE_KINDS: Mapping[str, str] = {
@@ -199,8 +205,9 @@ class Formula:
     @property
     def text(self) -> str:
         """The formula for people."""
-        deltas = " + ".join(f"Δ{column}" for column in self.columns)
-        return TEXTS[self.kind].format(*self.columns, sum=f"({deltas})" if len(self.columns) > 1 else deltas)
+        added = _times(self.columns) or self.columns
+        deltas = " + ".join(f"Δ{column}" for column in added)
+        return TEXTS[self.kind].format(*self.columns, sum=f"({deltas})" if len(added) > 1 else deltas)
 
     def of_window(self, window: Window) -> float | None:
         """Return the value over the readings of a probe; None if the results file lacks the data."""
