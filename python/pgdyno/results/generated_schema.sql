@@ -86,7 +86,7 @@ CREATE TABLE trial (
     restore_s REAL,  -- Null without a restore (dsn).
     start_s REAL,  -- Server start until it accepts connections; null for dsn.
     server_cpu_s REAL,  -- User + system of all the server's processes over the window; null if it cannot be read, as for dsn.
-    transactions INTEGER,  -- Executed (not skipped) between the two readings of server_cpu_s.
+    transactions INTEGER,  -- Neither failed nor skipped, between the two readings of server_cpu_s.
     counters TEXT NOT NULL DEFAULT '{}',  -- JSON: counters of the workload since connection, including warm-up; name → number.
     driver_memory_bytes INTEGER,  -- Peak of the driver.
     driver TEXT NOT NULL DEFAULT '{}',  -- JSON: threads, round_trip_ns, wake_late_ns, warm_up, capacity (its search), …

@@ -660,7 +660,7 @@ class TrialResults:
     server_cpu_s: float | None = None
     """User + system of all the server's processes over the window; null if it cannot be read, as for dsn."""
     transactions: int | None = None
-    """Executed (not skipped) between the two readings of server_cpu_s."""
+    """Neither failed nor skipped, between the two readings of server_cpu_s."""
     counters: Annotated[Mapping[str, int], _DEFAULT_OBJECT] = field(default_factory=dict)
     """JSON: counters of the workload since connection, including warm-up; name → number."""
     driver_memory_bytes: int | None = None
