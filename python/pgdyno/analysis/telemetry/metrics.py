@@ -314,16 +314,8 @@ def _new_orders_per_minute(_trial: Trial, slices: Sequence[Slice]) -> float | No
     return _rate(committed, slices, S_PER_MIN)
 
 
-def _executed(slices: Sequence[Slice]) -> int:
-    return sum([piece.executed for piece in slices])
-
-
-def _transactions_per_minute(_trial: Trial, slices: Sequence[Slice]) -> float | None:
-    return _rate(_executed(slices), slices, S_PER_MIN)
-
-
-def _transactions_per_second(_trial: Trial, slices: Sequence[Slice]) -> float | None:
-    return _rate(_executed(slices), slices, 1.0)
+def _speed(scale: float, _trial: Trial, slices: Sequence[Slice]) -> float | None:
+    return _rate(sum([piece.executed for piece in slices]), slices, scale)
 
 
 def _per_transaction_us(cpu_s: float | None, transactions: int | None) -> float | None:
@@ -362,8 +354,8 @@ def _loaded(counter: str, scale: float, trial: Trial, slices: Sequence[Slice]) -
 
 MORE, LESS = Better.MORE, Better.LESS
 
-TPS = Metric("tps", "transactions per second", "tx/s", MORE, short="tx/s", of_slices=_transactions_per_second)
-TPM = Metric("tpm", "transactions per minute", "TPM", MORE, short="TPM", of_slices=_transactions_per_minute)
+TPS = Metric("tps", "transactions per second", "tx/s", MORE, short="tx/s", of_slices=partial(_speed, 1.0))
+TPM = Metric("tpm", "transactions per minute", "TPM", MORE, short="TPM", of_slices=partial(_speed, S_PER_MIN))
 NOPM = Metric("nopm", "new orders per minute", "NOPM", MORE, short="NOPM", of_slices=_new_orders_per_minute)
 INSERTS = Metric("inserts", "rows inserted per second", "inserts/s", MORE, short="inserts/s")
 INDEXED = Metric("indexed", "rows indexed per second", "indexed rows/s", MORE, short="indexed rows/s")
