@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from hashlib import blake2b
+from itertools import islice
 from os import fsencode
 from pathlib import Path
 
@@ -215,8 +216,9 @@ class Index:
             del self._entries[path]
 
     def _files(self) -> Iterator[Path]:
-        for n, path in enumerate(self.directory.rglob("*.sqlite")):
-            if n < FILES_MAX and path.is_file() and path.resolve().is_relative_to(self.directory.resolve()):
+        root = self.directory.resolve()
+        for path in islice(self.directory.rglob("*.sqlite"), FILES_MAX):
+            if path.is_file() and path.resolve().is_relative_to(root):
                 yield path
 
     def _read(self, path: Path, before: Entry | None) -> Entry | None:
