@@ -75,18 +75,20 @@ def case_values(
     trials: Sequence[Trial],
     telemetry: Mapping[int, TrialTelemetry],
     of_features: Callable[[Trial], Iterable[tuple[str, str, float]]] = lambda _: (),
+    of_case: Sequence[Metric] = (),
 ) -> CaseValues:
     """Return the values of a case's ok trials. ``telemetry`` is by trial ID.
 
     ``of_features``: further metrics of a trial with unit and value, of which less is better. The unit of a
-    ratio is "1", which is not printed.
+    ratio is "1", which is not printed. ``of_case``: metrics of the case, such as inserts and median latency.
     """
     found: dict[str, dict[int, dict[int, float]]] = {}
     metrics: dict[str, Metric] = {}
     for trial in trials:
         if trial.status is not TrialStatus.OK:
             continue
-        of_trial = [(metric.key, metric, metric.value(trial, trial.measured)) for metric in OF_DRIVER]
+        driven = (*OF_DRIVER, *of_case)
+        of_trial = [(metric.key, metric, metric.value(trial, trial.measured)) for metric in driven]
         of = telemetry.get(trial.trial)
         of_trial += [(key, METRICS[split_key(key)[0]], v) for key, v in (of.values if of else {}).items()]
         of_trial += [
@@ -816,7 +818,7 @@ def further_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str,
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
     return [
         replace(
-            case_values(of.study, of.trials, of.telemetry.by_trial, partial(further_values, of)),
+            case_values(of.study, of.trials, of.telemetry.by_trial, partial(further_values, of), of.metrics),
             versions=[one.arm.server_facts.version or "" for one in of.arms],
             effects={
                 (key, comparison.arm.arm): effect.log_ratios

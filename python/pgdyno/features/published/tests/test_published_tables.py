@@ -35,6 +35,7 @@ from pgdyno.features.published.tables import (
     MeasuredTable,
     MetricValues,
     SourceChange,
+    _values,
     case_values,
     changes_of_source,
     further_values,
@@ -577,6 +578,14 @@ def test_values_of_a_case_are_those_of_its_ok_trials() -> None:
     assert found.values["tpm"].unit == "TPM" and found.values["tpm"].better is Better.MORE
     assert found.values["wal.bytes"].by_block == {0: {0: 8.0}, 1: {0: 8.0}}
     assert found.values["relation.growth:a"].unit == "MiB"
+
+
+def test_the_metric_of_the_verdict_has_values() -> None:
+    findings = report_of(Synthetic(blocks=3, fixed_rate_per_s=3000.0)).findings.first
+    (found,) = _values([findings])
+    medians = found.values["median_latency"]
+    assert (medians.unit, medians.better) == ("ms", Better.LESS)
+    assert {arm: sorted(of) for arm, of in medians.by_block.items()} == {0: [0, 1, 2], 1: [0, 1, 2]}
 
 
 def test_a_ratio_has_no_unit() -> None:
