@@ -53,7 +53,7 @@ fleet-demo: setup ## compare 17 and 18 with load generators on two of three loca
 	$(BIN)/python tests/e2e/fleet_demo.py $(or $(ARMS),17 18) --directory demo/fleet
 
 # A file keeps to one worker, in the order of conftest.py: those with servers first.
-test: setup ## every test: the engine's, the Python side's, and those against real servers
+test: setup ## the tests of every change: the engine's, the Python side's, and those against real servers
 	PGDYNO_TEST_PG_BIN="$${PGDYNO_TEST_PG_BIN:-$$($(BIN)/pgdyno servers path system 2>/dev/null || $(BIN)/pgdyno servers path 18)}" cargo test --release --quiet
 	$(TESTS) -n $$(( $$(nproc) + 1 )) --dist loadfile --no-loadscope-reorder
 
