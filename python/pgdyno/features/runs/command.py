@@ -298,8 +298,8 @@ def check(dsn: options.Dsn, *, workload: CheckOptions, as_json: options.Json = F
 
     tpcc: the twelve consistency conditions of TPC-C, without those that cannot hold under the deviations of
     the data and of --dialect and --deviate. pgbench: the invariants of the named scripts, provided
-    that no other script changed the data since they were loaded. Reads only; the database need not be made by
-    pgdyno. Prints one line per check. Exit status 1 if a check fails. Examples:
+    that no other script changed the data since they were loaded. linkbench, insert: invariants of their data.
+    Reads only; the database need not be made by pgdyno. Exit status 1 if a check fails. Examples:
 
     \b
       pgdyno check postgresql://localhost/tpcc
