@@ -277,6 +277,7 @@ def test_a_case_in_which_an_arm_stalled_is_not_in_the_average() -> None:
     (over,) = built.findings.over_cases
     assert over.average is not None and list(over.average.names) == ["clients 8", "clients 64", "clients 500"]
     assert "clients 9" in built.of("results")[0].tables[0].note
+    assert "average over 3 of 4 cases " in built.headlines[0].sentence
 
 
 def test_a_published_table_describes_the_measured_average_and_missing_intervals() -> None:

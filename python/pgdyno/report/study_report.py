@@ -191,8 +191,15 @@ def _lines_of_arms(findings: StudyFindings, *, counts: bool) -> list[Line]:
         verdicts = f"; {', '.join(_verdicts(over))}" if counts else ""
         change = result_tables.change_with_ci(over.percent) if over.percent else ABSENT
         name = over.arm if are_one else f"{over.arm} vs. {over.baseline}"
-        lines.append(Line(f"{name}: {change}{verdicts}.", is_spare=i >= HEADLINES_MAX))
+        part = f", {_cases(over)}" if over.stalled and over.average else ""
+        lines.append(Line(f"{name}: {change}{part}{verdicts}.", is_spare=i >= HEADLINES_MAX))
     return lines
+
+
+def _cases(over: OverCases) -> str:
+    """Return ``8 cases``, or ``6 of 8 cases`` if the average lacks some."""
+    every = counted(len(over.comparisons), "case")
+    return f"{len(over.average.names)} of {every}" if over.stalled and over.average else every
 
 
 def _verdicts(over: OverCases) -> list[str]:
@@ -204,7 +211,8 @@ def _headline(over: OverCases, findings: StudyFindings, *, counts: bool) -> Head
 
     Without counts: ``13 vs. 12, 8 cases: +1.2% on average; primary metric, …``
     """
-    claim = f"{over.arm} vs. {over.baseline}, {counted(len(over.comparisons), 'case')}"
+    every = counted(len(over.comparisons), "case")
+    claim = f"{over.arm} vs. {over.baseline}, {every if counts else _cases(over)}"
     claim += f": {enumeration(_verdicts(over))}" if counts else ""
     metric = _metric_of(findings)
     if over.average is None:
@@ -217,7 +225,8 @@ def _headline(over: OverCases, findings: StudyFindings, *, counts: bool) -> Head
     change = result_tables.change_text(percent, "%", INTERVAL_BLOCKS_MIN)
     basis = f"{names}, {counted(percent.n, 'block')}"
     if counts:
-        return Headline(None, claim, f"average over cases {change} ({basis})")
+        over_some = _cases(over) if over.stalled else "cases"
+        return Headline(None, claim, f"average over {over_some} {change} ({basis})")
     return Headline(None, f"{claim}: {change} on average", basis)
 
 
