@@ -368,7 +368,7 @@ def test_a_checkpoint_is_counted(probe: Connection, work: Connection, major: int
     assert sample(probe)["buffers_written"] == after["buffers_written"]
 
 
-@pytest.fixture(scope="module", params=[17, NEWEST_MAJOR])
+@pytest.fixture(scope="module", params=[16, 17, NEWEST_MAJOR])
 def small(
     request: pytest.FixtureRequest, new_cluster: Callable[[Build], AbstractContextManager[Cluster]]
 ) -> Iterator[Server]:

@@ -82,6 +82,13 @@ def test_19_adds_counters(file: str, columns: set[str]) -> None:
     assert set(statement(file, 18).splitlines()) <= set(statement(file, 19).splitlines())
 
 
+@pytest.mark.parametrize("file", ["checkpoints", "sample"])
+def test_blocks_that_backends_write_are_those_of_pg_stat_io_from_its_first_version_on(file: str) -> None:
+    """16 extends a table by up to 64 blocks with one request, and pg_stat_bgwriter counts requests."""
+    of_view = [major for major in MAJORS if "FROM pg_stat_io" in statement(file, major)]
+    assert of_view == [major for major in MAJORS if major >= PROBES["io"].since]
+
+
 def test_a_study_may_ask_for_every_probe() -> None:
     assert set(get_args(ProbeName)) == {
         *(*PROBES, "beside", "hardware", "host", "plans", "profile", "programs", "wal_records")

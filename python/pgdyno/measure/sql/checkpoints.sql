@@ -17,22 +17,22 @@ SELECT /* pgdyno probe */
     b.checkpoint_write_time AS write_time,  -- to 16
     b.checkpoint_sync_time AS sync_time,  -- to 16
     b.buffers_checkpoint AS buffers_written,  -- to 16
-    b.buffers_backend,  -- to 16
-    b.buffers_backend_fsync,  -- to 16
+    b.buffers_backend,  -- to 15
+    b.buffers_backend_fsync,  -- to 15
     extract(epoch FROM b.stats_reset)::float8 AS stats_reset,  -- to 16
     extract(epoch FROM b.stats_reset)::float8 AS bgwriter_stats_reset,  -- to 16
-    io.buffers_backend,  -- from 17
-    io.buffers_backend_fsync,  -- from 17
+    io.buffers_backend,  -- from 16: pg_stat_bgwriter of 16 counts an extension by several blocks as one
+    io.buffers_backend_fsync,  -- from 16
     b.buffers_clean,
     b.maxwritten_clean,
     b.buffers_alloc
 FROM pg_stat_bgwriter AS b
 CROSS JOIN pg_stat_checkpointer AS c  -- from 17
-CROSS JOIN (  -- from 17
-    SELECT  -- from 17
-        sum((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes / current_setting('block_size')::int)::bigint AS buffers_backend,  -- 17 to 17
+CROSS JOIN (  -- from 16
+    SELECT  -- from 16
+        sum((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes / current_setting('block_size')::int)::bigint AS buffers_backend,  -- 16 to 17
         sum((coalesce(write_bytes, 0) + coalesce(extend_bytes, 0)) / current_setting('block_size')::int)::bigint AS buffers_backend,  -- from 18
-        sum(fsyncs)::bigint AS buffers_backend_fsync  -- from 17
-    FROM pg_stat_io  -- from 17
-    WHERE object = 'relation' AND backend_type NOT IN ('checkpointer', 'background writer')  -- from 17
-) AS io  -- from 17
+        sum(fsyncs)::bigint AS buffers_backend_fsync  -- from 16
+    FROM pg_stat_io  -- from 16
+    WHERE object = 'relation' AND backend_type NOT IN ('checkpointer', 'background writer')  -- from 16
+) AS io  -- from 16

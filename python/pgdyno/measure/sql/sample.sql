@@ -15,15 +15,15 @@ SELECT /* pgdyno probe */
     b.checkpoints_timed::float8 AS num_timed,  -- to 16
     b.checkpoints_req::float8 AS num_requested,  -- to 16
     b.buffers_checkpoint::float8 AS buffers_written,  -- to 16
-    b.buffers_backend::float8 AS buffers_backend,  -- to 16
+    b.buffers_backend::float8 AS buffers_backend,  -- to 15
     b.buffers_clean::float8 AS buffers_clean,
-    (  -- from 17
-        SELECT  -- from 17
-            sum((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes / current_setting('block_size')::int)::float8  -- 17 to 17
+    (  -- from 16
+        SELECT  -- from 16
+            sum((coalesce(writes, 0) + coalesce(extends, 0)) * op_bytes / current_setting('block_size')::int)::float8  -- 16 to 17
             sum((coalesce(write_bytes, 0) + coalesce(extend_bytes, 0)) / current_setting('block_size')::int)::float8  -- from 18
-        FROM pg_stat_io  -- from 17
-        WHERE object = 'relation' AND backend_type NOT IN ('checkpointer', 'background writer')  -- from 17
-    ) AS buffers_backend,  -- from 17
+        FROM pg_stat_io  -- from 16
+        WHERE object = 'relation' AND backend_type NOT IN ('checkpointer', 'background writer')  -- from 16
+    ) AS buffers_backend,  -- from 16
     (SELECT wal_fpi FROM pg_stat_wal)::float8 AS wal_fpi,  -- from 14
     pg_wal_lsn_diff(
         CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_insert_lsn() END, '0/0'
