@@ -121,6 +121,23 @@ def test_a_feature_missing_in_a_version_raises_no_caveat() -> None:
     assert findings(built).telemetry.missing == {0: {"io": NOT_IN_15}, 1: {"io": NOT_IN_15}}
 
 
+@pytest.mark.parametrize(
+    ("names", "is_compared"), [(("14", "15"), True), (("15.14", "16.10"), False), (("16", "18"), True)]
+)
+def test_a_metric_is_not_compared_between_versions_that_count_differently(
+    names: tuple[str, str], is_compared: bool
+) -> None:
+    """Up to 15, blocks that extend a relation count as read; from 16 on, they do not."""
+    built = report_of(replace(PROBED, names=names))
+    told = findings(built).telemetry
+    assert told.levels[0]["database.hit_share"].value == pytest.approx(90)
+    assert "wal.bytes_per_tx" in told.effects[1]
+    assert ("database.hit_share" in told.effects[1]) is is_compared
+    (note,) = (table.note for table in tables_of(built) if table.title == "Telemetry")
+    sentence = "Not compared between versions that count differently: buffer hit ratio."
+    assert (sentence in note) is not is_compared
+
+
 UNDECIDED = Synthetic(effects=(1.0, 1.0), noise=0.08, seed=2, blocks=8, slices=2)
 INSTRUCTIONS = "hardware.user_instructions_per_tx"
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -239,10 +240,14 @@ def effects_on(
     """Return each arm's effects by key, with Holm's correction over the arms for each metric.
 
     An effect with a value of zero or less in any block is omitted: without these blocks it would be biased.
+    So is one between versions that count differently.
     """
     blocks = ok_by_block(trials)
     values = {
-        metric.key: [metric_values(blocks, arm.arm, metric, schedule) for arm in arms[1:]]
+        metric.key: [
+            metric_values(blocks, arm.arm, metric, schedule) if counted_alike(metric, arms[0], arm) else {}
+            for arm in arms[1:]
+        ]
         for metric in metrics
     }
     positive = {
@@ -251,6 +256,12 @@ def effects_on(
     }
     found = effects_by_arm(len(arms) - 1, positive, metrics, confidence, method)
     return {arm.arm: found[i] for i, arm in enumerate(arms[1:])}
+
+
+def counted_alike(metric: Metric, *arms: Arm) -> bool:
+    """Return whether the versions of the arms, as far as known, count the metric in the same way."""
+    majors = [re.match(r"\d+", arm.server_facts.version or "") for arm in arms]
+    return len({int(major[0]) >= metric.recounted for major in majors if major}) < 2
 
 
 def _is_rare(key: str, telemetry: Mapping[int, TrialTelemetry]) -> bool:

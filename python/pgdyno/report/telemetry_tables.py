@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pgdyno.analysis.case_findings import ArmFindings, Findings
 from pgdyno.analysis.comparison import Verdict
-from pgdyno.analysis.queries import CALLS_MIN, QueryChange, QueryChanges, QueryKind
+from pgdyno.analysis.queries import CALLS_MIN, QueryChange, QueryChanges, QueryKind, counted_alike
 from pgdyno.analysis.steady_state import Drift
 from pgdyno.analysis.telemetry.metrics import MEAN_TIME, keyed, split_key
 from pgdyno.analysis.telemetry.trial_telemetry import resource_of
@@ -87,11 +87,12 @@ def brief(findings: Findings) -> Table:
     shown = (*_COLUMNS[:3], "level", _change_head(findings))
     kept = [0, 1, 2, 3, 5]
     short = {findings.telemetry.metrics[key].label: BRIEF[key] for key in BRIEF if key in known}
+    notes = [*_not_in_version(findings), _not_compared(findings, BRIEF), _no_ratio(findings)]
     return Table(
         title="Telemetry",
         columns=shown,
         rows=[[short.get(row[0], row[0]), *(row[i] for i in kept[1:])] for row in rows],
-        note=" ".join([*_not_in_version(findings), _no_ratio(findings)]).strip() if rows else "",
+        note=" ".join(filter(None, notes)) if rows else "",
         numeric=frozenset(shown[3:]),
         dispensable=("better",),
     )
@@ -107,7 +108,7 @@ def groups(findings: Findings) -> list[Table]:
         if "trial" in probes:
             rows = _loads(findings) + rows
         zero = [findings.telemetry.metrics[key].name for key in keys if _is_zero(findings, key)]
-        note = f"Zero in all trials: {', '.join(zero)}." if zero else ""
+        notes = [f"Zero in all trials: {', '.join(zero)}." if zero else "", _not_compared(findings, keys)]
         columns = (*_COLUMNS, _change_head(findings), "blocks")
         if rows:
             found.append(
@@ -115,7 +116,7 @@ def groups(findings: Findings) -> list[Table]:
                     f"Telemetry: {title[0].lower() if title[:3] != 'WAL' else title[0]}{title[1:]}",
                     columns,
                     rows,
-                    note,
+                    " ".join(filter(None, notes)),
                     frozenset(columns[3:]),
                     long=True,
                     dispensable=("better", "blocks", "interval"),
@@ -245,6 +246,13 @@ def _not_in_version(findings: Findings) -> Iterable[str]:
         f"{enumeration(names)}: no {probe} statistics ({reason})."
         for (probe, reason), names in by_reason.items()
     ]
+
+
+def _not_compared(findings: Findings, keys: Iterable[str]) -> str:
+    """Return the metrics that the versions of the arms count differently, as a sentence."""
+    arms, known = [of.arm for of in findings.arms], findings.telemetry.metrics
+    names = [known[key].name for key in keys if key in known and not counted_alike(known[key], *arms)]
+    return f"Not compared between versions that count differently: {', '.join(names)}." if names else ""
 
 
 def _no_ratio(findings: Findings) -> str:

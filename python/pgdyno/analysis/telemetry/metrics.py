@@ -254,6 +254,7 @@ class Metric:
 
     ``of_slices`` computes it from the driver's counts. Without it, the value is that of the key in
     ``by_trial``, which a case supplies. ``bounds`` has the lower bounds of values that are not known.
+    ``recounted``: first version that counts it differently, so that it is not compared with earlier ones.
     """
 
     key: str
@@ -264,6 +265,7 @@ class Metric:
     short: str = ""
     of_slices: Value | None = None
     formula: Formula | None = None
+    recounted: int = 0
     by_trial: ValuesByTrial = field(default_factory=dict, repr=False, compare=False)
     bounds: ValuesByTrial = field(default_factory=dict, repr=False, compare=False)
 
@@ -397,7 +399,7 @@ LATENCY = "latency"
 ALL_KINDS = "all"
 """Key of all kinds of transactions together, and the default of conditions on latency."""
 
-KEYS = frozenset({"name", "unit", "better", "text", "counted_in", "probe"})
+KEYS = frozenset({"name", "unit", "better", "text", "counted_in", "probe", "recounted"})
 
 
 def _read_table() -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
@@ -413,7 +415,9 @@ def read_metrics(table: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterat
             try:
                 formula = _formula(group, of)
                 text = of.get("text") or (formula.text if formula else "")
-                yield Metric(key, of["name"], of["unit"], Better(of["better"]), text, formula=formula)
+                recounted = of.get("recounted", 0)
+                names = key, of["name"], of["unit"], Better(of["better"]), text
+                yield Metric(*names, formula=formula, recounted=recounted)
             except (KeyError, ValueError) as error:
                 raise ValueError(f"metrics.toml: {key}: {error}") from error
 

@@ -9,7 +9,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import ok_by_block
 from pgdyno.analysis.queries import effects_on
 from pgdyno.analysis.statistics.intervals import level_of, method_of
-from pgdyno.analysis.telemetry.metrics import Metric, paced
+from pgdyno.analysis.telemetry.metrics import METRICS, Metric, paced
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.features.insert.parameters import InsertParameters, Phase
 from pgdyno.report.document import Section, Table
@@ -44,8 +44,11 @@ def _cpu(trial: Trial, _: TrialTelemetry) -> float | None:
     return US_PER_S * sum(one or 0.0 for one in known) / trial.transactions
 
 
+BLOCKS_READ = "database.blocks_read_per_tx"
+
+
 def _read(_: Trial, telemetry: TrialTelemetry) -> float | None:
-    blocks = telemetry.values.get("database.blocks_read_per_tx")
+    blocks = telemetry.values.get(BLOCKS_READ)
     return None if blocks is None else BLOCK_KIB * blocks
 
 
@@ -147,7 +150,8 @@ def _metric(cost: Cost, findings: Findings, phase: Phase) -> Metric:
         each = None if telemetry is None else cost.value(trial, telemetry)
         values[trial.trial] = {cost.name: _per_operation(each, trial, pace)}
     unit = f"{cost.unit} per {operation}"
-    return Metric(cost.name, unit, cost.unit, Better.LESS, by_trial=values)
+    recounted = METRICS[BLOCKS_READ].recounted if cost.value is _read else 0
+    return Metric(cost.name, unit, cost.unit, Better.LESS, recounted=recounted, by_trial=values)
 
 
 def _per_operation(per_transaction: float | None, trial: Trial, pace: Pace) -> float | None:
