@@ -669,6 +669,11 @@ def test_a_user_without_privileges_gets_a_remedy(server: Server, database: str, 
             seen = sample(humble)
         assert {"autovacuum_workers", "oldest_xmin_age", "active_backends"}.isdisjoint(seen)
         assert {"xact_commit", "lsn_bytes", "num_requested"} <= seen.keys()
+        hidden, *known = (
+            {name for name in sample_waits(of) if name.startswith(BACKGROUND)}
+            for of in (humble, watcher, probe)
+        )
+        assert not hidden and known[0] == known[1]
 
 
 @on_one_version

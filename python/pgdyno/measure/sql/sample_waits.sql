@@ -2,10 +2,12 @@
 -- for a process have their team: workers with the same 'leader' may be what they wait for. Up to 12, workers belong to the
 -- backends with their query. Each worker has a row, with its 'pid'. 'background': up to 17 also the processes without a client
 -- that write or sync WAL, and up to 15 those that read or write data files: the server adds their I/O times to those of client
--- backends. From 14 on, the rows of client backends are divided by the ID of their statement.
+-- backends. Without the privilege to see these processes it is absent, not 0. From 14 on, the rows of client backends are
+-- divided by the ID of their statement.
 SELECT /* pgdyno probe */
     CASE WHEN is_here AND (is_client OR is_worker) THEN coalesce(type || '/' || wait_event, 'running') END AS wait,
     CASE  -- to 17
+        WHEN NOT pg_has_role('pg_read_all_stats', 'USAGE') THEN NULL  -- to 17
         WHEN NOT is_client AND type = 'IO' AND event IN ('walwrite', 'walsync') THEN 'background wal'  -- 14 to 17
         WHEN NOT is_client AND is_here AND event IN ('datafileread', 'datafilewrite') THEN 'background io'  -- to 15
     END AS background,  -- to 17
@@ -38,7 +40,7 @@ WHERE is_here AND (is_client OR is_worker)
 GROUP BY 1, 2, 3, 4, 5  -- from 14
 GROUP BY 1, 2, 3, 4  -- to 13
 UNION ALL  -- 14 to 17
-SELECT NULL, 'background wal', NULL, NULL, NULL, 0  -- 14 to 17
+SELECT NULL, 'background wal', NULL, NULL, NULL, 0 WHERE pg_has_role('pg_read_all_stats', 'USAGE')  -- 14 to 17
 UNION ALL  -- to 15
-SELECT NULL, 'background io', NULL, NULL, NULL, 0  -- 14 to 15
-SELECT NULL, 'background io', NULL, NULL, 0  -- to 13
+SELECT NULL, 'background io', NULL, NULL, NULL, 0 WHERE pg_has_role('pg_read_all_stats', 'USAGE')  -- 14 to 15
+SELECT NULL, 'background io', NULL, NULL, 0 WHERE pg_has_role('pg_read_all_stats', 'USAGE')  -- to 13
