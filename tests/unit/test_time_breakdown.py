@@ -663,7 +663,7 @@ def test_the_time_of_reads_from_the_page_cache_is_not_counted_twice() -> None:
         ("running", {"running"}),
         ("wal", {"IO/WalSync", "LWLock/WALWrite"}),
         ("lwlock", {"LWLock/WALInsert", "Timeout/SpinDelay"}),
-        ("io", {"IO/DataFileRead", "IPC/BufferIo"}),
+        ("io", {"IO/DataFileRead", "IPC/BufferIo", "LWLock/AioUringCompletion"}),
         ("lock", {"Lock/transactionid", "Lock"}),
         ("sleep", {"Timeout/PgSleep"}),
         ("ipc", {"IPC/SyncRep"}),
