@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from pgdyno.analysis.case_findings import Findings
@@ -18,8 +19,19 @@ from pgdyno.units import Better
 
 COLUMNS = ("case", "block", "arm", "attempt", "status", "metric", "unit", "better", "value")
 
-TRIAL_VALUES = Hooks[Callable[[Findings, Trial], Iterable[tuple[str, str, float]]]]("trial_values")
-"""Functions of features that return metric, unit and value of rows of a trial. Less is better."""
+
+@dataclass(frozen=True)
+class TrialValues:
+    """Values of trials beside the metrics of the core. ``keys``: their metrics, without a part after a colon.
+
+    ``of`` returns metric, unit and value of rows of a trial. Less is better.
+    """
+
+    keys: Sequence[str]
+    of: Callable[[Findings, Trial], Iterable[tuple[str, str, float]]]
+
+
+TRIAL_VALUES: Hooks[TrialValues] = Hooks("trial_values")
 
 # A spreadsheet evaluates a cell with one of these prefixes as a formula. Names are untrusted.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -82,7 +94,9 @@ def _rows(findings: Findings) -> Iterator[tuple[object, ...]]:
             value = metric.value(trial, trial.measured)
             if value is not None:
                 yield (*place, as_text(metric.key), metric.unit, str(metric.better), repr(value))
-        for key, unit, found in chain(*(of(findings, trial) for of in TRIAL_VALUES), _why(findings, trial)):
+        for key, unit, found in chain(
+            *(values.of(findings, trial) for values in TRIAL_VALUES), _why(findings, trial)
+        ):
             yield (*place, as_text(key), unit, str(Better.LESS), repr(found))
 
 

@@ -9,5 +9,5 @@ FEATURE = Feature(
     prepare=("program:PREPARATION",),
     probes=("program:PROBE",),
     case_sections=("section:sections",),
-    trial_values=("section:trial_values",),
+    trial_values=("section:VALUES",),
 )

@@ -10,6 +10,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.comparison import ok_by_block
 from pgdyno.analysis.statistics.intervals import method_of, summarize
 from pgdyno.analysis.telemetry.counters import Row, numeric
+from pgdyno.report.csv_format import TrialValues
 from pgdyno.report.document import Section, Table
 from pgdyno.report.result_tables import with_interval
 from pgdyno.results.records import Trial
@@ -37,6 +38,9 @@ def trial_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, f
         yield "beside.time", "s", took_s
     if row is not None and (cpu_s := numeric(row, "cpu_s")) is not None:
         yield "beside.cpu", "s", cpu_s
+
+
+VALUES = TrialValues(("beside.time", "beside.cpu"), trial_values)
 
 
 def sections(findings: Findings) -> Iterator[Section]:

@@ -10,5 +10,5 @@ FEATURE = Feature(
     series_results=("findings:EVENTS",),
     case_sections=("section:sections",),
     timeline_marks=("section:MARKS",),
-    trial_values=("section:trial_values",),
+    trial_values=("section:VALUES",),
 )

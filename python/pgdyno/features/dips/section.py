@@ -8,6 +8,7 @@ from dataclasses import replace
 from pgdyno.analysis.case_findings import Findings
 from pgdyno.features.dips.findings import DEPTH_ALWAYS, DEPTH_MIN, SDS, ArmDips, Dip, dips_by_arm, rates_of
 from pgdyno.features.dips.variation import values_of_trial, variation_by_arm
+from pgdyno.report.csv_format import TrialValues
 from pgdyno.report.document import Place, Section, Table, tables_section
 from pgdyno.report.result_tables import enumeration
 from pgdyno.report.why_section import TimelineMark, TimelineMarks
@@ -156,3 +157,6 @@ def trial_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, f
         yield f"dips.n{suffix}", "dips", len(own)
         yield f"dips.time{suffix}", "s", sum(dip.to_s - dip.from_s for dip in own)
         yield f"dips.lost{suffix}", "tx", sum(dip.lost for dip in own)
+
+
+VALUES = TrialValues(("rate.cv", "rate.max_to_min", "dips.n", "dips.time", "dips.lost"), trial_values)

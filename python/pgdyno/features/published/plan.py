@@ -180,6 +180,8 @@ def errors_of(file: StudyFile) -> Errors:
     for t, table in enumerate(file.published.tables):
         path: Path = ("published", "tables", t)
         yield from _reference(file, path, table)
+        for n, note in enumerate(table.notes):
+            yield from _metric((*path, "notes", n), note.metric)
         for c, column in enumerate(table.columns):
             yield from _reference(file, (*path, "columns", c), column)
         for r, row in enumerate(table.rows):
@@ -204,7 +206,15 @@ def _means_of_rows(path: Path, table: PublishedTable) -> Errors:
                 )
 
 
+def _metric(path: Path, key: str | None) -> Errors:
+    from pgdyno.features.published.metric_names import unknown_metric  # noqa: PLC0415  # a report imports it
+
+    if key and (message := unknown_metric(key)):
+        yield StudyFileError((*path, "metric"), message)
+
+
 def _reference(file: StudyFile, path: Path, reference: Reference) -> Errors:
+    yield from _metric(path, reference.metric)
     yield from level_errors(file, (*path, "levels"), reference.levels)
     yield from level_errors(file, (*path, "against"), reference.against)
     for factor in reference.against:

@@ -29,6 +29,7 @@ from pgdyno.analysis.statistics.intervals import Method, level_of, method_of, si
 from pgdyno.analysis.telemetry.metrics import METRICS, OF_DRIVER, Metric, split_key
 from pgdyno.analysis.telemetry.trial_telemetry import STDDEV_CALLS_MIN, TrialTelemetry
 from pgdyno.errors import EvidenceError
+from pgdyno.features.published.metric_names import PARTS_OF, PER_TIMEOUT
 from pgdyno.features.published.plan import Cell, Note, Published, PublishedTable
 from pgdyno.report.csv_format import TRIAL_VALUES
 from pgdyno.results.records import StudyRecord, Trial, TrialStatus
@@ -131,9 +132,6 @@ SMALLER = ("TB", "GB", "MB", "kB", "B")
 
 TIMES: Mapping[str, float] = {**DURATION_UNITS_S, "ns": 1e-9, "µs": 1e-6}
 """Times in seconds."""
-
-PARTS_OF = ("statement", "relation", "wait")
-"""Kinds of objects that have their own metrics."""
 
 VERSION = re.compile(r"\d+(\.\d+)?")
 
@@ -802,13 +800,9 @@ def _source(cases: Sequence[Findings]) -> Published | None:
         ) from error
 
 
-PER_TIMEOUT = "checkpoints.per_timeout"
-"""Checkpoints per checkpoint_timeout. A fit that scales this setting with the window keeps their number."""
-
-
 def further_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str, float]]:
     """Yield metric, unit and value of a trial: those of features, and PER_TIMEOUT. Less is better."""
-    yield from chain.from_iterable(values(findings, trial) for values in TRIAL_VALUES)
+    yield from chain.from_iterable(values.of(findings, trial) for values in TRIAL_VALUES)
     of, timeout = findings.telemetry.by_trial.get(trial.trial), trial.settings.get("checkpoint_timeout")
     per_hour = of.values.get("checkpoints.per_hour") if of else None
     if per_hour is not None and timeout:

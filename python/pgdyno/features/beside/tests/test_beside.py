@@ -21,7 +21,7 @@ from pgdyno.cli.report import read_report
 from pgdyno.errors import UsageError
 from pgdyno.features.beside import program as beside_program
 from pgdyno.features.beside.program import Beside, with_probe
-from pgdyno.features.beside.section import sections, trial_values
+from pgdyno.features.beside.section import VALUES, sections, trial_values
 from pgdyno.measure.server_probes import Row
 from pgdyno.measure.telemetry_collection import ProbeError
 from pgdyno.report.markdown_format import to_markdown
@@ -146,6 +146,7 @@ def test_the_table_has_the_time_of_programs_that_ended_and_errors_are_an_alarm(t
     assert table.rows[1][2:4] == ["4", "–"] and table.rows[1][5] == "–"
     by_trial[first].after["beside"][0]["status"] = 0
     values = [{name: value for name, _, value in trial_values(measured, one)} for one in findings.trials]
+    assert {name for of in values for name in of} == {*VALUES.keys}
     assert sum("beside.time" in of for of in values) == 11 and sum(of["beside.cpu"] for of in values) == 24
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pgdyno.features.dips.findings import TrialRates
+from pgdyno.features.dips.section import VALUES
 from pgdyno.features.dips.variation import find_variation, values_of_trial
 
 
@@ -56,4 +57,5 @@ def test_a_trial_has_its_variation_and_the_ratio_of_its_rates() -> None:
         {"rate.cv": 50.0, "rate.max_to_min": 3.0}
     )
     assert [key for key, *_ in values_of_trial(rates(0, 20))] == ["rate.cv"]
+    assert {key for key, *_ in values_of_trial(rates(10, 20, 30))} < {*VALUES.keys}
     assert not list(values_of_trial(rates(0, 0))) and not list(values_of_trial(rates(7)))

@@ -20,6 +20,7 @@ from example_studies import read_study
 from pgdyno.analysis.statistics.intervals import Method, percent_of, student
 from pgdyno.analysis.telemetry.metrics import METRICS
 from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
+from pgdyno.features.published.metric_names import PARTS_OF, PER_TIMEOUT
 from pgdyno.features.published.plan import Published
 from pgdyno.features.published.section import as_printed, source_charts, with_measured_columns
 from pgdyno.features.published.tables import (
@@ -27,8 +28,6 @@ from pgdyno.features.published.tables import (
     NO_RATIO,
     NOT_MEASURED,
     NOT_RUN,
-    PARTS_OF,
-    PER_TIMEOUT,
     Agreement,
     CaseValues,
     MeasuredCell,

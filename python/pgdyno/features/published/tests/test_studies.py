@@ -134,3 +134,28 @@ def test_a_case_of_2019_equals_the_published_one() -> None:
     assert case.study.rounds * case.study.slice_s == 7200 and case.study.warmup_s == 0
     assert case.study.arms[0].settings["autovacuum_vacuum_cost_delay"] == "20ms"
     assert "statements" in case.study.probes
+
+
+@pytest.mark.parametrize(
+    ("metric", "error"),
+    [
+        ("tps", ""),
+        ("latency.new_order.p99.9", ""),
+        ("rate.cv", ""),
+        ("dips.lost:Timeout/VacuumDelay", ""),
+        ("checkpoints.per_timeout", ""),
+        ("wal.byte", "unknown metric: did you mean wal.bytes?"),
+        ("latency.all.p98", "unknown metric: did you mean latency.all.p9"),
+        ("relation.bytes:accounts", "unknown metric: did you mean relation.bytes?"),
+        ("fairness", "unknown metric: see pgdyno docs metrics"),
+    ],
+)
+def test_a_metric_that_no_trial_has_is_found_before_the_study_runs(metric: str, error: str) -> None:
+    table = {"title": "t", "columns": [{"title": "c"}], "rows": [{"metric": metric, "cells": [1]}]}
+    noted = {"title": "t", "columns": [{"title": "c"}], "rows": [{"cells": [1]}]}
+    noted["notes"] = [{"text": "n", "metric": metric}]
+    found = list(errors_of(make_file(published={"tables": [table, noted]})))
+    places = ["published.tables[0].rows[0].metric: ", "published.tables[1].notes[0].metric: "]
+    assert len(found) == (2 if error else 0)
+    for place, one in zip(places, map(str, found), strict=False):
+        assert one.startswith(f"{place}{error}")
