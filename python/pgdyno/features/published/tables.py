@@ -81,7 +81,7 @@ def case_values(
     """Return the values of a case's ok trials. ``telemetry`` is by trial ID.
 
     ``of_features``: further metrics of a trial with unit and value, of which less is better. The unit of a
-    ratio is "1", which is not printed. ``of_case``: metrics of the case, such as inserts and median latency.
+    ratio is "1", which is not printed. ``of_case``: metrics of the case, such as inserts and latencies.
     """
     found: dict[str, dict[int, dict[int, float]]] = {}
     metrics: dict[str, Metric] = {}
@@ -812,7 +812,13 @@ def further_values(findings: Findings, trial: Trial) -> Iterator[tuple[str, str,
 def _values(cases: Sequence[Findings]) -> list[CaseValues]:
     return [
         replace(
-            case_values(of.study, of.trials, of.telemetry.by_trial, partial(further_values, of), of.metrics),
+            case_values(
+                of.study,
+                of.trials,
+                of.telemetry.by_trial,
+                partial(further_values, of),
+                (*of.metrics, *of.latencies),
+            ),
             versions=[one.arm.server_facts.version or "" for one in of.arms],
             effects={
                 (key, comparison.arm.arm): effect.log_ratios

@@ -585,6 +585,7 @@ def test_the_metric_of_the_verdict_has_values() -> None:
     medians = found.values["median_latency"]
     assert (medians.unit, medians.better) == ("ms", Better.LESS)
     assert {arm: sorted(of) for arm, of in medians.by_block.items()} == {0: [0, 1, 2], 1: [0, 1, 2]}
+    assert found.values["latency.all.p50"].by_block == medians.by_block
 
 
 def test_a_ratio_has_no_unit() -> None:
