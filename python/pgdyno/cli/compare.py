@@ -261,6 +261,8 @@ def study_of(
     Raises UsageError, ValidationError.
     """
     run = design.run
+    if run.stop is None and any(one.measures_whole_budget for one in added):
+        run = run.model_copy(update={"stop": "budget"})
     if run.capacity is not None and "rate" in load.given:
         raise UsageError("--capacity and --rate exclude each other: remove one of them")
     machine = options.machine_size()

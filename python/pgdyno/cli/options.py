@@ -596,6 +596,11 @@ class StudyOptions:
         """Return the study file, scaled to this machine and time; None: as it is. Raises UsageError."""
         return None
 
+    @property
+    def measures_whole_budget(self) -> bool:
+        """True if ``compare`` stops at the end of its budget, unless --stop says otherwise."""
+        return False
+
     def study_fields(self, in_file: Study | None) -> dict[str, Any]:  # noqa: ARG002
         """Return the fields of the study that the options set. ``in_file``: the study without them."""
         return {}

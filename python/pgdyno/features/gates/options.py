@@ -51,19 +51,10 @@ class ConditionOptions(StudyOptions):
         ),
     ] = None
 
-    @classmethod
-    def spelled(cls, args: list[str], command: str) -> list[str]:
-        """Return the arguments of compare, with ``--stop budget`` if a condition has a metric or a limit.
-
-        The verdict on throughput, at which a study ends, decides neither.
-        """
-        own = args[: args.index("--")] if "--" in args else args
-        given = {arg.partition("=")[0] for arg in own}
-        following = zip(own, [*own[1:], ""], strict=False)
-        conditions = [after if arg == FAIL_IF else arg for arg, after in following if arg.startswith(FAIL_IF)]
-        if command != "compare" or given & {"--stop", "--resume"} or ":" not in "".join(conditions):
-            return args
-        return ["--stop", "budget", *args]
+    @property
+    def measures_whole_budget(self) -> bool:
+        """True if a condition has a metric or a limit, which the verdict on throughput does not decide."""
+        return any(":" in text for text in self.fail_if or ())
 
     def check_judging(self, results: Path | None = None) -> bool:
         """Return whether an option is given. Raises UsageError before a long measurement."""

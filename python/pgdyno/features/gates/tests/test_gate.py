@@ -35,7 +35,6 @@ from pgdyno.features.gates.conditions import (
     gate,
     parse_condition,
 )
-from pgdyno.features.gates.options import ConditionOptions
 from pgdyno.features.gates.section import outcome, reasons, to_summary, why_inconclusive
 from pgdyno.features.hosts import sections
 from pgdyno.features.hosts.sections import read_hosts
@@ -44,6 +43,7 @@ from pgdyno.report.document import FileReport
 from pgdyno.report.markdown_format import escaped
 from pgdyno.results.records import ENGINE, StudyEnd, TrialStatus
 from pgdyno.units import Better, Estimate
+from requested_study import requested_by
 
 SLOWER = Synthetic(effects=(1, 0.9), blocks=8, slices=4)
 FASTER = replace(SLOWER, effects=(1, 1.1))
@@ -331,22 +331,22 @@ def test_a_gate_uses_the_interval_of_the_report(key: str) -> None:
 
 
 DURATIONS = [
-    ("compare", "17 18 --fail-if slower:5%", True),
-    ("compare", "17 18 --fail-if=undecided --fail-if slower:p99", True),
-    ("compare", "17 18 --fail-if slower --fail-if undecided", False),
-    ("compare", "17 18 --fail-if slower:5% --stop verdict", False),
-    ("compare", "17 18 --fail-if slower:5% --stop=verdict", False),
-    ("compare", "--resume e.sqlite --fail-if slower:5%", False),
-    ("run", "study.toml --fail-if slower:5%", False),
+    ("--fail-if slower:5%", "budget"),
+    ("--fail-if=undecided --fail-if slower:p99", "budget"),
+    ("--fail-if slower --fail-if undecided", "verdict"),
+    ("--fail-if slower:5% --stop verdict", "verdict"),
+    ("--fail-if slower:5% --stop=verdict", "verdict"),
 ]
 
 
-@pytest.mark.parametrize(("command", "words", "is_full"), DURATIONS)
+@pytest.mark.parametrize(("words", "stop"), DURATIONS)
 def test_a_study_ends_at_its_verdict_only_if_the_verdict_decides_the_gate(
-    command: str, words: str, is_full: bool
+    tmp_path: Path, words: str, stop: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    args = words.split()
-    assert ConditionOptions.spelled(args, command) == (["--stop", "budget"] if is_full else []) + args
+    monkeypatch.chdir(tmp_path)
+    request = requested_by(f"compare 17 18 {words}", monkeypatch)
+    assert request.cases[0].study.stop == stop
+    assert "--stop budget" not in request.command
 
 
 @pytest.mark.parametrize("text", INVALID)

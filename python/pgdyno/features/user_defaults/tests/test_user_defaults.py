@@ -108,6 +108,16 @@ def test_a_default_that_an_option_excludes_has_no_effect(
     assert {one.key for one in used} == left
 
 
+@pytest.mark.parametrize(
+    ("words", "stop"), [("", "budget"), (" --fail-if slower", "verdict"), (" --stop verdict", "verdict")]
+)
+def test_a_condition_of_the_file_measures_for_the_whole_budget_as_one_of_the_command_line(
+    words: str, stop: str, write: Write, plan_of: Any
+) -> None:
+    write('[compare]\nfail-if = ["slower:p99:5%"]\n')
+    assert plan_of(f"compare 17 18{words}")[0].stop == stop
+
+
 def applied(words: str) -> list[str]:
     """Return the options with a default for a command line."""
     with defaults_of(words.split()) as found:
