@@ -241,24 +241,28 @@ def _applicable(chosen: Sequence[UserDefault], arguments: Sequence[str]) -> list
         read = {f.name for kind in added_to(arguments[0]) if kind.READ_ON_RESUME for f in fields(kind)}
         return [one for one in chosen if one.parameter.name in read]
     excluded = _excluded(arguments)
-    chosen = [one for one in chosen if one.key not in excluded]
+    chosen = [one for one in chosen if not _kinds(one.key, one.value) & excluded]
     workload = _workload(chosen, arguments)
     return [one for one in chosen if _workload_of(one.parameter) in ("", workload)]
 
 
 def _excluded(arguments: Sequence[str]) -> set[str]:
     """Return the keys that options of the command line exclude."""
-    from pgdyno.study.values import CHECKPOINTS  # noqa: PLC0415
-
     spelled = {one.partition("=")[0] if one.startswith("--") else one[:2] for one in arguments}
     given = {
         max(one.opts, key=len).removeprefix("--")
         for one in command_at((arguments[0],)).params
         if spelled & {*one.opts}
     }
-    if any(one.removeprefix("--window=").startswith(CHECKPOINTS) for one in arguments):
-        given.add("transactions")  # such a window is not divided into slices, either
+    given |= {kind for one in arguments for kind in _kinds("", one.removeprefix("--window="))}
     return {b if a in given else a for a, b in EXCLUSIVE if {a, b} & given}
+
+
+def _kinds(key: str, value: str | list[str]) -> set[str]:
+    """Return the key, and transactions for checkpoint cycles, which are not divided into slices, either."""
+    from pgdyno.study.values import CHECKPOINTS  # noqa: PLC0415
+
+    return {key, "transactions"} if str(value).startswith(CHECKPOINTS) else {key}
 
 
 def _workload(chosen: Sequence[UserDefault], arguments: Sequence[str]) -> str:

@@ -96,6 +96,8 @@ def test_a_workload_within_an_argument_is_not_the_chosen_one(write: Write) -> No
         ("transactions = 1000", "--quick", set()),
         ('slice = "1s"', "--window checkpoints:2", set()),
         ('slice = "1s"', "--window 20s", {"slice"}),
+        ('window = "checkpoints:2"', "--slice 1s", set()),
+        ('window = "20s"', "--slice 1s", {"window"}),
         ("rate = 5", "--capacity p99<20ms", set()),
         ('capacity = "p99<20ms"', "-R 5", set()),
     ],
