@@ -14,7 +14,7 @@ from pgdyno.study.cases import cases_of
 from pgdyno.study.study_file import StudyFile
 from pgdyno.study.values import levels_of
 
-_RANGE = re.compile(r"(\d+)\.\.(\d+)")
+_RANGE = re.compile(r"(\d{1,2})\.\.(\d{1,2})")
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,17 @@ class Versions(StudyOptions):
             return file
         if "server" not in file.factors:
             raise UsageError("--versions requires a study in which server is a factor: remove it")
+        from pgdyno.study.study_file_reader import errors_of  # noqa: PLC0415  # run has imported it
+
         with naming("--versions"):
-            levels = levels_of(tuple(servers_of(self.versions)))
+            try:
+                levels = levels_of(tuple(servers_of(self.versions)))
+            except ValueError as error:
+                raise UsageError(str(error)) from None
             changed = file.model_copy(update={"factors": {**file.factors, "server": levels}})
+            for wrong in errors_of(changed):
+                if wrong.path[:2] == ("factors", "server"):  # published tables may have other levels
+                    raise UsageError(wrong.message)
             cases_of(changed)  # reports what is no server
         return changed
 

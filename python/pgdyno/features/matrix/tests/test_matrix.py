@@ -283,7 +283,10 @@ def test_the_heat_map_names_every_cell(built: StudyReport) -> None:
 
 @pytest.mark.parametrize(
     ("text", "servers"),
-    [("16..18", ["16", "17", "18"]), ("18, 17.5", ["18", "17.5"]), ("18..17", None), ("18", None)],
+    [
+        *[("16..18", ["16", "17", "18"]), ("18, 17.5", ["18", "17.5"])],
+        *[("18..17", None), ("18", None), ("14..99999999999", None)],
+    ],
 )
 def test_versions_are_a_range_or_a_list(text: str, servers: list[str] | None) -> None:
     if servers is None:
@@ -291,6 +294,13 @@ def test_versions_are_a_range_or_a_list(text: str, servers: list[str] | None) ->
             servers_of(text)
     else:
         assert servers_of(text) == servers
+
+
+REFUSED_VERSIONS = {
+    "17,17": "has the level 17 twice",
+    "17,host=db password=hunter2": "a connection string requires a name",
+    f"17,/{'x' * 60}": "level 1 requires a name of 1 to 60 characters",
+}
 
 
 def test_versions_replace_the_servers_of_a_study() -> None:
@@ -311,6 +321,9 @@ def test_versions_replace_the_servers_of_a_study() -> None:
     assert [arm.name for arm in a.study.arms] == ["17", "18"]
     assert (a.name, a.study.driving(0).clients) == ("a", 1)
     assert (b.name, b.study.driving(0).clients, b.study.driving(0).workload.kind) == ("b", 2, "tpcc")
+    for versions, message in REFUSED_VERSIONS.items():
+        with pytest.raises(UsageError, match=f"--versions: {message}"):
+            Versions(versions=versions).changed(StudyFile.of(data))
     fixed = {**data, "server": "15", "compare": ("clients",), "factors": {"clients": (1, 2)}}
     fixed |= {"drive": {}, "workload": {"kind": "tpcc", "warehouses": 1}}
     with pytest.raises(UsageError, match="--versions requires"):
