@@ -39,6 +39,15 @@ def test_options_that_a_resume_does_not_read_are_rejected(
     assert f"{named} cannot be combined with --resume" in refusal(words)
 
 
+@pytest.mark.parametrize("path", [".", "/", "missing.sqlite"])
+def test_a_resume_names_a_results_file_that_does_not_exist(
+    path: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run_command(["compare", "--resume", path]) == 1
+    assert capsys.readouterr().err == f"pgdyno: no results file at {path}: check the name\n"
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_cuts_are_added_to_a_complete_study_without_measuring_on(
     fails: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -63,6 +63,10 @@ def run_and_report(
     The heading appears, and errors of the request are raised, before the modules of the lab are imported; the
     modules of the report are imported after the last block.
     """
+    if request is None:
+        from pgdyno.results.results_file import require_file  # noqa: PLC0415
+
+        require_file(path)
     html, force, quiet = output.html or path.with_suffix(".html"), output.force, output.quiet
     require_writable_page(html, path, force=force)
     added.check_judging(path)

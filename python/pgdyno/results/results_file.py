@@ -458,12 +458,17 @@ def state_of(path: Path) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _open(path: Path, mode: str, *, verify: bool) -> sqlite3.Connection:
+def require_file(path: Path) -> None:
+    """Raise EvidenceError if there is no file."""
     if not path.is_file():
         files = filter(Path.is_file, path.parent.glob("*.sqlite"))
         there = sorted(files, key=lambda one: (one.stat().st_mtime_ns, one.name))
         names = f"; the newest there is {there[-1].name}" if there else ""
         raise EvidenceError(f"no results file at {path}: check the name{names}")
+
+
+def _open(path: Path, mode: str, *, verify: bool) -> sqlite3.Connection:
+    require_file(path)
     try:
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=BUSY_TIMEOUT_S

@@ -131,8 +131,7 @@ class Writer:
     @classmethod
     def _open(cls, path: Path, change: Callable[[Self], None]) -> Self:
         """Open an existing file and change it."""
-        if not path.is_file():
-            raise EvidenceError(f"no results file at {path}: check the name")
+        results_file.require_file(path)
         lock = WriterLock(path)
         try:
             writer = cls(path, results_file.open_for_writing(path), lock)

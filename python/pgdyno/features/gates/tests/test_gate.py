@@ -595,12 +595,9 @@ def test_a_gate_on_a_new_study_is_evaluated_after_all_files_are_written(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def run_it(path: Path, *_: object) -> StudyEnd:
-        write_study(path, wanted)
-        return ending
-
-    monkeypatch.setattr(study_runner, "resume_study", run_it)
+    monkeypatch.setattr(study_runner, "resume_study", lambda *_: ending)
     path, summary = tmp_path / "e.sqlite", tmp_path / "summary.md"
+    write_study(path, wanted)
     asked = ["--fail-if", "slower", "--summary", str(summary)]
     assert run_command(["compare", "--resume", str(path), "--quiet", *asked]) == expected
     assert path.with_suffix(".html").exists() and "18 vs. 17" in summary.read_text()
