@@ -202,6 +202,13 @@ def test_the_messages_of_a_server_are_english(locale: str, is_english: bool) -> 
         refuse_reserved({"lc_messages": locale, "logging_collector": "on", "lc_time": "de_DE"})
 
 
+def test_a_password_in_a_setting_is_refused_because_a_resume_would_lack_it() -> None:
+    refuse_reserved({"primary_conninfo": "host=standby user=ann", "password_encryption": "md5"})
+    with pytest.raises(UsageError, match="primary_conninfo must not contain a password") as refused:
+        refuse_reserved({"primary_conninfo": "host=standby password=hunter2"})
+    assert "hunter2" not in str(refused.value)
+
+
 def test_values_are_quoted_in_the_configuration_file_and_cannot_break_out_of_it() -> None:
     text = config_text({"search_path": "it's \\ x", "work_mem": "4MB"})
     assert "search_path = 'it''s \\\\ x'" in text

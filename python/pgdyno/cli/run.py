@@ -233,8 +233,8 @@ def _questions(file: StudyFile) -> Iterator[tuple[Keys, Callable[[], object]]]:
         if setting := setting_of(factor):
             yield ("factors", factor), partial(refuse_reserved, {setting: ""})
     for keys, settings in sets:
-        for name in settings.values:
-            yield (*keys, name), partial(refuse_reserved, {name: ""})
+        for name, value in settings.values.items():
+            yield (*keys, name), partial(refuse_reserved, {name: value})
         for n, profile in enumerate(settings.profiles):
             if not is_settings_file(profile):
                 yield (*keys, "profiles", n), partial(profile_named, profile)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import psycopg
 
 from pgdyno.errors import StartError, UsageError
+from pgdyno.results.password_masking import mask_passwords
 from pgdyno.server.builds import Version, version_of
 from pgdyno.study.arm_spec import ARCHIVE_MODE, ARCHIVE_TARGETS, reason_to_skip
 from pgdyno.study.defaults import Core
@@ -142,11 +143,17 @@ ENGLISH = re.compile(r"(c|posix|en)?([._].*)?", re.IGNORECASE)
 
 
 def refuse_reserved(settings: Mapping[str, str]) -> None:
-    """Raise UsageError if one of the settings is reserved for pgdyno, or lc_messages is not English."""
+    """Raise UsageError if one of the settings is reserved for pgdyno, or lc_messages is not English, or for a
+    password: a resume would run the masked words of the results file.
+    """
     for name, value in settings.items():
         is_foreign = name.lower() == "lc_messages" and not ENGLISH.fullmatch(value.strip())
         if reason := "pgdyno reads the server log in English" if is_foreign else RESERVED.get(name.lower()):
             raise UsageError(f"{name} cannot be set: {reason}")
+        if mask_passwords(value) != value:
+            raise UsageError(
+                f"{name} must not contain a password, which no results file stores: put it in ~/.pgpass"
+            )
 
 
 def refused_from_file(name: str, named: Collection[str]) -> str:
