@@ -8,15 +8,17 @@ import select
 import signal
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import pgdyno.server.engine
 from pgdyno.errors import EngineError, Interrupted
 from pgdyno.interruption import Interruption
-from pgdyno.measure.engine_runs import DRAIN_TIMEOUT_S
+from pgdyno.measure import engine_runs
+from pgdyno.measure.engine_runs import DRAIN_TIMEOUT_S, run_load
 from pgdyno.server import child, processes
 from pgdyno.server.directories import OURSELVES
 from pgdyno.server.engine import Engine, find_engine, version_text
@@ -259,3 +261,15 @@ def test_an_engine_is_not_waited_for_when_the_user_ends_it_at_once(program: Path
 def test_signals_reach_the_thread_that_waits_and_not_the_one_that_starts_servers() -> None:
     blocked = processes._launcher.submit(signal.pthread_sigmask, signal.SIG_BLOCK, ()).result()
     assert {signal.SIGINT, signal.SIGTERM} <= blocked
+
+
+def test_the_share_of_a_load_is_that_of_its_rows_while_they_are_copied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    phases = [("create", 0), ("copy", 5), ("copy", 10), ("index", 10), ("vacuum", 10)]
+    events = [{"event": "progress", "phase": phase, "rows": rows, "rows_total": 10} for phase, rows in phases]
+    engine = SimpleNamespace(events=lambda: iter([*events, {"event": "result"}]), stop=lambda: None)
+    monkeypatch.setattr(engine_runs, "Engine", lambda *_: nullcontext(engine))
+    shown: list[tuple[str, float]] = []
+    run_load({}, Interruption(), lambda *progress: shown.append(progress), lambda _: None)
+    assert shown == [("create", 0.0), ("copy", 0.5), ("copy", 1.0), ("index", 0.0), ("vacuum", 0.0)]

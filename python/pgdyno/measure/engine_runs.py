@@ -317,7 +317,7 @@ def _note(run: EngineRun, event: Event) -> None:
 
 
 OnLoad = Callable[[str, float], None]
-"""Called with the phase (copy, index, analyze, vacuum) and its completed share, 0..1."""
+"""Called with the phase (copy, index, analyze, vacuum) and its completed share, 0..1; 0 if unknown."""
 
 
 def run_load(
@@ -338,7 +338,8 @@ def run_load(
             if event["event"] == "started":
                 on_forecast(sum(table["bytes_estimated"] for table in event["tables"].values()))
             elif event["event"] == "progress":
-                on_progress(event["phase"], event["rows"] / max(event["rows_total"], 1))
+                rows = event["rows"] if event["phase"] == "copy" else 0  # later phases have all rows
+                on_progress(event["phase"], rows / max(event["rows_total"], 1))
     if last["event"] == "result":
         return last
     if interruption.requested:
