@@ -233,11 +233,6 @@ def _details(link: str) -> str:
     return f" [Details](../../{link})" if link else ""
 
 
-def slug(heading: str) -> str:
-    """Return the anchor of a heading, as GitHub makes it."""
-    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
-
-
 def _filled_in(text: str) -> str:
     return re.sub(r"\{(\w+)\}", lambda found: f"*{found[1].replace('_', ' ')}*", text).replace(" --", " \\--")
 

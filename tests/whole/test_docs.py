@@ -33,7 +33,7 @@ from pgdyno.cli.main import app, run_command
 from pgdyno.cli.report import read_report
 from pgdyno.report.csv_format import COLUMNS
 from pgdyno.report.document import ShownCaveat
-from pgdyno.report.documentation import passage
+from pgdyno.report.documentation import anchor_of, passage
 from pgdyno.results.records import TrialStatus
 from pgdyno.study.arm_spec import parse_arm
 from pgdyno.study.cases import cases_of
@@ -170,7 +170,7 @@ def test_the_study_in_the_page_is_one() -> None:
 @functools.cache
 def anchors(page: Path) -> set[str]:
     headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
-    return {GENERATOR.slug(heading) for heading in headings}
+    return {anchor_of(heading) for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
