@@ -559,7 +559,7 @@ class OwnDataMaker:
             )
 
     def _first_error(self, said: str) -> str:
-        """Return ``file:line: message`` of the first error, without rows."""
+        """Return ``file:line: message`` of the first error, without its context. It may quote a value."""
         found = next(filter(None, map(_MESSAGE.match, said.splitlines())), None)
         if found is None:
             return f"{self.data.path}: {in_one_line(said)[:300]}"
