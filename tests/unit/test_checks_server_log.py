@@ -118,6 +118,7 @@ def test_any_prefix_that_ends_before_the_severity_is_read(prefix: str) -> None:
 
 
 FULL = 'could not extend file "base/5/16384": No space left on device'
+FULL_OF_WAL = 'could not write to file "pg_wal/xlogtemp.7": No space left on device'
 
 
 @pytest.mark.parametrize(
@@ -128,6 +129,10 @@ FULL = 'could not extend file "base/5/16384": No space left on device'
         (
             CONFLICTS + log(f"ERROR:  {FULL}", "HINT:  Check free disk space.", "PANIC:  later"),
             f"ERROR: {FULL} (run pgdyno cache prune, or set PGDYNO_CACHE to a larger disk)",
+        ),
+        (
+            log(f"PANIC:  {FULL_OF_WAL}"),
+            f"PANIC: {FULL_OF_WAL} (run pgdyno cache prune, or set wal_dir or PGDYNO_CACHE to a larger disk)",
         ),
         (log(f"ERROR:  {'x' * 999}"), f"ERROR: {'x' * (GRAVE_CHARACTERS_MAX - 8)}…"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -14,9 +15,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pgdyno.errors import DiskFullError
 from pgdyno.server import snapshots
 from pgdyno.server.directories import Account
-from pgdyno.server.snapshots import BLOCK_BYTES, COMPARED_BYTES, Snapshot, copy_bytes, restore, take
+from pgdyno.server.snapshots import (
+    BLOCK_BYTES,
+    COMPARED_BYTES,
+    WAL,
+    Snapshot,
+    copy_bytes,
+    restore,
+    take,
+)
 
 RELATION = "base/5/16384"
 BLOCKS = 40
@@ -145,6 +155,26 @@ def test_an_interrupted_restore_is_completed_by_the_next_one(
     done = restore(snapshot, live, OURSELVES, sync=False)
     assert done.files_kept == 0, "the record of the restore before was trusted"
     assert (live / RELATION).read_bytes() == (snapshot.data_dir / RELATION).read_bytes()
+
+
+def test_a_full_disk_is_that_of_the_file_also_of_wal_on_another_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, live, disk = (tmp_path / name for name in ("source", "live", "disk"))
+    for path in (source / "global", source / WAL, live, disk):
+        path.mkdir(parents=True)
+    (source / "global" / "pg_control").write_bytes(struct.pack("=QIIi", 1, 1300, 202209061, 1))
+    (source / WAL / "1").write_bytes(b"wal")
+    (live / WAL).symlink_to(disk)
+
+    def full(_: Path, target: Path, *_rest: int) -> int:
+        if target.parent.name == WAL:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return 0
+
+    monkeypatch.setattr(snapshots, "copy_bytes", full)
+    with pytest.raises(DiskFullError, match=f"disk full at {disk}/1 while restoring {source}: free space"):
+        restore(take(source), live, OURSELVES, sync=False)
 
 
 def overwrite(path: Path, n: int) -> None:

@@ -388,17 +388,22 @@ def _copy_all(snapshot: Snapshot, data_dir: Path, files: Mapping[str, int], acco
 
     def copy(piece: tuple[str, int, int]) -> int:
         path, start, end = piece
-        return copy_bytes(snapshot.data_dir / path, data_dir / path, end, start)
+        try:
+            return copy_bytes(snapshot.data_dir / path, data_dir / path, end, start)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # The WAL may be on another disk.
+            raise DiskFullError(
+                f"disk full at {(data_dir / path).resolve()} while restoring {snapshot.data_dir}: free space "
+                "there, or run `pgdyno cache prune`"
+            ) from error
 
     with ThreadPoolExecutor(COPY_THREADS, thread_name_prefix="pgdyno-copy") as pool:
         try:
             written = sum(pool.map(copy, _pieces(snapshot, files)))
-        except BaseException as error:
+        except BaseException:
             pool.shutdown(cancel_futures=True)
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise DiskFullError(
-                    f"disk full at {data_dir} while restoring {snapshot.data_dir}: run `pgdyno cache prune`"
-                ) from error
             raise
     for path, there in files.items():
         entry, target = snapshot.entries[path], data_dir / path

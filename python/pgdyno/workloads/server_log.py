@@ -141,7 +141,8 @@ def first_unexpected_error(log: str) -> str:
         if len(short) > GRAVE_CHARACTERS_MAX:
             short = f"{short[: GRAVE_CHARACTERS_MAX - 1]}…"
         if DISK_FULL.search(entry.message):
-            short += " (run pgdyno cache prune, or set PGDYNO_CACHE to a larger disk)"
+            place = "wal_dir or PGDYNO_CACHE" if "pg_wal/" in entry.message else "PGDYNO_CACHE"
+            short += f" (run pgdyno cache prune, or set {place} to a larger disk)"
         return short
     return ""
 
