@@ -94,8 +94,8 @@ def script_fields(name: str, directory: Path) -> dict[str, Any]:
     stock = name.removesuffix(".lua")
     if name in STOCK or (stock in STOCK and not path.exists()):
         return {"script": {"name": stock}}
-    if not name.endswith(".lua") and path.with_name(f"{path.name}.lua").exists():
-        path = path.with_name(f"{path.name}.lua")
+    if not name.endswith(".lua") and (lua := Path(f"{path}.lua")).exists():
+        path = lua
     if not path.suffix and not path.exists():
         return {"script": {"name": name}}  # refused with the list of the known names
     text = read_script(path)

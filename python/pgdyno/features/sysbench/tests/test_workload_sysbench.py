@@ -151,6 +151,9 @@ def test_unreadable_scripts_are_rejected(tmp_path: Path) -> None:
     for name, complaint in (("none.lua", "No such file"), ("bytes.lua", "not UTF-8"), ("large.lua", "1 MiB")):
         with pytest.raises(UsageError, match=complaint):
             script_fields(name, tmp_path)
+    for name in ("", ".", "/"):
+        with pytest.raises(UsageError, match="Is a directory"):
+            script_fields(name, Path())
 
 
 def test_options_of_the_command_line_reach_the_script() -> None:
