@@ -59,6 +59,11 @@ def test_a_window_of_checkpoints_is_as_long_as_the_longest_timeout_and_one_piece
     assert rounds_for(1000, 3600.0) == (9973, 361.0)  # no more than a study may have
 
 
+def test_a_window_is_longer_than_nothing() -> None:
+    with pytest.raises(UsageError, match="must be greater than 0"):
+        parse_window("0s")
+
+
 def test_a_window_has_at_most_10000_slices() -> None:
     longest, longer = (
         window_of(Run.model_construct(**parse_window(text)), 1.0, "slices", ARMS)[0]

@@ -115,7 +115,9 @@ CHECKPOINTS_MAX = 1000
 def parse_window(text: str) -> Mapping[str, float]:
     """Parse ``20s`` or ``checkpoints:2``. Raises UsageError."""
     if not text.startswith(CHECKPOINTS):
-        return {"window_s": parse_duration_s(text)}
+        if not (window_s := parse_duration_s(text)):
+            raise UsageError(f"must be greater than 0 (got {text!r}); for example: 20s")
+        return {"window_s": window_s}
     number = text.removeprefix(CHECKPOINTS)
     if not re.fullmatch(r"[0-9]{1,4}", number) or not 1 <= int(number) <= CHECKPOINTS_MAX:
         raise UsageError(
