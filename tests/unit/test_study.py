@@ -84,6 +84,8 @@ def test_a_wal_directory_is_neither_a_setting_nor_of_the_build() -> None:
     [
         ("", "names no server"),
         ("18,starter", "neither @PROFILE, @FILE nor SETTING=VALUE"),
+        ("18,wal_dir=", "wal_dir has no value: add one, or remove wal_dir"),
+        ("18,jit=off,extension=", "extension has no value"),
         ("18,build_options=--with-lz4", "built from a commit (got 18): name one as git:REF"),
         ("postgresql://h/db,work_mem=1MB", "running already"),
         ("postgresql://h/db?nonsense=1", "is none"),

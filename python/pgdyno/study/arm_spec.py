@@ -207,6 +207,8 @@ def parse_arm(text: str) -> ArmSpec:
     profiles, settings = _profiles_and_settings(text, server, parts)
     load = {name: settings.pop(name) for name in LOAD_PARAMETERS if name in settings}
     own: dict[str, Any] = {name: settings.pop(name) for name in OF_ARM if name in settings}
+    if empty := [name for name, value in own.items() if not value]:
+        raise UsageError(f"in the arm {text!r}, {empty[0]} has no value: add one, or remove {empty[0]}")
     values = {name: unquoted(value) for name, value in settings.items()}
     arm = ArmSpec(name=spec, server=server, profiles=tuple(profiles), settings=values, load=load, **own)
     if arm.build_options and not arm.is_git:
