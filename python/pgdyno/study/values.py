@@ -132,9 +132,9 @@ NAME_LENGTH_MAX = 60
 
 
 class StudyTable(BaseModel):
-    """Base class of the tables of a study file: unknown keys and other types are errors."""
+    """Base class of the tables of a study file: unknown keys, other types and NaN are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def frozen(given: Any) -> Any:

@@ -1,10 +1,12 @@
 """Study files of the package: complete, of the size counted by hand, faithful to their sources."""
 
+import math
 import re
 from functools import cache
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from example_studies import make_file, read_study
 from pgdyno.features.published.plan import Cell, Published, errors_of
@@ -159,3 +161,10 @@ def test_a_metric_that_no_trial_has_is_found_before_the_study_runs(metric: str, 
     assert len(found) == (2 if error else 0)
     for place, one in zip(places, map(str, found), strict=False):
         assert one.startswith(f"{place}{error}")
+
+
+@pytest.mark.parametrize("cell", [math.nan, {"value": 1, "corrected": math.inf}])
+def test_a_figure_that_no_results_file_can_store_is_refused(cell: object) -> None:
+    table = {"title": "t", "columns": [{"title": "c"}], "rows": [{"cells": [cell]}]}
+    with pytest.raises(ValidationError, match="finite number"):
+        make_file(published={"tables": [table]})
