@@ -229,6 +229,7 @@ REJECTED = {
     "inline tables": ("a = " + "{a = " * 5000 + "1" + "}" * 5000, "is nested too deeply"),
     "a dotted key": (".".join("a" * 30_000) + " = 1", "is nested too deeply"),
     "a dotted header": ("[" + ".".join("a" * 30_000) + "]", "is nested too deeply"),
+    "a zero byte": (r'server = "/tmp\\\u0000"', r"contains a zero byte (\u0000)"),
     "a long number": (f"a = {'9' * 5000}", "limit (4300 digits)"),
     "an endless device": ("", "larger than 1 MiB"),
 }

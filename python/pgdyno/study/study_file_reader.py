@@ -255,6 +255,8 @@ def level_errors(file: StudyFile, path: Path, given: Mapping[str, Scalar | tuple
 _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){32}""")
 """A dotted key of more than 32 names: the time of the parser is quadratic in them."""
 
+_ZERO = re.compile(r"(?<!\\)(?:\\\\)*\\(?:u0000|U00000000)")
+
 TOO_DEEP = "is nested too deeply: use at most 32 levels"
 
 
@@ -269,6 +271,8 @@ def examine_text(
         return None, [f"{name}: is larger than 1 MiB, the maximum size of a study file"]
     if _LONG_KEY.search(text):
         return None, [f"{name}: {TOO_DEEP}"]
+    if _ZERO.search(text):
+        return None, [f"{name}: contains a zero byte (\\u0000), which no name or value can have: remove it"]
     file: StudyFile | None = None
     try:
         data = tomllib.loads(text)
