@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from pgdyno.errors import PgdynoError, UsageError, naming
 if TYPE_CHECKING:  # only --fail-if and --summary import the analysis before a study
     from pgdyno.features.gates.conditions import Gate, GateCondition
     from pgdyno.report.document import FileReport, Judgement
+    from pgdyno.study.plan import Study
 
 AUTO = "auto"
 VARIABLE = "GITHUB_STEP_SUMMARY"
@@ -55,6 +56,25 @@ class ConditionOptions(StudyOptions):
     def measures_whole_budget(self) -> bool:
         """True if a condition has a metric or a limit, which the verdict on throughput does not decide."""
         return any(":" in text for text in self.fail_if or ())
+
+    def check(self, studies: Callable[[], Sequence[Study]]) -> None:
+        """Raise UsageError for a metric of the driver that no case of the study has."""
+        if not self.fail_if:
+            return
+        from pgdyno.analysis.telemetry.metrics import (  # noqa: PLC0415
+            MEDIAN_LATENCY,
+            OF_DRIVER,
+            TrialLatencies,
+            of_plan,
+        )
+
+        known = {metric.key for study in studies() for metric in of_plan(study, TrialLatencies())}
+        for condition in self.conditions:
+            if condition.metric in {one.key for one in (*OF_DRIVER, MEDIAN_LATENCY)} - known:
+                raise UsageError(
+                    f"{FAIL_IF} {condition.text}: this load has no metric {condition.metric}: use one of "
+                    f"{', '.join(sorted(known))}, or a key of telemetry"
+                )
 
     def check_judging(self, results: Path | None = None) -> bool:
         """Return whether an option is given. Raises UsageError before a long measurement."""

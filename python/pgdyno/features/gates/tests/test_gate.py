@@ -6,7 +6,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -347,6 +347,18 @@ def test_a_study_ends_at_its_verdict_only_if_the_verdict_decides_the_gate(
     request = requested_by(f"compare 17 18 {words}", monkeypatch)
     assert request.cases[0].study.stop == stop
     assert "--stop budget" not in request.command
+
+
+@pytest.mark.parametrize(
+    "words", ["slower:tps", "slower:nopm --workload pgbench", "slower:median_latency:5%", "faster:capacity"]
+)
+def test_a_metric_that_the_load_does_not_have_is_refused_before_the_study(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, refusal: Callable[..., str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "this load has no metric" in refusal(f"compare 17 18 --fail-if {words}")
+    for fine in ("slower:tpm", "slower:tps --workload pgbench", "slower:median_latency --rate 50"):
+        assert requested_by(f"compare 17 18 --fail-if {fine}", monkeypatch)
 
 
 @pytest.mark.parametrize("text", INVALID)
