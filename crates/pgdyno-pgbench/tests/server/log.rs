@@ -1,6 +1,6 @@
 //! Transaction log: pgbench's files and columns, with the same transactions for the same seed.
 
-use std::fs;
+use std::{fs, thread};
 
 use super::Pgbench;
 
@@ -20,14 +20,16 @@ fn logs(pgbench: &Pgbench, prefix: &str) -> Vec<Vec<Vec<String>>> {
 
 /// Logs of the same run by pgbench and by pgdyno-pgbench.
 fn both(pgbench: &Pgbench, arguments: &[&str]) -> [Vec<Vec<Vec<String>>>; 2] {
-    let run = |prefix: &str| {
-        let path = pgbench.path(prefix);
-        let arguments = [&["--random-seed=9", "--log", "--log-prefix", &path], arguments].concat();
-        let output = if prefix == "real" { pgbench.run(&arguments) } else { pgbench.ours(&arguments) };
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        logs(pgbench, prefix)
-    };
-    [run("real"), run("ours")]
+    ["real", "ours"].map(|prefix| logged(pgbench, prefix, arguments))
+}
+
+/// Logs of a run by pgbench, or by pgdyno-pgbench, in files with this prefix.
+fn logged(pgbench: &Pgbench, prefix: &str, arguments: &[&str]) -> Vec<Vec<Vec<String>>> {
+    let path = pgbench.path(prefix);
+    let arguments = [&["--random-seed=9", "--log", "--log-prefix", &path], arguments].concat();
+    let output = if prefix.starts_with("real") { pgbench.run(&arguments) } else { pgbench.ours(&arguments) };
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    logs(pgbench, prefix)
 }
 
 #[test]
@@ -86,25 +88,36 @@ fn aggregates_have_pgbenchs_columns() {
     let Some(pgbench) = Pgbench::find("aggregates") else { return };
     let one = pgbench.script("one.sql", "select pg_sleep(0.01);\n");
     let cases: [&[&str]; 3] = [&[], &["-R", "50", "-L", "1000"], &["--max-tries=2", "--failures-detailed"]];
-    for options in cases {
-        // The transactions last 2.2 s at least. With a time limit the run may end just before its second interval.
-        let arguments = [&["-f", &one, "-t", "220", "--aggregate-interval=1"], options].concat();
-        let [real, ours] = both(&pgbench, &arguments);
-        for lines in [&real[0], &ours[0]] {
-            // Each second has a line from the first to the last, of which there are two at least.
-            let starts: Vec<u64> = lines.iter().map(|line| line[0].parse().unwrap()).collect();
-            assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 1), "{options:?}: {lines:?}");
-            assert!(lines.len() >= 2, "{options:?}: {lines:?}");
-            for line in lines {
-                let numbers: Vec<u64> = line.iter().map(|number| number.parse().unwrap()).collect();
-                assert_eq!(numbers.len(), 15);
-                let [_, count, sum, squares, min, max, lag, ..] = numbers[..] else { panic!() };
-                assert!(min <= max && min * count <= sum && sum <= max * count, "{line:?}");
-                assert!(min * sum <= squares && squares <= max * sum, "{line:?}");
-                // On a machine that stalls, an interval may be empty.
-                assert_eq!(lag > 0, options.contains(&"-R") && count > 0, "{line:?}");
+    // All runs at the same time: they only sleep.
+    thread::scope(|scope| {
+        for (number, options) in cases.into_iter().enumerate() {
+            for program in ["real", "ours"] {
+                let (pgbench, one) = (&pgbench, &one);
+                // The transactions last 2.2 s at least. With a time limit the run may end just before its second
+                // interval.
+                scope.spawn(move || {
+                    let arguments = [&["-f", one, "-t", "220", "--aggregate-interval=1"], options].concat();
+                    let logs = logged(pgbench, &format!("{program}{number}"), &arguments);
+                    assert_aggregates(&logs[0], options);
+                });
             }
         }
+    });
+}
+
+fn assert_aggregates(lines: &[Vec<String>], options: &[&str]) {
+    // Each second has a line from the first to the last, of which there are two at least.
+    let starts: Vec<u64> = lines.iter().map(|line| line[0].parse().unwrap()).collect();
+    assert!(starts.windows(2).all(|pair| pair[1] - pair[0] == 1), "{options:?}: {lines:?}");
+    assert!(lines.len() >= 2, "{options:?}: {lines:?}");
+    for line in lines {
+        let numbers: Vec<u64> = line.iter().map(|number| number.parse().unwrap()).collect();
+        assert_eq!(numbers.len(), 15);
+        let [_, count, sum, squares, min, max, lag, ..] = numbers[..] else { panic!() };
+        assert!(min <= max && min * count <= sum && sum <= max * count, "{line:?}");
+        assert!(min * sum <= squares && squares <= max * sum, "{line:?}");
+        // On a machine that stalls, an interval may be empty.
+        assert_eq!(lag > 0, options.contains(&"-R") && count > 0, "{line:?}");
     }
 }
 
