@@ -55,19 +55,3 @@ fn with_ledger<W: Workload + 'static>(workload: W, ledger: Option<Ledger>) -> An
         None => erase(workload),
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn other_workloads_than_tpcc_and_pgbench_cannot_have_a_ledger() {
-        for kind in ["select-only", "sysbench", "linkbench", "insert"] {
-            let context = WorkloadContext { clients: 1, threads: 1, seed: 1 };
-            let workload = json!({"kind": kind, "ledger": {"path": "/dev/null", "key": 1, "slots": 1}});
-            let refused = read_workload(&workload, context).err().expect("a ledger").to_string();
-            assert!(refused.contains("ledger"), "{refused}");
-        }
-    }
-}

@@ -246,19 +246,6 @@ mod tests {
     }
 
     #[test]
-    fn a_specification_may_be_longer_than_a_command() {
-        let text = format!("-- {}", "x".repeat(2 << 20));
-        let workload = json!({"kind": "sysbench-script", "script": {"name": "own.lua", "text": text}});
-        let specification = json!({"conninfo": {"user": "u"}, "workload": workload, "seed": 1, "connections": 1,
-            "into_existing": false});
-        let mut out = Vec::new();
-        command(io::Cursor::new(format!("{specification}\n")), &mut out);
-        let event: Value = serde_json::from_slice(&out).expect("an event");
-        let message = event["message"].as_str().expect("a text");
-        assert!(message.contains("own.lua has no command prepare"), "{message}");
-    }
-
-    #[test]
     fn sets_of_tables_are_at_most_the_warehouses_and_only_of_sysbench_tpcc() {
         let read = |deviations: &[&str], table_sets: u32| {
             let workload =

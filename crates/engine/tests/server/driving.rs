@@ -35,6 +35,22 @@ fn whole_runs() {
     a_lost_server_is_named(&server);
 }
 
+#[test]
+fn other_workloads_than_tpcc_and_pgbench_cannot_have_a_ledger() {
+    for kind in ["select-only", "sysbench", "linkbench", "insert"] {
+        // It is rejected before a connection.
+        let specification = json!({"targets": [{"name": "a", "conninfo": {"user": "u"}}],
+            "workload": {"kind": kind, "ledger": {"path": "/dev/null", "key": 1, "slots": 1}},
+            "clients": 1, "seed": 1, "retries_max": 0,
+            "slices": [{"target": 0, "role": "measure", "duration_s": 0.1}],
+            "discard_s": 0, "interval_s": 1, "connect_timeout_s": 10, "drain_timeout_s": 10});
+        let events = drive(&specification, &|_| ());
+        let failed = &events[0];
+        assert_eq!((&failed["event"], &failed["stage"]), (&json!("failed"), &json!("specification")));
+        assert!(failed["message"].as_str().unwrap().contains("can have a ledger"), "{failed}");
+    }
+}
+
 fn the_io_interfaces_have_the_same_results(server: &Database) {
     let best = Io::Auto.resolve();
     for (io, expected) in [(json!("epoll"), json!(Io::Epoll)), (json!("auto"), json!(best))] {

@@ -1,5 +1,7 @@
 //! Loader: replaced and preserved objects, cleanup, and a damaged dataset.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -87,6 +89,20 @@ fn a_stop_ends_the_wait_for_cleaning_up() {
     assert!(failed.message.contains("no index"), "{failed}");
     let left = "the tables that it filled are still there: cannot take back what was done: no answer from the server";
     assert!(failed.message.contains(left), "{failed}");
+}
+
+#[test]
+fn a_specification_may_be_longer_than_a_command() {
+    let text = format!("-- {}", "x".repeat(2 << 20));
+    let workload = json!({"kind": "sysbench-script", "script": {"name": "own.lua", "text": text}});
+    let specification = json!({"conninfo": {"user": "u"}, "workload": workload, "seed": 1, "connections": 1,
+        "into_existing": false});
+    let mut program = Command::new(env!("CARGO_BIN_EXE_pgdyno-engine"));
+    let mut child = program.arg("load").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    writeln!(child.stdin.take().unwrap(), "{specification}").unwrap();
+    let output = child.wait_with_output().unwrap();
+    let event: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(event["message"].as_str().unwrap().contains("own.lua has no command prepare"), "{event}");
 }
 
 fn an_empty_table_of_the_user_is_not_replaced(server: &Database) {
