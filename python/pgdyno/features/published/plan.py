@@ -207,7 +207,7 @@ def _means_of_rows(path: Path, table: PublishedTable) -> Errors:
 
 
 def _metric(path: Path, key: str | None) -> Errors:
-    from pgdyno.features.published.metric_names import unknown_metric  # noqa: PLC0415  # a report imports it
+    from pgdyno.features.published.metric_names import unknown_metric  # noqa: PLC0415  # most studies name no metric
 
     if key and (message := unknown_metric(key)):
         yield StudyFileError((*path, "metric"), message)
