@@ -360,9 +360,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--work", choices=sorted(WORKS), default="update", help="[default: update]")
     parser.add_argument("--server", help="a version or a directory [default: the installed one]")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="goes on with the studies in it")
-    parser.add_argument(
-        "--record", action="store_true", help=f"keeps them in {RECORDED.name}, and renews the page"
-    )
+    parser.add_argument("--record", action="store_true", help=f"goes on with those in {RECORDED.name}")
     parser.add_argument("--smoke", action="store_true", help="tiny, in seconds: does it still run?")
     chosen = parser.parse_args(arguments)
     builds = system_builds()
