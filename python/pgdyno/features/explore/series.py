@@ -13,6 +13,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from importlib.resources import files
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -123,24 +125,21 @@ def _add_intervals(
 ) -> None:
     query = files(__package__).joinpath("sql", "intervals.sql").read_text("utf-8")
     with translated(path), closing(open_for_reading(path, verify=False)) as connection:
-        rows: list[Any] = connection.execute(query, (case,)).fetchall()
-    if not rows:
-        return
-    every = np.array(rows, dtype=np.float64)  # None is NaN
-    edges = np.flatnonzero(np.diff(every[:, 0])) + 1
-    for own in np.split(every, edges):
-        trial = trials.get(int(own[0, 0]))
-        if trial is None:
-            continue
-        begin, (from_s, to_s) = begins[trial.trial], (own[:, 1], own[:, 2])
-        columns = {name: own[:, column] for column, name in enumerate(("p50", "p95", "p99", "max"), 4)}
-        columns["tps"] = own[:, 3] / (to_s - from_s)
-        every_s = begin + (from_s + to_s) / 2
-        found.add_all("driver", trial, np.ones(len(own), dtype=bool), every_s, columns)
-        if not (is_measured := own[:, 8] > 0).all():
-            cold = ~is_measured
-            span = begin + float(from_s[cold].min()), begin + float(to_s[cold].max())
-            found.warm_ups.setdefault(trial.block, []).append(span)
+        # One trial at a time: the intervals of days are too many for objects of Python.
+        for number, rows in groupby(connection.execute(query, (case,)), itemgetter(0)):
+            own = np.array(list(rows), dtype=np.float64)  # None is NaN
+            trial = trials.get(number)
+            if trial is None:
+                continue
+            begin, (from_s, to_s) = begins[trial.trial], (own[:, 1], own[:, 2])
+            columns = {name: own[:, column] for column, name in enumerate(("p50", "p95", "p99", "max"), 4)}
+            columns["tps"] = own[:, 3] / (to_s - from_s)
+            every_s = begin + (from_s + to_s) / 2
+            found.add_all("driver", trial, np.ones(len(own), dtype=bool), every_s, columns)
+            if not (is_measured := own[:, 8] > 0).all():
+                cold = ~is_measured
+                span = begin + float(from_s[cold].min()), begin + float(to_s[cold].max())
+                found.warm_ups.setdefault(trial.block, []).append(span)
 
 
 def _add_samples(
