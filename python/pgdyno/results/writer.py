@@ -228,8 +228,9 @@ class Writer:
         """Store a caveat. Duplicates are ignored."""
         parameters = json.loads(masked_json(caveat.parameters))
         stored = StoredCaveat(caveat.trial, caveat.code, parameters)
+        alike = "case_id = ? AND trial IS ? AND code = ?"
         with self._transaction() as connection:
-            if stored not in select(connection, StoredCaveat, "case_id = ?", case):
+            if stored not in select(connection, StoredCaveat, alike, case, caveat.trial, caveat.code):
                 insert(connection, stored, None, case)
 
     def finish_study(self, ending: StudyEnd, ended_unix_s: float) -> None:
