@@ -161,7 +161,12 @@ def _requested_options(findings: Findings, grown: bool) -> dict[str, Any]:
 
 
 def flat(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    """Yield each value in nested mappings, with its path in words. A list is one value."""
+    """Yield each value in nested mappings, with its path in words: ``workload scripts 1 text``.
+
+    A list without mappings is one value.
+    """
+    if isinstance(value, list | tuple) and any(isinstance(part, Mapping) for part in value):
+        value = dict(enumerate(value, 1))
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from flat(part, f"{path} {key}".strip())

@@ -26,7 +26,7 @@ from pgdyno.analysis.study_findings import AVERAGE, StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.errors import EvidenceError, UsageError
 from pgdyno.features.hosts.findings import find_hosts
-from pgdyno.features.hosts.identity import difference_of, difference_of_plans, is_same_machine
+from pgdyno.features.hosts.identity import difference_of, difference_of_plans, flat, is_same_machine
 from pgdyno.features.hosts.sections import build_hosts, names_of_files, read_hosts, variation_sentence
 from pgdyno.report.answer import UNFINISHED
 from pgdyno.report.html_format import to_html
@@ -152,6 +152,16 @@ def test_files_of_different_studies_are_rejected_with_the_difference(words: str)
     other = replace(LARGER, blocks=1, **REFUSED[words])
     with pytest.raises(EvidenceError, match=f"small and other are not of the same study: {words}"):
         pooled_of(small=SMALL, other=other)
+
+
+def test_a_part_of_a_script_that_differs_is_named() -> None:
+    workload = {"scripts": [{"name": "pay", "text": "COMMIT"}], "define": {"n": 1}, "columns": ["a", "b"]}
+    assert dict(flat(workload, "workload")) == {
+        "workload scripts 1 name": "pay",
+        "workload scripts 1 text": "COMMIT",
+        "workload define n": 1,
+        "workload columns": "a, b",
+    }
 
 
 def test_numbers_of_blocks_seeds_and_titles_may_differ() -> None:
