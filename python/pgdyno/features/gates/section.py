@@ -81,7 +81,7 @@ def outcome(of: Gate) -> str:
 
 REMEDY = "Measure longer (--resume FILE --minutes N), or on a quieter machine."
 
-NO_BLOCK = "no block has a value of this metric"
+NO_BLOCK = "no block has values of this metric to compare: none, zero, or counted differently by the versions"
 NO_TAIL = (
     "no block has a value of this percentile, because it is not valid or has fewer than 10 transactions "
     "above it in some arm (measure longer per block with --window, or use a lower percentile)"
@@ -94,7 +94,7 @@ SOME_BLOCKS = (
 
 
 def _by_reason(not_evaluable: Sequence[NotEvaluable]) -> str:
-    """Return conditions by reason: ``slower:p99 of 18 vs. 17 in clients 8: no block has a value …``."""
+    """Return conditions by reason: ``slower:p99 of 18 vs. 17 in clients 8: no block has values …``."""
     by_reason: dict[str, list[str]] = {}
     for one in not_evaluable[:REASONS_MAX]:
         named = f"{one.condition.text} of {_place(one.of)}" if one.of else one.condition.text
