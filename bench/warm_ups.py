@@ -2,7 +2,7 @@
 
 The rate of each arm rises exponentially to its final value. The product's own functions end each warm-up,
 judge the blocks after each one, extend the warm-up and end the study, with the defaults of ``pgdyno compare
---minutes N``. Results are the shares of verdicts, and minutes.
+--minutes N``. Results are the shares of verdicts, minutes, and the share of studies with an extended warm-up.
 """
 
 from __future__ import annotations
@@ -196,6 +196,7 @@ def row(case: Case, studies: int, minutes: float) -> list[str]:
         verdicts[of] / studies for of in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
     ]
     middle, nine = (float(np.quantile(spent, share, method="inverted_cdf")) for share in (0.5, 0.9))
+    least_s = default_study(minutes).warmup_s
     return [
         "{:g} s, {:g} s".format(*case.time_constants_s) if case.rise else "steady",
         f"{case.rise:.0%}",
@@ -203,6 +204,7 @@ def row(case: Case, studies: int, minutes: float) -> list[str]:
         *(f"{share:.1%}" for share in shares),
         signed(percent_of(float(np.mean([one.effect for one in ended]))), 1, "%"),
         *(f"{of:.0f}" if math.isfinite(of) else f"> {minutes:g}" for of in (middle, nine)),
+        f"{sum(one.warm_up_s > least_s for one in ended) / studies:.1%}",
     ]
 
 
@@ -225,6 +227,7 @@ def main(arguments: Sequence[str]) -> int:
         "Mean estimate",
         "Minutes, median",
         "Minutes, 9 of 10",
+        "Warm-up extended",
     )
     print(table(head, [row(case, chosen.studies, chosen.minutes) for case in CASES]))
     return 0
