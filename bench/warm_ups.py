@@ -196,7 +196,7 @@ def row(case: Case, studies: int, minutes: float) -> list[str]:
         verdicts[of] / studies for of in (Verdict.FASTER, Verdict.SLOWER, Verdict.SAME, Verdict.UNDECIDED)
     ]
     middle, nine = (float(np.quantile(spent, share, method="inverted_cdf")) for share in (0.5, 0.9))
-    least_s = default_study(minutes).warmup_s
+    planned_s = default_study(minutes).warmup_s
     return [
         "{:g} s, {:g} s".format(*case.time_constants_s) if case.rise else "steady",
         f"{case.rise:.0%}",
@@ -204,7 +204,7 @@ def row(case: Case, studies: int, minutes: float) -> list[str]:
         *(f"{share:.1%}" for share in shares),
         signed(percent_of(float(np.mean([one.effect for one in ended]))), 1, "%"),
         *(f"{of:.0f}" if math.isfinite(of) else f"> {minutes:g}" for of in (middle, nine)),
-        f"{sum(one.warm_up_s > least_s for one in ended) / studies:.1%}",
+        f"{sum(one.warm_up_s > planned_s for one in ended) / studies:.1%}",
     ]
 
 
