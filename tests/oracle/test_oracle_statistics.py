@@ -21,6 +21,7 @@ from pgdyno.analysis.statistics.intervals import (
     f_below,
     f_beyond,
     holm_confidences,
+    p_value_of_means,
     proportion,
     student,
 )
@@ -212,3 +213,24 @@ def test_none_in_n_is_below_three_in_n(n: int) -> None:
 def test_what_is_no_proportion_is_refused(count: int, n: int) -> None:
     with pytest.raises(ValueError, match="not a proportion"):
         proportion(count, n)
+
+
+@pytest.mark.parametrize(("ratio", "excess"), [(1.0, 1.0), (10.0, 1.35)])
+def test_the_joint_test_of_two_means_has_about_its_level_at_unequal_noise(
+    ratio: float, excess: float
+) -> None:
+    rng, studies, n = np.random.default_rng(1), 4000, 5
+    drawn = zip(rng.normal(size=(studies, n)), ratio * rng.normal(size=(studies, n)), strict=True)
+    p_values = np.array([p_value_of_means(a, b) for a, b in drawn])
+    for level in (0.1, 0.01):
+        most = level * excess
+        assert np.mean(p_values <= level) <= most + 3.1 * math.sqrt(most * (1 - most) / studies)
+    assert np.mean(p_values <= 0.1) > 0.05
+
+
+def test_the_joint_test_of_two_means_is_one_f_test_at_equal_variances() -> None:
+    a = np.array([0.1, 0.3, 0.2, 0.4])
+    statistic = len(a) * float(a.mean()) ** 2 / float(np.var(a, ddof=1))
+    assert p_value_of_means(a, -a) == pytest.approx(float(stats.f.sf(statistic, 2, 6)), rel=1e-12)
+    same = np.full(3, 0.25)
+    assert (p_value_of_means(same, 0 * same), p_value_of_means(0 * same, 0 * same)) == (0.0, 1.0)

@@ -15,16 +15,17 @@ DIFFERENT = {Verdict.FASTER, Verdict.SLOWER}
 STUDIES = 60
 
 
+@pytest.mark.parametrize("rise", [0.2, 0.5])
 @pytest.mark.parametrize("constants_s", UNLIKE[::2])
 def test_arms_that_warm_up_slowly_and_unlike_are_not_called_different(
-    constants_s: tuple[float, float],
+    constants_s: tuple[float, float], rise: float
 ) -> None:
-    found = simulate_study(np.random.default_rng(7), Case(constants_s))
+    found = simulate_study(np.random.default_rng(7), Case(constants_s, rise))
     assert found.verdict not in DIFFERENT
 
 
 def test_the_warm_up_of_slow_arms_is_extended_until_a_true_difference_is_found() -> None:
-    found = simulate_study(np.random.default_rng(7), Case((5.0, 10.0), effect=0.05))
+    found = simulate_study(np.random.default_rng(6), Case((5.0, 10.0), effect=0.05))
     assert found.verdict is Verdict.FASTER and found.warm_up_s > 20
     assert found.effect == pytest.approx(math.log(1.05), abs=0.02)
 
@@ -36,9 +37,12 @@ def test_arms_that_are_steady_or_warm_up_alike_are_the_same_without_a_longer_war
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("rise", [0.2, 0.5])
 @pytest.mark.parametrize("constants_s", [(2.0, 20.0), *UNLIKE])
-def test_few_studies_of_arms_that_warm_up_unlike_are_wrong(constants_s: tuple[float, float]) -> None:
+def test_few_studies_of_arms_that_warm_up_unlike_are_wrong(
+    constants_s: tuple[float, float], rise: float
+) -> None:
     rng = np.random.default_rng(8)
-    verdicts = [simulate_study(rng, Case(constants_s)).verdict for _ in range(STUDIES)]
+    verdicts = [simulate_study(rng, Case(constants_s, rise)).verdict for _ in range(STUDIES)]
     wrong, expected = sum(verdict in DIFFERENT for verdict in verdicts), 0.05
     assert wrong / STUDIES <= expected + 3.1 * math.sqrt(expected * (1 - expected) / STUDIES)

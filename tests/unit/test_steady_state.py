@@ -261,6 +261,23 @@ def test_steady_arms_and_a_fixed_rate_have_no_bias_by_the_warm_up() -> None:
     steady = [rising(n, of, 0.0, 1.0, noise=0.06) for n in range(10) for of in (0, 1)]
     assert warm_up_biases(make_study(schedule="slices"), arms, steady) == [None, None]
     slow = [rising(n, of, 0.5, 5.0 + 5.0 * of) for n in range(10) for of in (0, 1)]
-    assert warm_up_biases(make_study(schedule="slices"), arms, slow[:8]) == [None, None], "too few blocks"
+    assert warm_up_biases(make_study(schedule="slices"), arms, slow[:4]) == [None, None], "too few blocks"
     for fields in ({"schedule": "blocks"}, {"schedule": "slices", "rate": {"per_s": 100}}):
         assert warm_up_biases(make_study(**fields), arms, slow) == [None, None]
+
+
+def test_the_noise_of_a_steady_arm_adds_nothing_to_the_bias_of_one_that_rises() -> None:
+    trials = [rising(n, of, 0.5 * of, 3.0, noise=0.06) for n in range(10) for of in (0, 1)]
+    _, bias = warm_up_biases(make_study(schedule="slices"), [arm(0, "A"), arm(1, "B")], trials)
+    assert bias is not None and bias.baseline.share == 0.0 and bias.p_value < 0.001
+    assert bias.arm.share == pytest.approx(0.5, abs=0.1) and bias.is_known
+
+
+def test_a_difference_needs_to_exceed_what_slow_rises_of_unknown_length_can_explain() -> None:
+    slow = [rising(n, of, 0.2, 20.0 + 40.0 * of, noise=0.02) for n in range(10) for of in (0, 1)]
+    _, bias = warm_up_biases(make_study(schedule="slices"), [arm(0, "A"), arm(1, "B")], slow)
+    assert bias is not None and not bias.is_known
+    before_s, window_s = WARM_UP_SLICES * SLICE_S, SLICES * SLICE_S
+    both = sum(abs(of.log_shortfall(before_s, window_s)) for of in (bias.baseline, bias.arm))
+    assert bias.limit(-1.0) == pytest.approx(2 * both)
+    assert bias.limit(-1.0) > abs(np.log(windows_of(0.2, 60.0) / windows_of(0.2, 20.0)))

@@ -15,7 +15,7 @@ from pgdyno.analysis import comparison as comparing
 from pgdyno.analysis.comparison import Verdict
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, student
-from pgdyno.analysis.steady_state import WarmUpBias, trending
+from pgdyno.analysis.steady_state import Rise, WarmUpBias, trending
 from pgdyno.analysis.study_findings import StudyFindings
 from pgdyno.caveats import Caveat
 from pgdyno.cli.report import read_report
@@ -119,7 +119,7 @@ def test_a_verdict_that_differs_at_the_final_rates_is_held_back_also_by_a_small_
     conditions = [parse_condition("slower:5%")]
     assert found_in(alike).first.comparisons[0].verdict is Verdict.SAME
     assert gate(found_in(alike), conditions).outcome is GateOutcome.PASSED
-    bias = WarmUpBias(0.009, 0.05, None, None, p_value=1e-6, window_s=4.0, load_s=7.0)
+    bias = WarmUpBias(0.009, 0.05, Rise(0.1, 2.0), Rise(0.2, 2.0), p_value=1e-6, window_s=4.0, load_s=7.0)
     assert not bias.exceeds(alike.margin)
     monkeypatch.setattr(comparing, "warm_up_biases", lambda *_: [None, bias])
     findings = read_report(written_study(alike)).findings
@@ -130,7 +130,7 @@ def test_a_verdict_that_differs_at_the_final_rates_is_held_back_also_by_a_small_
     assert gate(findings, conditions).outcome is GateOutcome.NOT_EVALUABLE
     with Evidence(written_study(alike)) as evidence:
         seen = interim_result(evidence, 0)
-    assert not seen.is_decided and not seen.is_trending
+    assert not seen.is_decided and not seen.extends_warm_up
 
 
 def test_a_study_continues_while_an_effect_may_change_within_the_windows() -> None:
@@ -165,7 +165,7 @@ def test_a_failure_prevents_every_verdict_from_the_fifth_block_on() -> None:
 
 
 def test_each_case_has_its_own_interim_analyses() -> None:
-    clear = Synthetic(stops_on_verdict=True, slices=10, levels={"clients": "1"})
+    clear = Synthetic(stops_on_verdict=True, slices=10, seed=2, levels={"clients": "1"})
     noisy = Synthetic(stops_on_verdict=True, levels={"clients": "8"}, effects=(1.0, 1.03), noise=0.2)
     look = interim_analysis_of(written_study(clear, noisy))
     said: list[Progress] = []

@@ -64,7 +64,7 @@ class Found:
     """Findings of an interim analysis."""
 
     is_decided: bool = False
-    is_trending: bool = False
+    extends_warm_up: bool = False
     is_lost: bool = False
     comparisons: Sequence[Any] = ()
 
@@ -94,7 +94,7 @@ def test_blocks_that_a_longer_warm_up_superseded_are_not_still_to_come(
     def look(lab: Lab, budget: Budget | None) -> InterimResult:
         assert budget is not None
         left.append((len(played.ran), budget.blocks_left[lab.case]))
-        return cast(InterimResult, Found(is_trending=len(played.ran) < 3))
+        return cast(InterimResult, Found(extends_warm_up=len(played.ran) < 3))
 
     run_study(labs([7], warmup_min_s=1), look)
     assert left == [(n, 7 - n) for n in range(1, 8)]
@@ -261,7 +261,7 @@ class Trending:
     def __call__(self, lab: Lab, _budget: Budget | None) -> InterimResult:
         study = lab.block_study
         self.warm_ups_s.append(study.warmup_s)
-        return cast(InterimResult, Found(is_trending=study.warmup_s < self.until_s))
+        return cast(InterimResult, Found(extends_warm_up=study.warmup_s < self.until_s))
 
 
 class Interrupting:

@@ -32,7 +32,9 @@ from pgdyno.analysis.statistics.intervals import (
 )
 from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN, QuantileChange, quantile_change
 from pgdyno.analysis.steady_state import (
+    ALARM_OF_EFFECTS,
     ALARM_OF_RISES,
+    ALARM_TO_EXTEND,
     SUSPICION,
     WarmUpBias,
     effect_trends,
@@ -409,8 +411,9 @@ class Comparison:
     bias the effect in its favor, so a comparison with blocks ``lost_by_an_arm`` has no decision, and a metric
     with censored values has no effect. ``is_trending``: the effect changes within the windows, or is biased
     because the arms have not reached their final rates, so it depends on the length of the warm-up: no
-    decision, either. ``bias`` is set if it is the reason, or if it is small and changes the verdict.
-    ``may_trend``: it may change, at a level that is too weak for this, but another block will tell.
+    decision, either. ``extends_warm_up``: so surely that a longer one is worth the blocks so far. ``bias`` is
+    set if it is the reason, or if it is small and changes the verdict. ``may_trend``: it may change, at a
+    level that is too weak for this, but another block will tell.
     ``unconfirmed`` names the arms that missed the latency limit at their capacity: no decision, either. Nor
     with ``missed_rates``.
     """
@@ -429,6 +432,7 @@ class Comparison:
     margin: float
     is_trending: bool = False
     may_trend: bool = False
+    extends_warm_up: Hidden[bool] = False
     bias: Hidden[WarmUpBias | None] = None
     unconfirmed: Sequence[str] = ()
     missed_rates: Hidden[Sequence[MissedRate]] = ()
@@ -499,8 +503,8 @@ def compare_arms(
         len(arms) - 1, values, metrics, plan.confidence, method_of(plan, trials), primary=metrics[0].key
     )
     trends = effect_trends(plan, arms, trials)
-    are_trending = trending(trends, plan.margin, cases)
-    may_trend = trending(trends, plan.margin, cases, SUSPICION)
+    alarms = ALARM_OF_EFFECTS, SUSPICION, ALARM_TO_EXTEND
+    is_trending, may_trend, extends_warm_up = (trending(trends, plan.margin, cases, one) for one in alarms)
     biases = warm_up_biases(plan, arms, trials)
     found = []
     for i, arm in enumerate(arms[1:]):
@@ -520,8 +524,9 @@ def compare_arms(
             primary=main,
             decision=None,
             margin=plan.margin,
-            is_trending=are_trending[1 + i],
+            is_trending=is_trending[1 + i],
             may_trend=may_trend[1 + i],
+            extends_warm_up=extends_warm_up[1 + i],
             missed_rates=[of for one in (arms[0], arm) if (of := _missed_rate(one, trials, plan))],
         )
         found.append(_decided(comparison, biases[1 + i], metrics[0].better, plan))
@@ -612,7 +617,7 @@ def _decided(comparison: Comparison, bias: WarmUpBias | None, better: Better, pl
         else:
             comparison = replace(comparison, may_trend=True)
             if bias.exceeds(plan.margin):
-                comparison = replace(comparison, is_trending=True)
+                comparison = replace(comparison, is_trending=True, extends_warm_up=True)
             if bias.p_value <= ALARM_OF_RISES:
                 comparison = replace(comparison, bias=bias)
     return replace(comparison, decision=None if comparison.is_unsteady else decision)
@@ -623,19 +628,19 @@ def _at_final_rates(
 ) -> Decision | None:
     """Return the decision, if the effect without its bias by the warm-up has the same verdict; else None.
 
-    A difference within the margin is dropped unless the effect without its bias has it, too. With a large
-    bias only a difference holds, and only if its interval is beyond what the bias can explain. A small bias
-    is subtracted with its error, or, if that is small, without what exceeds the error.
+    A difference within the margin is dropped unless the effect without its bias has it, too. A large bias
+    permits no *same*. A difference with a large or unknown one must exceed what the bias can explain. Else
+    the bias is subtracted with its error; for *same*, if that is small, what exceeds it is enough.
     """
     n, verdict, is_large = summary.n, decision.verdict, bias.exceeds(plan.margin)
     if summary.sd is None or summary.low is None or summary.high is None or verdict is Verdict.UNDECIDED:
         return None if is_large else decision
-    if is_large:
+    if is_large or (verdict is not Verdict.SAME and not bias.is_known):
         nearest = min(abs(summary.low), abs(summary.high))
         is_beyond = nearest > bias.limit(math.copysign(1.0, summary.mean))
         return decision if is_beyond and verdict is not Verdict.SAME else None
     shifts = [(bias.log_ratio, bias.error)]
-    if bias.is_precise(plan.margin):
+    if verdict is Verdict.SAME and bias.is_precise(plan.margin):
         beyond = max(0.0, abs(bias.log_ratio) - bias.error)
         shifts.append((math.copysign(beyond, bias.log_ratio), 0.0))
     found = (

@@ -384,9 +384,9 @@ class InterimResult:
         return [of for of in self.comparisons if of.verdict is Verdict.UNDECIDED or of.may_trend]
 
     @property
-    def is_trending(self) -> bool:
-        """True if an effect changes within the windows."""
-        return any(comparison.is_trending for comparison in self.comparisons)
+    def extends_warm_up(self) -> bool:
+        """True if an effect surely depends on the length of the warm-up."""
+        return any(comparison.extends_warm_up for comparison in self.comparisons)
 
 
 def interim_result(evidence: Evidence, case: int) -> InterimResult:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.finding_fields import ArmName, Hidden, about
-from pgdyno.analysis.statistics.intervals import binomial_at_most, student
+from pgdyno.analysis.statistics.intervals import binomial_at_most, p_value_of_means, student
 from pgdyno.analysis.statistics.series import (
     SPAN_S_MIN,
     Slope,
@@ -35,7 +35,7 @@ from pgdyno.analysis.telemetry.trial_telemetry import TrialTelemetry
 from pgdyno.caveats import Caveat, Parameter
 from pgdyno.results.records import Arm, SampleSeries, Slice, Trial, TrialStatus, WarmUpEnd
 from pgdyno.study.defaults import CONFIDENCE, Schedule
-from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
+from pgdyno.study.plan import Study
 from pgdyno.study.schedule import Role
 from pgdyno.units import (
     PER_MIB,
@@ -185,10 +185,17 @@ SUSPICION = 0.1
 """Level of the trend of an effect at which a study does not stop on its verdict. A false alarm costs a block
 or two. Without it, three in ten studies stopped too early if arms had time constants of 2 and 10 s."""
 
-SUSPICION_OF_RISES, ALARM_OF_RISES = 0.05, 0.001
-"""Levels at which an arm's own rate changes from the start of the warm-up. At the first, a study does not
+ALARM_TO_EXTEND = 0.001
+"""Level of the trend of an effect at which the warm-up is extended, which discards all blocks so far. At
+ALARM_OF_EFFECTS, tested after every block, one study in ten of steady arms would lose them."""
+
+SUSPICION_OF_RISES, ALARM_OF_RISES = 0.1, 0.001
+"""Levels at which the rates of the arms change from the start of the warm-up. At the first, a study does not
 stop on a verdict that differs at the final rates. At the second, there is no such verdict, and a large bias
 extends the warm-up. Slow warm-ups are far more significant after a few blocks, steady arms hardly ever."""
+
+RISE_BLOCKS_MIN = 3
+"""Minimum number of blocks for a test of the rises. A warm-up extended early discards few blocks."""
 
 BIAS_SHARE_MAX, BIAS_ERRORS_MIN = 0.5, 0.3
 """A bias above these shares of the margin and of its error is large. An extrapolation corrects smaller
@@ -344,18 +351,19 @@ def effect_trends(plan: Study, arms: Sequence[Arm], trials: Sequence[Trial]) -> 
     """
     if not plan.schedule.is_together:
         return [None for _ in arms]
-    ok: dict[int, dict[int, Observed]] = {arm.arm: {} for arm in arms}
+    rates = [[list(map(slice_rates, of)) for of in both] for both in _paired(arms, trials)]
+    return [None, *(effect_trend(mine, other, plan.confidence) for mine, other in rates)]
+
+
+def _paired(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[tuple[list[Trial], list[Trial]]]:
+    """Return the trials of each arm after the first, and of the first, from blocks in which both count."""
+    ok: dict[int, dict[int, Trial]] = {arm.arm: {} for arm in arms}
     for trial in trials:
-        if trial.status is TrialStatus.OK:
-            ok[trial.arm][trial.block] = slice_rates(trial)
-    found: list[Trend | None] = [None]
-    for arm in arms[1:]:
-        mine, other = ok[arm.arm], ok[arms[0].arm]
-        both = sorted(mine.keys() & other.keys())
-        found.append(
-            effect_trend([mine[block] for block in both], [other[block] for block in both], plan.confidence)
-        )
-    return found
+        if trial.status is TrialStatus.OK and any(slice_rates(trial).per_s):
+            ok[trial.arm][trial.block] = trial
+    first, *others = ok.values()
+    both = [sorted(of.keys() & first.keys()) for of in others]
+    return [([of[n] for n in ns], [first[n] for n in ns]) for of, ns in zip(others, both, strict=True)]
 
 
 def trending(
@@ -392,15 +400,15 @@ class Rise:
 class WarmUpBias:
     """Bias of an effect, because the arms have not reached their final rates in the windows.
 
-    ``log_ratio`` is the effect in the windows minus that at the final rates, with its standard error. The
-    rises are None for an arm whose rate does not change significantly. ``p_value``: of the more significant
-    one. ``window_s``: load of a window; ``load_s``: with its warm-up.
+    ``log_ratio`` is the effect in the windows minus that at the final rates, with its standard error.
+    ``p_value``: of neither arm rising. The share of an arm that does not rise, beside one that does, is 0.
+    ``window_s``: load of a window; ``load_s``: with its warm-up.
     """
 
     log_ratio: float
     error: float
-    baseline: Rise | None
-    arm: Rise | None
+    baseline: Rise
+    arm: Rise
     p_value: float
     window_s: float
     load_s: float
@@ -413,16 +421,21 @@ class WarmUpBias:
         limit = max(BIAS_SHARE_MAX * math.log1p(margin), BIAS_ERRORS_MIN * self.error)
         return self.p_value <= ALARM_OF_RISES and abs(self.log_ratio) > limit
 
+    @property
+    def is_known(self) -> bool:
+        """False if a rise is slow compared with the observed load, which shows only its beginning."""
+        slower_s = max(self.baseline.constant_s, self.arm.constant_s)
+        return slower_s <= KNOWN_CONSTANT_SHARE_MAX * self.load_s
+
     def limit(self, sign: float) -> float:
         """Return how much of an effect in this direction the bias can explain, as a log ratio.
 
-        It is the bias plus as much again, or plus two standard errors. A rise that is slow compared with the
-        observed load shows only its beginning. Then it is twice the sum of the shortfalls of both arms.
+        It is the bias plus as much again, or plus two standard errors. If it is not known, it is twice the
+        sum of the shortfalls of both arms.
         """
-        rises = [rise for rise in (self.baseline, self.arm) if rise is not None]
-        if any(rise.constant_s > KNOWN_CONSTANT_SHARE_MAX * self.load_s for rise in rises):
-            before_s = self.load_s - self.window_s
-            return 2 * sum(abs(rise.log_shortfall(before_s, self.window_s)) for rise in rises)
+        if not self.is_known:
+            rises, at_s = (self.baseline, self.arm), self.load_s - self.window_s
+            return 2 * sum(abs(rise.log_shortfall(at_s, self.window_s)) for rise in rises)
         bias = sign * self.log_ratio
         return bias + max(abs(bias), 2 * self.error)
 
@@ -432,51 +445,38 @@ class WarmUpBias:
 
     def is_small_after(self, warm_up_s: float, margin: float) -> bool:
         """Return whether a warm-up of this length is expected to leave little of it."""
-        mine, other = (
-            0.0 if rise is None else rise.log_shortfall(warm_up_s, self.window_s)
-            for rise in (self.arm, self.baseline)
-        )
+        mine, other = (rise.log_shortfall(warm_up_s, self.window_s) for rise in (self.arm, self.baseline))
         return abs(mine - other) <= BIAS_SHARE_LEFT * math.log1p(margin)
 
 
 def warm_up_biases(plan: Study, arms: Sequence[Arm], trials: Sequence[Trial]) -> list[WarmUpBias | None]:
     """Return the bias of the effect of each arm against the first, from blocks in which both trials count.
 
-    None for the first arm, with too few blocks, if neither rate changes significantly, if the arms do not run
-    together, and if their rate is fixed.
+    None for the first arm, with too few blocks, if the rates do not change significantly, if the arms do not
+    run together, and if their rate is fixed.
     """
     if not plan.schedule.is_together or plan.load_is_fixed or plan.searches_capacity:
         return [None for _ in arms]
-    seen: dict[int, dict[int, Trial]] = {arm.arm: {} for arm in arms}
-    for trial in trials:
-        if trial.status is TrialStatus.OK and any(slice_rates(trial).per_s):
-            seen[trial.arm][trial.block] = trial
-    both = [sorted(seen[0].keys() & seen[arm.arm].keys()) for arm in arms[1:]]
-    return [
-        None,
-        *(
-            _warm_up_bias([seen[0][block] for block in blocks], [seen[arm.arm][block] for block in blocks])
-            for arm, blocks in zip(arms[1:], both, strict=True)
-        ),
-    ]
+    return [None, *(_warm_up_bias(*both) for both in _paired(arms, trials))]
 
 
-def _warm_up_bias(baseline: Sequence[Trial], arm: Sequence[Trial]) -> WarmUpBias | None:
-    if len(baseline) < VERDICT_BLOCKS_MIN:
+def _warm_up_bias(arm: Sequence[Trial], baseline: Sequence[Trial]) -> WarmUpBias | None:
+    if len(baseline) < RISE_BLOCKS_MIN:
         return None
-    fits = [_fit_rise(of) for of in (baseline, arm)]
-    rises = [None if fit is None else fit.rise for fit in fits]
-    if rises == [None, None]:
+    other, mine = (_fit_rise(of) for of in (baseline, arm))
+    if other is None or mine is None:
         return None
-    (whole_a, without_a), (whole_b, without_b) = (
-        (0.0, np.zeros(len(baseline))) if fit is None else (fit.shortfall, fit.without_each) for fit in fits
-    )
+    p_value = p_value_of_means(other.amplitudes, mine.amplitudes)
+    if p_value > SUSPICION_OF_RISES:
+        return None
+    if other.is_significant or mine.is_significant:  # without the noise of a steady arm
+        other, mine = (fit if fit.is_significant else fit.without_rise for fit in (other, mine))
     return WarmUpBias(
-        log_ratio=whole_b - whole_a,
-        error=math.sqrt((len(baseline) - 1) * float(np.var(without_b - without_a))),
-        baseline=rises[0],
-        arm=rises[1],
-        p_value=min(fit.p_value for fit in fits if fit is not None),
+        log_ratio=mine.shortfall - other.shortfall,
+        error=math.sqrt(len(baseline) - 1) * float(np.std(mine.without_each - other.without_each)),
+        baseline=other.rise,
+        arm=mine.rise,
+        p_value=p_value,
         window_s=float(np.mean([_load_s(trial.measured) for trial in baseline])),
         load_s=float(np.mean([_load_s(trial.slices) for trial in baseline])),
     )
@@ -485,13 +485,22 @@ def _warm_up_bias(baseline: Sequence[Trial], arm: Sequence[Trial]) -> WarmUpBias
 @dataclass(frozen=True)
 class _RiseFit:
     rise: Rise
-    p_value: float
+    amplitudes: Floats
     shortfall: float
     without_each: Floats
 
+    @property
+    def is_significant(self) -> bool:
+        p_value = student(list(self.amplitudes), CONFIDENCE).p_value
+        return p_value is not None and p_value <= SUSPICION_OF_RISES
+
+    @property
+    def without_rise(self) -> _RiseFit:
+        return replace(self, rise=Rise(0.0, 1e-9), shortfall=0.0, without_each=np.zeros(len(self.amplitudes)))
+
 
 def _fit_rise(trials: Sequence[Trial]) -> _RiseFit | None:
-    """Fit the rise of an arm's rates since the start of the warm-up; None if it is not significant."""
+    """Fit the rise of an arm's rates since the start of the warm-up; None with too few slices."""
     slices = [[piece for piece in trial.slices if piece.counted_s > 0] for trial in trials]
     if min(map(len, slices)) < VALUES_MIN:
         return None
@@ -500,12 +509,9 @@ def _fit_rise(trials: Sequence[Trial]) -> _RiseFit | None:
     every = np.array([_moments_of(pieces, constants_s) for pieces in slices])
     whole, n = every.sum(axis=0), len(every)
     (best,), (share,), (shortfall,) = fit_exponential(whole[None] / n)
-    p_value = student(list(every[:, 1, best] / every[:, 0, best]), CONFIDENCE).p_value
-    if p_value is None or p_value > SUSPICION_OF_RISES:
-        return None
     _, _, without_each = fit_exponential((whole - every) / (n - 1))
     rise = Rise(float(share), float(constants_s[best]))
-    return _RiseFit(rise, p_value, float(shortfall), without_each)
+    return _RiseFit(rise, every[:, 1, best] / every[:, 0, best], float(shortfall), without_each)
 
 
 def _moments_of(pieces: Sequence[Slice], constants_s: Floats) -> Floats:

@@ -358,7 +358,7 @@ def times_of_warm_up(
     after which arms that still rise are expected to bias no effect, else to twice the time. A fixed warm-up
     is the user's choice.
     """
-    if not found.is_trending or study.warmup_min_s is None:
+    if not found.extends_warm_up or study.warmup_min_s is None:
         return times
     left = sys.maxsize if blocks_left is None else blocks_left
     spare_s = (budget.budget_s - budget.spent_s) / VERDICT_BLOCKS_MIN - budget.pass_s()

@@ -80,6 +80,19 @@ def t_beyond(value: float, freedom: float) -> float:
     return float(scipy.special.stdtr(freedom, -value))
 
 
+def p_value_of_means(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
+    """Return the p-value that the means of two samples of n ≥ 2 values each are both 0.
+
+    F test with the degrees of freedom of Welch and Satterthwaite: the variances may differ.
+    """
+    of_a, of_b = float(np.var(a, ddof=1)), float(np.var(b, ddof=1))
+    mean_square = len(a) * float(a.mean() ** 2 + b.mean() ** 2)
+    if of_a == of_b == 0:
+        return 0.0 if mean_square else 1.0
+    freedom = (len(a) - 1) * (of_a + of_b) ** 2 / (of_a**2 + of_b**2)
+    return f_beyond(mean_square / (of_a + of_b), 2, freedom)
+
+
 SD_OF_MAD = 1.4826
 """Ratio of the standard deviation to the median absolute deviation of a normal distribution."""
 

@@ -209,7 +209,7 @@ class Measured:
     def run(self, monkeypatch: pytest.MonkeyPatch, first: int = 0) -> dict[int, int]:
         """Run the study, and return the number of runs of each block."""
         monkeypatch.setattr(study_runner, "run_block", self.run_block)
-        undecided = SimpleNamespace(is_decided=False, is_trending=False, is_lost=False, comparisons=())
+        undecided = SimpleNamespace(is_decided=False, extends_warm_up=False, is_lost=False, comparisons=())
         with self.lab() as lab:
             run_study([lab], lambda *_: undecided, [first])
         with Evidence(self.path) as evidence:

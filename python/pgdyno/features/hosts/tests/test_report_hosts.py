@@ -21,7 +21,7 @@ from pgdyno.analysis.comparison import Effect, Verdict, decide
 from pgdyno.analysis.statistics.averages import combine
 from pgdyno.analysis.statistics.intervals import Method, student
 from pgdyno.analysis.statistics.pooled_quantiles import BLOCKS_MIN
-from pgdyno.analysis.steady_state import WarmUpBias
+from pgdyno.analysis.steady_state import Rise, WarmUpBias
 from pgdyno.analysis.study_findings import AVERAGE, StudyFindings
 from pgdyno.analysis.telemetry.metrics import ALL_KINDS, latency_key
 from pgdyno.errors import EvidenceError, UsageError
@@ -249,7 +249,11 @@ def test_cases_with_other_primary_metrics_are_pooled_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"is_trending": True}, {"bias": WarmUpBias(0.009, 0.05, None, None, 1e-6, 4.0, 7.0)}]
+    "changes",
+    [
+        {"is_trending": True},
+        {"bias": WarmUpBias(0.009, 0.05, Rise(0.1, 2.0), Rise(0.2, 2.0), 1e-6, 4.0, 7.0)},
+    ],
 )
 def test_a_held_back_result_of_any_file_of_a_machine_is_held_back(changes: dict[str, Any]) -> None:
     studies = findings_of(first=SMALL, second=AGAIN)
