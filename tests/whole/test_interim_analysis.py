@@ -87,6 +87,14 @@ def test_a_trend_that_cannot_reverse_an_effect_holds_back_no_verdict(
     assert comparison.verdict is (Verdict.UNDECIDED if is_trending else decided)
 
 
+def test_a_warm_up_is_extended_only_if_a_trend_is_surer_than_what_holds_back_a_verdict() -> None:
+    for blocks, is_sure in ((5, False), (12, True)):
+        with Evidence(written_study(replace(STOPPING, blocks=blocks, cold=(0.0, 0.1)))) as evidence:
+            found = interim_result(evidence, 0)
+        assert found.comparisons[0].verdict is Verdict.UNDECIDED and found.comparisons[0].is_trending
+        assert found.extends_warm_up == is_sure
+
+
 def test_blocks_before_the_longest_warm_up_do_not_count() -> None:
     extended = replace(STOPPING, slices=10, warm_up_times={5: 2, **dict.fromkeys(range(6, 12), 4)})
     found = found_in(extended).first
