@@ -215,16 +215,18 @@ def test_what_is_no_proportion_is_refused(count: int, n: int) -> None:
         proportion(count, n)
 
 
-@pytest.mark.parametrize(("ratio", "excess"), [(1.0, 1.0), (10.0, 1.35)])
-def test_the_joint_test_of_two_means_has_about_its_level_at_unequal_noise(
-    ratio: float, excess: float
+@pytest.mark.parametrize(
+    ("ratio", "correlation", "excess"), [(1.0, 0.0, 1.0), (1.0, 0.5, 1.2), (10.0, 0.0, 1.6), (1.0, 1.0, 4.5)]
+)
+def test_the_joint_test_of_two_means_has_about_its_level_with_unequal_and_shared_noise(
+    ratio: float, correlation: float, excess: float
 ) -> None:
     rng, studies, n = np.random.default_rng(1), 4000, 5
-    drawn = zip(rng.normal(size=(studies, n)), ratio * rng.normal(size=(studies, n)), strict=True)
-    p_values = np.array([p_value_of_means(a, b) for a, b in drawn])
-    for level in (0.1, 0.01):
-        most = level * excess
-        assert np.mean(p_values <= level) <= most + 3.1 * math.sqrt(most * (1 - most) / studies)
+    first, other = rng.normal(size=(2, studies, n))
+    second = ratio * (correlation * first + math.sqrt(1 - correlation**2) * other)
+    p_values = np.array([p_value_of_means(a, b) for a, b in zip(first, second, strict=True)])
+    most = 0.01 * excess
+    assert np.mean(p_values <= 0.01) <= most + 3.1 * math.sqrt(most * (1 - most) / studies)
     assert np.mean(p_values <= 0.1) > 0.05
 
 

@@ -409,13 +409,12 @@ class Comparison:
     lower bound of its value is known. In ``failed`` blocks the server of an arm failed, or a check of its
     work: ``failures`` has the share of such blocks by name of the arm. Omitting an arm's worst blocks would
     bias the effect in its favor, so a comparison with blocks ``lost_by_an_arm`` has no decision, and a metric
-    with censored values has no effect. ``is_trending``: the effect changes within the windows, or is biased
-    because the arms have not reached their final rates, so it depends on the length of the warm-up: no
-    decision, either. ``extends_warm_up``: so surely that a longer one is worth the blocks so far. ``bias`` is
-    set if it is the reason, or if it is small and changes the verdict. ``may_trend``: it may change, at a
-    level that is too weak for this, but another block will tell.
-    ``unconfirmed`` names the arms that missed the latency limit at their capacity: no decision, either. Nor
-    with ``missed_rates``.
+    with censored values has no effect. ``is_trending``: the effect changes within the windows. ``bias`` is
+    set if the arms have not reached their final rates and the verdict may be another at those. With either,
+    the effect depends on the length of the warm-up: no decision. ``extends_warm_up``: so surely that a longer
+    one is worth the blocks so far. ``may_trend``: it may change, at a level that is too weak for this, but
+    another block will tell. ``unconfirmed`` names the arms that missed the latency limit at their capacity:
+    no decision, either. Nor with ``missed_rates``.
     """
 
     baseline: ArmName
@@ -459,7 +458,7 @@ class Comparison:
     @property
     def is_unsteady(self) -> bool:
         """True if the effect depends on the length of the warm-up."""
-        return self.is_trending or self.bias is not None
+        return self.is_trending or (self.bias is not None and len(self.blocks) >= VERDICT_BLOCKS_MIN)
 
     @in_json
     def verdict(self) -> Verdict:
@@ -617,7 +616,7 @@ def _decided(comparison: Comparison, bias: WarmUpBias | None, better: Better, pl
         else:
             comparison = replace(comparison, may_trend=True)
             if bias.exceeds(plan.margin):
-                comparison = replace(comparison, is_trending=True, extends_warm_up=True)
+                comparison = replace(comparison, extends_warm_up=True)
             if bias.p_value <= ALARM_OF_RISES:
                 comparison = replace(comparison, bias=bias)
     return replace(comparison, decision=None if comparison.is_unsteady else decision)

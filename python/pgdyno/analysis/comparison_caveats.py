@@ -320,7 +320,7 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
         of_blocks = {"below": of.below, "blocks": of.blocks}
         rates = {"rate": rate, "target": target, "unit": of.unit}
         found.append(Caveat.of("rate-missed", arm=of.arm.name, transactions=of.kind, **rates, **of_blocks))
-    if comparison.bias is not None:
+    if comparison.bias is not None and comparison.is_unsteady:
         bias = signed(percent_of(comparison.bias.log_ratio), 1, "%")
         found.append(Caveat.of("warm-up-bias", **names, bias=bias))
     if len(comparison.blocks) < VERDICT_BLOCKS_MIN and not comparison.censored:

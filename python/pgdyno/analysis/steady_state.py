@@ -187,12 +187,13 @@ or two. Without it, three in ten studies stopped too early if arms had time cons
 
 ALARM_TO_EXTEND = 0.001
 """Level of the trend of an effect at which the warm-up is extended, which discards all blocks so far. At
-ALARM_OF_EFFECTS, tested after every block, one study in ten of steady arms would lose them."""
+ALARM_OF_EFFECTS, tested after every block, one study in ten of steady arms lost them in 20 min."""
 
 SUSPICION_OF_RISES, ALARM_OF_RISES = 0.1, 0.001
 """Levels at which the rates of the arms change from the start of the warm-up. At the first, a study does not
-stop on a verdict that differs at the final rates. At the second, there is no such verdict, and a large bias
-extends the warm-up. Slow warm-ups are far more significant after a few blocks, steady arms hardly ever."""
+stop on a verdict that differs at the final rates. It is also that of one arm's own rise. At the second, there
+is no such verdict, and a large bias extends the warm-up. Slow warm-ups are far more significant after a few
+blocks, steady arms hardly ever. Noise that both share is too significant, but biases no ratio."""
 
 RISE_BLOCKS_MIN = 3
 """Minimum number of blocks for a test of the rises. A warm-up extended early discards few blocks."""
@@ -424,8 +425,8 @@ class WarmUpBias:
     @property
     def is_known(self) -> bool:
         """False if a rise is slow compared with the observed load, which shows only its beginning."""
-        slower_s = max(self.baseline.constant_s, self.arm.constant_s)
-        return slower_s <= KNOWN_CONSTANT_SHARE_MAX * self.load_s
+        longest_s = KNOWN_CONSTANT_SHARE_MAX * self.load_s
+        return all(rise.constant_s <= longest_s for rise in (self.baseline, self.arm) if rise.share)
 
     def limit(self, sign: float) -> float:
         """Return how much of an effect in this direction the bias can explain, as a log ratio.
@@ -496,7 +497,8 @@ class _RiseFit:
 
     @property
     def without_rise(self) -> _RiseFit:
-        return replace(self, rise=Rise(0.0, 1e-9), shortfall=0.0, without_each=np.zeros(len(self.amplitudes)))
+        steady = replace(self.rise, share=0.0)
+        return replace(self, rise=steady, shortfall=0.0, without_each=np.zeros_like(self.without_each))
 
 
 def _fit_rise(trials: Sequence[Trial]) -> _RiseFit | None:

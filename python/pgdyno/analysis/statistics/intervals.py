@@ -83,7 +83,8 @@ def t_beyond(value: float, freedom: float) -> float:
 def p_value_of_means(a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> float:
     """Return the p-value that the means of two samples of n ≥ 2 values each are both 0.
 
-    F test with the degrees of freedom of Welch and Satterthwaite: the variances may differ.
+    F test with the degrees of freedom of Welch and Satterthwaite: the variances may differ. If the samples
+    correlate, its level of 1% is 1.2% at a correlation of 0.5, and 4% at 1 (five values, simulated).
     """
     of_a, of_b = float(np.var(a, ddof=1)), float(np.var(b, ddof=1))
     mean_square = len(a) * float(a.mean() ** 2 + b.mean() ** 2)
