@@ -360,11 +360,11 @@ def _paired(arms: Sequence[Arm], trials: Sequence[Trial]) -> list[tuple[list[Tri
     """Return the trials of each arm after the first, and of the first, from blocks in which both count."""
     ok: dict[int, dict[int, Trial]] = {arm.arm: {} for arm in arms}
     for trial in trials:
-        if trial.status is TrialStatus.OK and any(slice_rates(trial).per_s):
+        if trial.status is TrialStatus.OK and any(piece.executed for piece in trial.measured):
             ok[trial.arm][trial.block] = trial
     first, *others = ok.values()
-    both = [sorted(of.keys() & first.keys()) for of in others]
-    return [([of[n] for n in ns], [first[n] for n in ns]) for of, ns in zip(others, both, strict=True)]
+    shared = [(of, sorted(of.keys() & first.keys())) for of in others]
+    return [([of[block] for block in both], [first[block] for block in both]) for of, both in shared]
 
 
 def trending(

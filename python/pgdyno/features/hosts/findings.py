@@ -668,7 +668,7 @@ def _merged(files: Sequence[tuple[int, Comparison]]) -> Comparison:
         censored=[block for _, of in files for block in of.censored],
         failed=[block for _, of in files for block in of.failed],
         is_trending=any(of.is_trending for _, of in files),
-        bias=next((of.bias for _, of in files if of.bias), None),
+        bias=next((of.bias for _, of in files if of.bias and of.is_unsteady), None),
         unconfirmed=[arm for _, of in files for arm in of.unconfirmed],
         missed_rates=[missed for _, of in files for missed in of.missed_rates],
         decision=None,
