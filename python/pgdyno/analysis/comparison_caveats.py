@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from pgdyno.analysis.comparison import Comparison
-from pgdyno.analysis.statistics.intervals import percent_of
 from pgdyno.analysis.statistics.series import autocorrelation, is_autocorrelated, is_skewed, skewness, tested
 from pgdyno.caveats import Caveat
 from pgdyno.results.records import ENGINE, Arm, Counts, Kept, StudyRecord, Trial, TrialStatus
@@ -317,12 +316,10 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
         found.append(Caveat.of("blocks-lost-by-failure", **names, failures=comparison.failures_text))
     for of in comparison.missed_rates:
         rate, target = (group_digits(value, 0) for value in (of.rate, of.target))
-        of_blocks = {"below": of.below, "blocks": of.blocks}
-        rates = {"rate": rate, "target": target, "unit": of.unit}
-        found.append(Caveat.of("rate-missed", arm=of.arm.name, transactions=of.kind, **rates, **of_blocks))
+        rates = {"rate": rate, "target": target, "unit": of.unit, "below": of.below, "blocks": of.blocks}
+        found.append(Caveat.of("rate-missed", arm=of.arm.name, transactions=of.kind, **rates))
     if comparison.bias is not None and comparison.is_unsteady:
-        bias = signed(percent_of(comparison.bias.log_ratio), 1, "%")
-        found.append(Caveat.of("warm-up-bias", **names, bias=bias))
+        found.append(Caveat.of("warm-up-bias", **names, bias=comparison.bias.text))
     if len(comparison.blocks) < VERDICT_BLOCKS_MIN and not comparison.censored:
         found.append(
             Caveat.of("few-blocks", **names, blocks=len(comparison.blocks), blocks_min=VERDICT_BLOCKS_MIN)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pgdyno.analysis.finding_fields import ArmName, Hidden, about
-from pgdyno.analysis.statistics.intervals import binomial_at_most, p_value_of_means, student
+from pgdyno.analysis.statistics.intervals import binomial_at_most, p_value_of_means, percent_of, student
 from pgdyno.analysis.statistics.series import (
     SPAN_S_MIN,
     Slope,
@@ -440,6 +440,13 @@ class WarmUpBias:
         bias = sign * self.log_ratio
         return bias + max(abs(bias), 2 * self.error)
 
+    @property
+    def text(self) -> str:
+        """The bias in percent, or its limit if it is not known."""
+        if self.is_known:
+            return signed(percent_of(self.log_ratio), 1, "%")
+        return f"up to {significant(percent_of(self.limit(1)), 2)}%"
+
     def is_precise(self, margin: float) -> bool:
         """Return whether its error is at most BIAS_SHARE_MAX of the margin."""
         return self.error <= BIAS_SHARE_MAX * math.log1p(margin)
@@ -667,9 +674,7 @@ def _rate(points: Sequence[ThroughputPoint], confidence: float) -> Slope | None:
 
 
 def _growth(series: SampleSeries | None, column: str, scale: float, confidence: float) -> Slope | None:
-    if series is None:
-        return None
-    return growth(series.points[:, 0], scale * series.column(column), confidence)
+    return None if series is None else growth(series.points[:, 0], scale * series.column(column), confidence)
 
 
 def _drift(
