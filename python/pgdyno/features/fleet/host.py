@@ -155,6 +155,11 @@ class SnapshotSender:
         self._file: BinaryIO | None = None
         self._whole = blake2b()
 
+    @property
+    def is_sending(self) -> bool:
+        """True until the end of the current snapshot is sent."""
+        return self._file is not None
+
     def begin(self, path: Path) -> None:
         """Start to send this snapshot from its beginning, instead of the current one. Raises OSError."""
         self.close()
@@ -499,8 +504,8 @@ class HostAgent:
                     self._status = HostStatus.model_validate(value["status"])
                 elif "warning" in value:
                     self._warnings = [*self._warnings, value["warning"]][-WARNINGS_MAX:]
-                elif "snapshot" in value:
-                    self._resend()
+                elif "snapshot" in value and not self._sender.is_sending:
+                    self._resend()  # not during a transfer: with frequent ones, none would end
                 elif "end" in value:
                     end = HostEnd(**value["end"])
         lines.close()

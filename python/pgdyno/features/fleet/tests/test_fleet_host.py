@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sqlite3
 import sys
 from contextlib import closing
+from hashlib import blake2b
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,11 +19,14 @@ from pgdyno.features.fitting import options as fit_options
 from pgdyno.features.fitting.fit import FitMachine
 from pgdyno.features.fleet import host_process
 from pgdyno.features.fleet.host import (
+    CHUNK_BYTES,
+    Chunk,
     HostAgent,
     HostEnd,
     HostFiles,
     HostMessage,
     HostTask,
+    SnapshotEnd,
     SnapshotReceiver,
     StatusOfProgress,
     chunks_of,
@@ -154,6 +159,25 @@ def test_the_results_file_is_sent_after_a_failure_and_messages_are_repeated(
     assert receiver.path.stat().st_size > 0
     assert agent.poll(message.number, 0.0, again=True).part is not None
     agent.remove_files()
+
+
+def test_a_snapshot_taken_during_a_transfer_does_not_restart_it(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A chunk is sent per poll: with a snapshot after every block, a large file would never arrive."""
+    agent = HostAgent()
+    agent._files = HostFiles("s-a")
+    monkeypatch.setattr(agent, "_finish", lambda _: None)
+    snapshot, sent = agent._files.snapshot, []
+    with agent._files.held():
+        for content in (b"a", b"b", b"c"):
+            (snapshot.parent / "next").write_bytes(content * 2 * CHUNK_BYTES)
+            (snapshot.parent / "next").replace(snapshot)
+            agent._read(io.StringIO('{"snapshot": true}\n'))
+            sent.append(agent.poll(len(sent), 0.0).part)
+    assert [part.offset for part in sent[:2] if isinstance(part, Chunk)] == [0, CHUNK_BYTES]
+    assert isinstance(sent[2], SnapshotEnd) and sent[2].size_bytes == 2 * CHUNK_BYTES
+    assert sent[2].digest == blake2b(b"a" * 2 * CHUNK_BYTES).digest()
 
 
 def test_a_last_snapshot_that_cannot_be_read_is_an_error_of_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
