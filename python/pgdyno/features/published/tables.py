@@ -26,7 +26,7 @@ from pgdyno.analysis.case_findings import Findings
 from pgdyno.analysis.finding_fields import about, in_json
 from pgdyno.analysis.statistics.averages import LogRatios, combine
 from pgdyno.analysis.statistics.intervals import Method, level_of, method_of, simultaneous
-from pgdyno.analysis.telemetry.metrics import METRICS, OF_DRIVER, Metric, split_key
+from pgdyno.analysis.telemetry.metrics import METRICS, OF_DRIVER, Metric, is_tail, split_key
 from pgdyno.analysis.telemetry.trial_telemetry import STDDEV_CALLS_MIN, TrialTelemetry
 from pgdyno.errors import EvidenceError
 from pgdyno.features.published.metric_names import PARTS_OF, PER_TIMEOUT
@@ -146,6 +146,10 @@ Place = tuple[int, int]
 """Row and column of a figure."""
 
 
+NOTE_ON_TAILS = "from the percentiles of the blocks, without a CI"
+"""Rare events are in some blocks only, so that the error of their mean is too small."""
+
+
 @dataclass(frozen=True)
 class MeasuredCell:
     """A published figure with the measured one. ``text`` is as printed, empty if there was no figure.
@@ -254,11 +258,12 @@ def _cell(table: PublishedTable, place: Place, cell: Cell, cases: Sequence[CaseV
     # A text is the row's name or an empty cell of the source, for any metric of the column.
     if cell.metric is None or cell.value is None:
         return found
-    return (
-        _mean_of_rows(found, table, place, cases)
-        if table.rows_averaged(*place)
-        else _filled(found, cell, cases)
-    )
+    is_mean = table.rows_averaged(*place)
+    found = _mean_of_rows(found, table, place, cases) if is_mean else _filled(found, cell, cases)
+    if found.measured is None or not is_tail(cell.metric):
+        return found
+    without_interval = replace(found.measured, low=None, high=None)
+    return replace(found, measured=without_interval, note=found.note or NOTE_ON_TAILS)
 
 
 @dataclass(frozen=True)
@@ -526,8 +531,9 @@ def _scaled(estimate: Estimate, factor: float, unit: str) -> Estimate:
 #
 # A published table has changes, or values of which changes follow: in the same table, an arm against the
 # baseline or ``against``, and a level of ``settings`` against the first one. A published value has no
-# interval, so agreement means that the interval measured here contains it. The intervals hold simultaneously
-# (Holm), because a few of many changes would differ from the source at random.
+# interval, so agreement means that the interval measured here contains it. Percentiles above the median have
+# none, and are not compared. The intervals hold simultaneously (Holm), because a few of many changes would
+# differ from the source at random.
 # ----------------------------------------------------------------------
 
 
@@ -609,7 +615,7 @@ def _changes(table: PublishedTable, cases: Sequence[CaseValues]) -> Iterator[tup
         (r, c): cell
         for r, row in enumerate(table.figures())
         for c, cell in enumerate(row)
-        if cell.metric is not None and cell.value is not None
+        if cell.metric is not None and cell.value is not None and not is_tail(cell.metric)
     }
     for place, cell in sorted(figures.items(), key=lambda one: one[1].show != "change"):
         if cell.show == "change":

@@ -126,6 +126,22 @@ def test_a_change_is_of_the_baseline_whatever_the_source_divided_by() -> None:
     assert (found.value, found.corrected, found.note) == (-46, -31.7, "in percent of the newer version")
 
 
+@pytest.mark.parametrize(("percentile", "has_interval"), [("p50", True), ("p99", False)])
+def test_a_percentile_above_the_median_has_no_interval_and_is_not_compared(
+    percentile: str, has_interval: bool
+) -> None:
+    metric = f"latency.transaction.{percentile}"
+    of = pair(metric, (1.0, 1.02, 1.01, 1.03, 1.0, 1.01), (2.0, 2.01, 2.03, 2.02, 2.0, 2.01), unit="ms")
+    for show in ({}, {"show": "change"}):
+        asked = {"metric": metric, "levels": {"server": "15"}, **show}
+        found = cell([of], **asked)
+        assert found.measured.n == 6 and found.measured.value > 1.9
+        assert (found.measured.low is not None) == (found.measured.high is not None) == has_interval
+        assert ("without a CI" in found.note) != has_interval
+    columns = [{"title": "figure"}, {"title": "change", **asked}]
+    assert bool(changes_of([of], columns=columns, rows=[{"cells": ["x", 100]}])) == has_interval
+
+
 def test_the_baseline_has_no_change_and_needs_no_excuse() -> None:
     of = pair("tps", (1.0, 2.0), (2.0, 3.0))
     found = cell([of], metric="tps", levels={"server": "10"}, show="change")
