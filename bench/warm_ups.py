@@ -48,8 +48,9 @@ block then has an SD of 2.5%."""
 
 @dataclass(frozen=True)
 class Case:
-    """Two arms. ``time_constants_s`` are in seconds of an arm's own load, ``rise`` is the initial shortfall
-    as a share of the final rate, and ``effect`` the final change from the first arm to the second.
+    """Two arms. ``time_constants_s`` are in seconds of an arm's own load, 0 if it is steady. ``rise`` is the
+    initial shortfall as a share of the final rate, ``effect`` the final change from the first arm to the
+    second.
     """
 
     time_constants_s: tuple[float, float]
@@ -63,25 +64,28 @@ class Case:
         finals = (RATE, RATE * (1 + self.effect))
         return [
             final
-            * (1 - self.rise * np.exp(-at / constant_s))
+            * (1 - (self.rise * np.exp(-at / constant_s) if constant_s else 0.0))
             * np.exp(rng.normal(0, SLICE_SD, slices) + drift[:, arm] + rng.normal(0, BLOCK_SD))
             for arm, (final, constant_s) in enumerate(zip(finals, self.time_constants_s, strict=True))
         ]
 
 
 CASES = (
-    Case((1.0, 1.0), rise=0.0),
-    Case((2.0, 2.0)),
+    Case((0.0, 0.0)),
     *(
         Case(constants, rise, effect)
         for rise in (0.5, 0.2)
         for constants, effect in (
+            ((2.0, 2.0), 0.0),
             ((2.0, 3.0), 0.0),
             ((3.0, 6.0), 0.0),
             ((5.0, 10.0), 0.0),
             ((5.0, 10.0), 0.05),
             ((10.0, 20.0), 0.0),
             ((20.0, 60.0), 0.0),
+            ((0.0, 20.0), 0.0),
+            ((0.0, 30.0), 0.0),
+            ((0.0, 60.0), 0.0),
         )
     ),
 )
@@ -198,7 +202,7 @@ def row(case: Case, studies: int, minutes: float) -> list[str]:
     middle, nine = (float(np.quantile(spent, share, method="inverted_cdf")) for share in (0.5, 0.9))
     planned_s = default_study(minutes).warmup_s
     return [
-        "{:g} s, {:g} s".format(*case.time_constants_s) if case.rise else "steady",
+        ", ".join(f"{of:g} s" if of else "steady" for of in case.time_constants_s),
         f"{case.rise:.0%}",
         f"{case.effect:.0%}",
         *(f"{share:.1%}" for share in shares),

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pgdyno.analysis.comparison import Comparison
 from pgdyno.analysis.statistics.series import autocorrelation, is_autocorrelated, is_skewed, skewness, tested
-from pgdyno.caveats import Caveat
+from pgdyno.caveats import Caveat, Parameter
 from pgdyno.results.records import ENGINE, Arm, Counts, Kept, StudyRecord, Trial, TrialStatus
 from pgdyno.study.defaults import SLICE_SHARE_MAX, Schedule
 from pgdyno.study.plan import VERDICT_BLOCKS_MIN, Study
@@ -315,9 +315,9 @@ def _comparison_caveats(comparison: Comparison, plan: Study) -> list[Caveat]:
     if comparison.failed:
         found.append(Caveat.of("blocks-lost-by-failure", **names, failures=comparison.failures_text))
     for of in comparison.missed_rates:
-        rate, target = (group_digits(value, 0) for value in (of.rate, of.target))
-        rates = {"rate": rate, "target": target, "unit": of.unit, "below": of.below, "blocks": of.blocks}
-        found.append(Caveat.of("rate-missed", arm=of.arm.name, transactions=of.kind, **rates))
+        counts: dict[str, Parameter] = {"arm": of.arm.name, "below": of.below, "blocks": of.blocks}
+        rates = {"rate": group_digits(of.rate, 0), "target": group_digits(of.target, 0), "unit": of.unit}
+        found.append(Caveat.of("rate-missed", transactions=of.kind, **counts, **rates))
     if comparison.bias is not None and comparison.is_unsteady:
         found.append(Caveat.of("warm-up-bias", **names, bias=comparison.bias.text))
     if len(comparison.blocks) < VERDICT_BLOCKS_MIN and not comparison.censored:
