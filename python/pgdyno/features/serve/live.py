@@ -19,7 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pgdyno.analysis.comparison import Comparison
+from pgdyno.analysis.comparison import Effect
 from pgdyno.analysis.measurement_noise import interim_result
 from pgdyno.analysis.statistics.intervals import Method, percent_of, summarize
 from pgdyno.errors import EvidenceError
@@ -264,7 +264,7 @@ class Follower:
                         str(of.verdict),
                         change_with_ci(of.primary.percent) if of.primary else "no valid block yet",
                         of.primary.summary.n if of.primary else 0,
-                        list(_narrowing(of, study.plan.confidence, found.method)),
+                        list(_narrowing(of.primary, found.method)) if of.primary else [],
                     )
 
     def _shown_caveats(self, case: int) -> list[str]:
@@ -283,13 +283,11 @@ def _readings(
             yield Reading(epoch_s + to_s, arm, bool(measured), executed / (to_s - from_s), p99_ms)
 
 
-def _narrowing(
-    of: Comparison, confidence: float, method: Method
-) -> Iterator[tuple[int, float, float | None, float | None]]:
-    """Yield the change after each block in percent, with its interval."""
-    ratios = list(of.primary.log_ratios.values()) if of.primary else []
+def _narrowing(of: Effect, method: Method) -> Iterator[tuple[int, float, float | None, float | None]]:
+    """Yield the change after each block in percent, with its interval. The last is that of the verdict."""
+    ratios = list(of.log_ratios.values())
     for n in range(1, len(ratios) + 1):
-        found = summarize(ratios[:n], confidence, method)
+        found = summarize(ratios[:n], of.summary.confidence, method)
         low, high = (None if end is None else percent_of(end) for end in (found.low, found.high))
         yield n, percent_of(found.mean), low, high
 

@@ -14,7 +14,15 @@ from urllib.request import HTTPCookieProcessor, ProxyHandler, build_opener
 import numpy as np
 import psutil
 import pytest
-from synthetic_study import CREATED_UNIX_S, QuickWriter, Synthetic, arms_of, study_of, write_block
+from synthetic_study import (
+    CREATED_UNIX_S,
+    QuickWriter,
+    Synthetic,
+    arms_of,
+    study_of,
+    write_block,
+    write_study,
+)
 
 from pgdyno.caveats import Caveat
 from pgdyno.cli.report import read_report
@@ -73,6 +81,17 @@ def test_a_study_is_followed_from_before_its_begin_to_its_end(
     (verdict,) = read_report(path).findings.verdicts_on()
     assert standing.verdict == verdict.verdict
     assert standing.history[-1][1:] == (verdict.percent.value, verdict.percent.low, verdict.percent.high)
+
+
+def test_the_last_interval_of_each_of_several_arms_is_that_of_its_verdict(tmp_path: Path) -> None:
+    path = tmp_path / "e.sqlite"
+    names = ("17", "18", "18,fsync=off")
+    write_study(path, Synthetic(effects=(1.0, 1.2, 1.0), names=names, blocks=6))
+    standings = updated(Follower(path)).standings or ()
+    last = [of.history[-1][1:] for of in standings]
+    verdicts = read_report(path).findings.verdicts_on()
+    assert last == [(of.percent.value, of.percent.low, of.percent.high) for of in verdicts]
+    assert max(of.summary.confidence for of in verdicts) > 0.97  # Holm
 
 
 def test_comparisons_that_take_long_wait_but_not_after_the_end(
