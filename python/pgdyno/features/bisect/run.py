@@ -560,7 +560,7 @@ def _found(path: Path, rule: Decided) -> Found:
         reason = f"{LOST}; see pgdyno report {path}"
     elif not is_decided:
         trending = comparison.is_unsteady or comparison.may_trend
-        reason = "the effect depends on the length of the warm-up" if trending else SPENT
+        reason = "the effect may depend on the length of the warm-up" if trending else SPENT
     return Found(measured, summary, is_decided, bool(lost) and not is_decided, reason)
 
 
